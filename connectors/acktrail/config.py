@@ -44,6 +44,7 @@ _PROFILES: Final = "ACKTRAIL_PROFILES"
 _DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
+_STORAGE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
 _FEW_ROWS: Final = 50_000
 """Their replay costs less than the start of a Spark session."""
 
@@ -207,6 +208,32 @@ def approval_rule() -> ApprovalRule:
 def java_home() -> Path | None:
     """The home of Java, if the environment names one."""
     return _path("JAVA_HOME")
+
+
+def storage_environment() -> dict[str, str]:
+    """The variables that clients of object storages read: credentials, regions, endpoints."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_STORAGE_PREFIXES)}
+
+
+def forgo_metadata_service() -> None:
+    """Amazon's own client asks no metadata service in this process and its children, unless the environment says
+    otherwise. Without a region in the environment it asks every time that a table is opened, also where keys are given,
+    and waits seconds for an answer that machines elsewhere never get."""
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@contextmanager
+def native_log_filter(levels: str) -> Iterator[None]:
+    """Native libraries that are imported within the block log what `levels` say, unless the environment says
+    otherwise."""
+    if "RUST_LOG" in os.environ:
+        yield
+        return
+    os.environ["RUST_LOG"] = levels
+    try:
+        yield
+    finally:
+        os.environ.pop("RUST_LOG", None)
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -181,6 +181,10 @@ class ConcurrentCommit(RetryableError):
     """Another writer committed to the table first; this writer's rows are not in it."""
 
 
+class LeaseLost(RetryableError):
+    """Another worker has the lease; this one must stop what it does under it and stand by."""
+
+
 class NotAllAnswered(RetryableError):
     """Everything else was done; requests without a response are recorded as unknown. `summary` is what was done."""
 

@@ -41,17 +41,39 @@ _CAUSES: Final = (
     _Cause(
         "the bucket does not exist",
         "create the bucket, or correct its name",
-        ("nosuchbucket", "bucket does not exist", "bucket not found"),
+        ("nosuchbucket", "bucket does not exist", "bucket not found", "containernotfound"),
+    ),
+    _Cause(
+        "the region is wrong",
+        "set aws_region in the file of options to the bucket's region",
+        ("authorizationheadermalformed", "permanentredirect", "illegallocationconstraint", "301 moved"),
+    ),
+    _Cause(
+        "the credentials have expired",
+        "renew them (for example `aws sso login`), or put lasting ones into the file of options",
+        ("expiredtoken", "token has expired", "requestexpired", "tokenrefreshrequired"),
+    ),
+    _Cause(
+        "the clock of this machine differs from the storage's",
+        "set the clock",
+        ("requesttimetooskewed",),
     ),
     _Cause(
         "the credentials were refused",
         "check the access key and secret in the file of options",
-        ("invalidaccesskeyid", "signaturedoesnotmatch", "invalidtoken", "expiredtoken", "401 unauthorized"),
+        (
+            "invalidaccesskeyid",
+            "signaturedoesnotmatch",
+            "invalidtoken",
+            "invalid_grant",
+            "authenticationfailed",
+            "401 unauthorized",
+        ),
     ),
     _Cause(
         "access was denied",
         "the credentials need list, read, write and delete on this prefix",
-        ("accessdenied", "403 forbidden", "status: 403", "access denied"),
+        ("accessdenied", "403 forbidden", "status: 403", "access denied", "authorizationpermissionmismatch"),
     ),
     _Cause(
         "no credentials were given",
@@ -62,6 +84,46 @@ _CAUSES: Final = (
         "plain http is not allowed",
         "use https, or set allow_http=true in the file of options",
         ("http requires", "allow_http", "urlschemenotallowed", "scheme is not allowed"),
+    ),
+    _Cause(
+        "the storage's certificate is not trusted",
+        "name its authority's file in the variable SSL_CERT_FILE, or check the endpoint's name",
+        ("invalid peer certificate", "unknownissuer", "certificate verify"),
+    ),
+    _Cause(
+        "the endpoint does not speak TLS",
+        "use http in the endpoint, with aws_allow_http=true, or another port",
+        ("invalidcontenttype",),
+    ),
+    _Cause(
+        "the storage failed by itself",
+        "nothing is wrong here: run again later",
+        (
+            "500 internal",
+            "502 bad gateway",
+            "503 service unavailable",
+            "504 gateway",
+            "429 too many",
+            "slowdown",
+            "internalerror",
+            "serverbusy",
+        ),
+        RetryableError,
+    ),
+    _Cause(
+        "the storage does not answer",
+        "check the endpoint and the network, then run again",
+        (
+            "error sending request",
+            "connection refused",
+            "dns error",
+            "timed out",
+            "connection reset",
+            "connection closed",
+            "response body error",
+            "error reading a body",
+        ),
+        RetryableError,
     ),
     _Cause(
         "a Parquet file is damaged",
@@ -82,14 +144,8 @@ _CAUSES: Final = (
         DamagedTables,
     ),
     _Cause(
-        "the storage does not answer",
-        "check the endpoint and the network, then run again",
-        ("error sending request", "connection refused", "dns error", "timed out", "connection reset"),
-        RetryableError,
-    ),
-    _Cause(
         "no storage is known for this URI",
-        "give a folder or an s3:// URI",
+        "give a folder, or a URI that begins with s3://, gs:// or az://",
         ("unknown scheme", "no suitable object store", "invalid table location", "not a valid url", "unknown url"),
     ),
 )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -150,7 +151,7 @@ class Tables:
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
         write = write_rows(snapshot, cast_to_schema(rows, TABLES[name]), mode="append")
-        return commit(snapshot, write, transactions, metadata)
+        return commit(snapshot, write, transactions, metadata, repeatable=True)
 
     def replace(
         self,
@@ -171,7 +172,7 @@ class Tables:
         # One chunk: the writer takes several at once and writes them in any order.
         ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
         write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)
-        return commit(snapshot, write, transactions, metadata)
+        return commit(snapshot, write, transactions, metadata, repeatable=True)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
         """Insert or update rows of a table with a key (``table_layout``) in one commit; gives its version. A second
@@ -179,7 +180,8 @@ class Tables:
         snapshot, distinct = self.create(name), last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         if not distinct.num_rows:
             return snapshot.version
-        return commit(snapshot, lambda done: merge_rows(name, snapshot.delta, distinct, done), transactions, _NO_TEXT)
+        write = partial(merge_rows, name, snapshot.delta, distinct)
+        return commit(snapshot, write, transactions, _NO_TEXT, repeatable=True)
 
     def read(self, name: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows of a table (see ``TableSnapshot.read``); none when the table was never created."""

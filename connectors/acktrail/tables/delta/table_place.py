@@ -26,6 +26,7 @@ from deltalake.fs import DeltaStorageHandler
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, DamagedTables
 from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, files_of, log_damage, named_file
+from acktrail.tables.delta.storage_credentials import client_options, missing_credentials
 from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
 
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
@@ -37,28 +38,44 @@ _ROUNDS: Final = 2
 _COLUMNS: Final = pa.schema([pa.field("number", pa.int64())])
 _trusted: set[str] = set()
 """Roots found good by this process."""
+_client_options: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, str]] = {}
+"""By root and options given: what delta-rs gets, once something was found to give credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRoot:
-    """`uri` is for the storage alone; `shown` is the same without user and password, for messages. `options` are for
-    object storage, None for a folder of this machine."""
+    """`uri` is for the storage alone; `shown` is the same without user and password, for messages. `given` are the
+    options of an object storage, None for a folder of this machine."""
 
     uri: str
     shown: str
-    options: dict[str, str] | None
+    given: dict[str, str] | None
 
     @property
     def is_local(self) -> bool:
-        return self.options is None
+        return self.given is None
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        """For delta-rs. Raises ConfigurationError where nothing gives credentials for this storage."""
+        if self.given is None:
+            return None
+        key = self.uri, frozenset(self.given.items())
+        if key not in _client_options:
+            missing = missing_credentials(self.uri, self.shown, self.given)
+            if missing is not None:
+                raise missing
+            _client_options[key] = client_options(self.uri, self.given)
+        return _client_options[key]
 
     def storage(self, name: str | None = None) -> fs.FileSystem:
         """The files of a table, or of all. A folder is read without Python: Arrow's threads must not call back while
         the interpreter ends, or the process aborts after its work is done."""
         uri = self.uri if name is None else f"{self.uri}/{name}"
-        if self.options is None:
+        options = self.options
+        if options is None:
             return fs.SubTreeFileSystem(uri, fs.LocalFileSystem())
-        return fs.PyFileSystem(DeltaStorageHandler(uri, self.options))
+        return fs.PyFileSystem(DeltaStorageHandler(uri, options))
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -75,9 +92,9 @@ def table_root(config: TablesConfig) -> TableRoot:
     if parts.scheme not in {"", "file"} and "://" in config.uri:
         host = parts.netloc.rpartition("@")[2]
         shown = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, options={**_TIMEOUTS, **config.options})
+        return TableRoot(uri=config.uri.rstrip("/"), shown=shown, given={**_TIMEOUTS, **config.options})
     folder = str(Path(parts.path if parts.scheme == "file" else config.uri).absolute())
-    return TableRoot(uri=folder, shown=folder, options=None)
+    return TableRoot(uri=folder, shown=folder, given=None)
 
 
 def ensure_conditional_put(root: TableRoot) -> None:

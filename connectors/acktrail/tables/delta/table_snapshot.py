@@ -69,7 +69,8 @@ class TableSnapshot:
 
     def transaction_version(self, app_id: str) -> int | None:
         """The number committed last under `app_id`; None when there is none."""
-        number = self.delta.transaction_version(app_id)
+        with self.place.translated():  # the first of these numbers is read from the log
+            number = self.delta.transaction_version(app_id)
         return None if number is None else int(number)
 
     def refresh(self) -> bool:
@@ -146,7 +147,8 @@ class TableSnapshot:
     def dataset(self) -> ds.Dataset:
         """The table for pyarrow's scanners; files that cannot hold a filter's values are left out by their statistics.
         Columns have the storage's types: read through ``read`` or ``batches`` for the schema's."""
-        return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if self.is_local else None)
+        with self.place.translated():
+            return self.delta.to_pyarrow_dataset(filesystem=self.place.storage() if self.is_local else None)
 
     def read(self, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows that satisfy `where`, in the columns and types of the table's schema, in no order.

@@ -138,7 +138,9 @@ def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
 def _with_later_chunks(snapshot: TableSnapshot, changes: pa.Table) -> tuple[int, pa.Table]:
     """The chunk that `changes` go to, and its rows in their order: these, and those of chunks too small to stay."""
     sizes: Counter[int] = Counter()
-    for row in pa.table(snapshot.delta.get_add_actions(flatten=True)).to_pylist():
+    with snapshot.place.translated():
+        actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
+    for row in actions.to_pylist():
         sizes[row["partition.chunk"]] += row["num_records"]
     chunks = sorted(sizes)
     first = first_rewritten([sizes[chunk] for chunk in chunks], changes.num_rows)

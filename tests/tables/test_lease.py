@@ -1,0 +1,261 @@
+"""A lease: one worker has it, others stand by and take it over; in a folder, in a bucket, in any order of events."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.memory_source import FakeClock
+from servers.signed_s3_server import SignedS3, running_signed_s3
+from tables.conftest import RunningStorage
+
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
+from acktrail.tables import conditional_object
+from acktrail.tables.conditional_object import FolderObject, ObjectVersion
+from acktrail.tables.lease import WorkerLease, lease_path
+
+TTL = 10.0
+UNUSED = TablesConfig(uri="/unused")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
+    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> TablesConfig:
+    """The same lease in a folder and in a bucket of a server that checks signatures."""
+    if request.param == "folder":
+        return TablesConfig(uri=str(tmp_path / "tables"))
+    server: SignedS3 = request.getfixturevalue("s3")
+    name = f"lease-{random.randrange(10**12)}"
+    config: TablesConfig = server.bucket(name)
+    return config
+
+
+class Waiting:
+    """A world with one storage, several workers and their clocks, in which anything may happen between two requests:
+    time passes, another worker acts, a response gets lost. Clocks show any time and differ in speed by up to 4 %."""
+
+    def __init__(self, chance: random.Random, workers: int) -> None:
+        self.chance, self.now, self.stored, self.busy = chance, 0.0, None, set[int]()
+        self.version: ObjectVersion | None = None
+        self.holders_seen = set[int]()
+        self.leases = [
+            WorkerLease(UNUSED, "x", owner=f"w{each}", ttl_s=TTL, clock=self._clock(), place=self)
+            for each in range(workers)
+        ]
+
+    def _clock(self) -> Callable[[], float]:
+        offset, rate = self.chance.uniform(0, 1e9), self.chance.uniform(0.96, 1.04)
+        return lambda: offset + rate * self.now
+
+    def read(self) -> ObjectVersion | None:
+        self._meanwhile()
+        found = self.version
+        self._meanwhile()
+        return found
+
+    def write(self, data: bytes, *, over: ObjectVersion | None) -> ObjectVersion | None:
+        self._meanwhile()
+        lost = self.chance.random()
+        if lost < 0.1:
+            raise RetryableError("nothing reached the storage")
+        lands = self.version == over
+        if lands:
+            self.version = ObjectVersion(data=data, marks={"e_tag": data.hex()})
+        found = self.version if lands else None
+        self._meanwhile()
+        if lost > 0.9:
+            raise RetryableError("the response got lost")
+        return found
+
+    def act(self) -> None:
+        """A worker that does nothing else does something."""
+        idle = [each for each in range(len(self.leases)) if each not in self.busy]
+        if not idle:
+            return
+        one = self.chance.choice(idle)
+        self.busy.add(one)
+        try:
+            lease = self.leases[one]
+            self.chance.choice([lease.acquire, lease.acquire, lease.acquire, lease.renew, lease.release])()
+        except RetryableError:  # LeaseLost among them
+            pass
+        finally:
+            self.busy.discard(one)
+
+    def _meanwhile(self) -> None:
+        self.now += self.chance.choice([0.0, 0.0, 0.1, 3.0, TTL, 3 * TTL])
+        if self.chance.random() < 0.3:
+            self.act()
+        holders = [each for each, lease in enumerate(self.leases) if lease.is_held]
+        self.holders_seen.update(holders)
+        assert len(holders) <= 1, holders
+
+
+@given(st.integers(0, 2**64), st.integers(2, 4))
+def test_no_two_workers_hold_a_lease_at_one_time(seed: int, workers: int) -> None:
+    """Whatever happens between any two requests, whatever the clocks show, whatever responses get lost."""
+    world = Waiting(random.Random(seed), workers)
+    for _ in range(60):
+        world.act()
+        world._meanwhile()
+    assert len(world.holders_seen) > 0
+
+
+def test_the_world_of_that_law_lets_everyone_hold_it() -> None:
+    """In such worlds leases change hands: the law is not kept by nobody ever holding one."""
+    worlds = [Waiting(random.Random(seed), 3) for seed in range(20)]
+    for world in worlds:
+        for _ in range(60):
+            world.act()
+            world._meanwhile()
+    assert sum(len(world.holders_seen) == 3 for world in worlds) > 10
+
+
+def test_a_lease_is_taken_over_when_its_time_is_over(root: TablesConfig) -> None:
+    """While it is renewed others stand by; when it is not, one takes it, and the paused holder finds out."""
+    clock = FakeClock()
+    first, second = (WorkerLease(root, "a/b", owner=name, ttl_s=TTL, clock=clock) for name in ("first", "second"))
+    assert first.acquire()
+    for _ in range(5):
+        assert not second.acquire()
+        clock.advance(TTL * 0.9)
+        first.renew()
+    holder = second.held_by()
+    assert holder is not None
+    assert holder.owner == "first"
+    assert not second.acquire()
+    clock.advance(TTL)
+    assert not first.is_held
+    assert not second.acquire(), "clocks may differ in speed"
+    clock.advance(TTL * 0.2)
+    assert second.acquire()
+    assert second.is_held
+    with pytest.raises(LeaseLost, match="held by second"):
+        first.renew()
+    assert not first.acquire()
+
+
+def test_a_lease_that_is_given_up_is_free_at_once(root: TablesConfig) -> None:
+    """No waiting; and a worker that was killed gets its own lease back under its name."""
+    first, second = (WorkerLease(root, "x", owner=name) for name in ("first", "second"))
+    assert first.acquire()
+    assert WorkerLease(root, "x", owner="first").acquire()
+    with pytest.raises(LeaseLost):
+        first.renew()
+    assert first.acquire()
+    assert not second.acquire()
+    first.release()
+    first.release()
+    assert first.held_by() is None
+    assert not first.is_held
+    assert second.acquire()
+    with pytest.raises(LeaseLost):
+        first.renew()
+
+
+def test_of_many_at_once_one_has_it(root: TablesConfig) -> None:
+    """Workers that all ask at once, again and again: one at a time has it, every one sometimes."""
+    had: list[tuple[float, float, int]] = []
+
+    def work(number: int) -> None:
+        lease = WorkerLease(root, "raced", owner=f"w{number}", ttl_s=30)
+        while sum(each == number for *_, each in had) < 3:
+            if lease.acquire():
+                began = time.monotonic()
+                lease.renew()
+                had.append((began, time.monotonic(), number))
+                lease.release()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    spans = sorted(had)
+    assert len(spans) == 12
+    assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans))
+
+
+def test_a_lease_that_something_else_wrote_is_taken_after_a_while(tmp_path: Path) -> None:
+    """Bytes that are no lease hold it for a minute, not for ever; fields of a newer release are read over."""
+    root, clock = TablesConfig(uri=str(tmp_path)), FakeClock()
+    lease = WorkerLease(root, "x", owner="w", clock=clock)
+    file = tmp_path / lease_path("x")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"{")
+    assert not lease.acquire()
+    clock.advance(70)
+    assert lease.acquire()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "owner": "newer", "more": 1}))
+    holder = lease.held_by()
+    assert holder is not None
+    assert holder.owner == "newer"
+
+
+def test_a_folder_whose_lock_is_held_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was stopped within the lock costs others a time-out, not their life."""
+    monkeypatch.setattr(conditional_object, "_LOCK_S", 0.1)
+    place = FolderObject(tmp_path / "x.json")
+    with place._locked(), pytest.raises(RetryableError, match="holds its lock"):
+        FolderObject(tmp_path / "x.json").write(b"", over=None)
+
+
+def test_storage_that_ignores_etags_gives_no_lease(object_storage: RunningStorage) -> None:
+    """Where a put with a wrong ETag succeeds, two workers would both have the lease: it is refused."""
+    with pytest.raises(ConfigurationError, match="ignores conditional writes"):
+        WorkerLease(object_storage.config(), "x", owner="w").acquire()
+
+
+def test_names_have_places_of_their_own() -> None:
+    """Any name is one file in one folder, and no two names share it."""
+    names = ["a", "A", "a/b", "a=2Fb", "a%2Fb", "..", ".", "ü" * 300, "ü" * 301, "x.json", "a b"]
+    places = [lease_path(name) for name in names]
+    assert len({place.lower() for place in places}) == len(names) - 1  # a and A
+    assert all(place.count("/") == 2 and len(place) < 255 for place in places)
+    for arguments in (("", "w", 1.0), ("x", "", 1.0), ("x", "w", 0.0)):
+        name, owner, ttl_s = arguments
+        with pytest.raises(InputError):
+            WorkerLease(UNUSED, name, owner=owner, ttl_s=ttl_s)
+
+
+def test_a_refused_lease_is_one_line(s3: SignedS3, tmp_path: Path) -> None:
+    """Wrong keys, a missing bucket, a file in the folder's place: the errors of tables."""
+    config = s3.bucket("refused")
+    wrong = TablesConfig(uri=config.uri, options={**config.options, "aws_secret_access_key": "wrong"})
+    with pytest.raises(ConfigurationError, match="the credentials were refused"):
+        WorkerLease(wrong, "x", owner="w").acquire()
+    with pytest.raises(ConfigurationError, match="the bucket does not exist"):
+        WorkerLease(s3.config("absent"), "x", owner="w").acquire()
+    (tmp_path / "_acktrail").write_text("")
+    with pytest.raises(ConfigurationError, match="the folder cannot be created"):
+        WorkerLease(TablesConfig(uri=str(tmp_path)), "x", owner="w").acquire()
+
+
+def test_a_lease_outlives_lost_responses(s3: SignedS3) -> None:
+    """A renewal that landed although the client saw an error is the worker's own."""
+    lease = WorkerLease(s3.bucket("lost", timeout="1s"), "x", owner="w")
+    assert lease.acquire()
+    s3.proxy.fail("status_after", "leases", times=1, code=500)
+    lease.renew()
+    assert s3.proxy.heal() == 1
+    for action in ("silence_after", "cut_after"):
+        s3.proxy.fail(action, "leases", times=9)
+        with pytest.raises(RetryableError):
+            lease.renew()
+        assert lease.is_held
+        assert s3.proxy.heal()
+        lease.renew()

@@ -1,0 +1,290 @@
+"""Tables in a bucket of a server that checks signatures and rights, through a network that fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from acktrail.connect.worker import FlushPolicy, Worker
+from samples.memory_source import MemoryLog, MemorySource
+from servers.signed_s3_server import REGION, SignedS3, running_signed_s3
+
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, RetryableError
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+
+PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
+NOBODY = "http://127.0.0.1:9"
+COMMIT = r"/state_records/_delta_log/\d{20}\.json"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
+    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _whole_network(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "s3" in request.fixturenames:
+        request.getfixturevalue("s3").proxy.heal()
+
+
+@pytest.fixture(scope="module")
+def tables(s3: SignedS3) -> TablesConfig:
+    """A table with one row."""
+    config = s3.bucket("given", timeout="1s")
+    Tables(config).append("state_records", rows(0))
+    return config
+
+
+def rows(*offsets: int) -> pa.Table:
+    return pa.table({"offset": pa.array(offsets, pa.int64())})
+
+
+def given(config: TablesConfig, **options: str) -> TablesConfig:
+    return replace(config, options={**config.options, **options})
+
+
+def stored(config: TablesConfig) -> list[int]:
+    return sorted(Tables(config).read("state_records", columns=["offset"])["offset"].to_pylist())
+
+
+def one_line(error: AcktrailError, says: str, server: SignedS3) -> None:
+    assert says in error.message
+    assert error.hint
+    for text in (error.message, error.hint, str(error.data)):
+        assert "\n" not in text
+        assert server.root.secret not in text
+        assert server.reader.secret not in text
+        assert "AKIA" not in text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"aws_secret_access_key": "wrong-secret"}, "the credentials were refused"),
+        ({"aws_access_key_id": "AKIANOBODY"}, "the credentials were refused"),
+        ({"aws_session_token": "long-ago"}, "the credentials were refused"),
+        ({"aws_region": "mars-1"}, "the region is wrong"),
+        ({"aws_allow_http": "false"}, "plain http is not allowed"),
+        ({"aws_secret_access_key": ""}, "aws_secret_access_key is missing"),
+    ],
+)
+def test_what_a_person_must_correct_is_one_line(
+    s3: SignedS3, tables: TablesConfig, wrong: dict[str, str], says: str
+) -> None:
+    """A wrong secret, key, token, region: for reading, writing and trying out whether one may write."""
+    store = Tables(given(tables, **wrong))
+    for call in (
+        lambda: store.read("state_records"),
+        lambda: store.append("state_records", rows(1)),
+        store.probe_write,
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            call()
+        one_line(caught.value, says, s3)
+    assert 1 not in stored(tables)
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://nowhere.invalid"])
+def test_a_server_that_is_not_there_may_come_back(s3: SignedS3, tables: TablesConfig, endpoint: str) -> None:
+    """Nobody listens, or nobody knows the name: one line, and worth another try."""
+    with pytest.raises(RetryableError) as caught:
+        Tables(given(tables, aws_endpoint=endpoint)).read("state_records")
+    one_line(caught.value, "the storage does not answer", s3)
+
+
+def test_who_may_only_read_reads(s3: SignedS3, tables: TablesConfig) -> None:
+    """A read-only account reads tables; an export with it ends before a row is written, and says why."""
+    config = s3.config("given", s3.reader)
+    before = stored(config)
+    assert 0 in before
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(config).probe_write()
+    one_line(caught.value, "access was denied", s3)
+    log = MemoryLog(pairs=PAIRS, end_offset=3)
+    with pytest.raises(ConfigurationError) as caught:
+        Worker(MemorySource([log], cluster_id="c"), DeltaSink(Tables(config), cluster_id="c", run_id="r")).run()
+    one_line(caught.value, "access was denied", s3)
+    assert stored(tables) == before
+
+
+def test_a_bucket_that_went_away_is_named(s3: SignedS3) -> None:
+    """Absent from the start, or removed in the middle of an export: no empty table, and no outage to wait for."""
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(s3.config("absent")).append("state_records", rows(1))
+    one_line(caught.value, "the bucket does not exist", s3)
+    config, log = s3.bucket("going"), MemoryLog(pairs=PAIRS, end_offset=4)
+    sink = DeltaSink(Tables(config), cluster_id="c", run_id="r")
+    Worker(MemorySource([log], cluster_id="c"), sink).run()
+    shutil.rmtree(s3.folder / "data/going")
+    log.end_offset = 8
+    with pytest.raises((ConfigurationError, OutcomeUnknown)):
+        Worker(MemorySource([log], cluster_id="c"), sink).run()
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(config).read("state_records")
+    one_line(caught.value, "the bucket does not exist", s3)
+
+
+def test_tls_with_an_authority_of_its_own(s3: SignedS3, tables: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untrusted it is refused; named in SSL_CERT_FILE it is trusted. TLS to a server without it is told apart."""
+    encrypted = given(tables, aws_endpoint=s3.tls_address)
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(encrypted).read("state_records")
+    one_line(caught.value, "certificate is not trusted", s3)
+    with pytest.raises(ConfigurationError) as caught:
+        Tables(given(tables, aws_endpoint=s3.address.replace("http:", "https:"))).read("state_records")
+    one_line(caught.value, "does not speak TLS", s3)
+    monkeypatch.setenv("SSL_CERT_FILE", str(s3.certificate))
+    assert 0 in stored(encrypted)
+
+
+READ = """
+import sys
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.lease import WorkerLease
+config = TablesConfig(uri=sys.argv[1], options=dict(each.split("=", 1) for each in sys.argv[2:]))
+try:
+    print(Tables(config).read("state_records").num_rows > 0, WorkerLease(config, "x", owner="w").acquire())
+except AcktrailError as error:
+    print(error.exit_code, error.message, error.hint, sep="\\n")
+"""
+
+
+def read_elsewhere(config: TablesConfig, home: Path, **environment: str) -> tuple[list[str], str]:
+    """Lines on stdout and everything on stderr of a process that has nothing but an empty home folder."""
+    options = [f"{name}={value}" for name, value in config.options.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", READ, config.uri, *options],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "AWS_EC2_METADATA_SERVICE_ENDPOINT": NOBODY} | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.splitlines(), done.stderr
+
+
+def without_keys(config: TablesConfig) -> TablesConfig:
+    kept = {name: value for name, value in config.options.items() if "access_key" not in name}
+    return replace(config, options=kept)
+
+
+def test_no_credentials_at_all_is_one_line(tmp_path: Path) -> None:
+    """Nothing in options, environment, home folder or on the network gives any: one line at once, and nothing beside it
+    on stderr. Nobody is asked but the metadata service that the environment names."""
+    lines, stderr = read_elsewhere(TablesConfig(uri="s3://any-bucket/tables"), tmp_path)
+    assert lines[:2] == ["3", "tables at s3://any-bucket/tables: no credentials were given"]
+    assert "file of options" in lines[2]
+    assert stderr == ""
+
+
+def test_a_profile_gives_credentials(s3: SignedS3, tables: TablesConfig, tmp_path: Path) -> None:
+    """The profile of a server that is not Amazon's: for tables and for leases, without a word on stderr about regions.
+    With a wrong profile, one line."""
+    file = tmp_path / ".aws/credentials"
+    file.parent.mkdir()
+    file.write_text(
+        f"[good]\naws_access_key_id={s3.root.access}\naws_secret_access_key={s3.root.secret}\n"
+        f"[bad]\naws_access_key_id={s3.root.access}\naws_secret_access_key=wrong\n"
+    )
+    config = without_keys(tables)
+    assert read_elsewhere(config, tmp_path, AWS_PROFILE="good") == (["True True"], "")
+    lines, stderr = read_elsewhere(config, tmp_path, AWS_PROFILE="bad")
+    assert "the credentials were refused" in lines[1]
+    assert (len(lines), stderr) == (3, "")
+
+
+def test_the_environment_gives_credentials(s3: SignedS3, tables: TablesConfig, tmp_path: Path) -> None:
+    """Amazon's variables, in place of options."""
+    keys = {name.upper(): value for name, value in s3.root.options.items()}
+    config = without_keys(tables)
+    assert read_elsewhere(config, tmp_path, AWS_DEFAULT_REGION=REGION, **keys) == (["True True"], "")
+
+
+FAULTS: list[tuple[str, int, dict[str, Any], bool | None]] = [
+    ("status", 1, {"code": 500}, True),
+    ("status", 9, {"code": 500}, False),
+    ("status", 9, {"code": 503}, False),
+    ("status", 2, {"code": 409}, True),
+    ("status_after", 1, {"code": 500}, True),
+    ("status_after", 9, {"code": 503}, True),
+    ("cut_before", 1, {}, True),
+    ("cut_before", 9, {}, False),
+    ("cut_after", 1, {}, True),
+    ("cut_after", 9, {}, True),
+    ("silence_after", 9, {}, True),
+    ("delay", 1, {"seconds": 0.3}, True),
+]
+"""What happens to the request that commits, how often, and whether the commit lands."""
+
+
+@pytest.mark.parametrize(
+    ("action", "times", "more", "lands", "has_position"),
+    [(*fault, has) for fault in FAULTS for has in (True, False) if has or "after" in fault[0]],
+)
+def test_a_commit_through_a_bad_network_lands_once_or_not_at_all(
+    s3: SignedS3, tables: TablesConfig, action: str, times: int, more: dict[str, Any], lands: bool, has_position: bool
+) -> None:
+    """The caller is told which: an error that says that nothing landed is true, and no row is there twice, also where
+    the response of a commit got lost, with a position and without."""
+    store = Tables(tables)
+    before = stored(tables)
+    position = store.transaction_version("state_records", "a")
+    moved = {"transactions": {"a": (position or 0) + 1}, "expected": {"a": position}} if has_position else {}
+    s3.proxy.fail(action, COMMIT, times=times, **more)
+    if lands:
+        store.append("state_records", rows(7), **moved)
+    else:
+        with pytest.raises(RetryableError) as caught:
+            store.append("state_records", rows(7), **moved)
+        one_line(caught.value, "the storage", s3)
+    assert s3.proxy.heal() > 0
+    assert stored(tables) == sorted([*before, *[7] * lands])
+
+
+def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, tables: TablesConfig) -> None:
+    """The commit landed, its response got lost, and the table cannot be read back: neither success nor failure is
+    claimed. A sink then reads its position from the table, and goes on without a double."""
+    log = MemoryLog(pairs=PAIRS, end_offset=4)
+    config = s3.bucket("unknown", timeout="1s")
+    sink = DeltaSink(Tables(config), cluster_id="c", run_id="r")
+    Worker(MemorySource([log], cluster_id="c"), sink).run()
+    log.end_offset = 8
+    blind = {"action": "status", "code": 503, "method": "GET", "path": "", "times": 99}
+    s3.proxy.fail("cut_after", COMMIT, times=9, then=[blind])
+    with pytest.raises(OutcomeUnknown) as caught:
+        Worker(MemorySource([log], cluster_id="c"), sink).run()
+    one_line(caught.value, "it is not known whether the commit to state_records landed", s3)
+    s3.proxy.heal()
+    for _ in range(2):
+        Worker(MemorySource([log], cluster_id="c"), sink, policy=FlushPolicy(rows=2)).run()
+    assert stored(config) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "path"),
+    [("status", "PUT", r"\.parquet"), ("cut_after", "GET", "_delta_log"), ("status", "GET", "list-type")],
+)
+def test_other_requests_may_fail_too(s3: SignedS3, tables: TablesConfig, action: str, method: str, path: str) -> None:
+    """Data files, the log and listings: an outage is no damage, and is over when it is over."""
+    before = stored(tables)
+    s3.proxy.fail(action, path, method=method, times=999, code=503)
+    with pytest.raises(RetryableError) as caught:
+        Tables(tables).append("state_records", rows(9))
+    one_line(caught.value, "the storage", s3)
+    s3.proxy.heal()
+    assert stored(tables) == before

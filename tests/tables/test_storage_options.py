@@ -1,0 +1,193 @@
+"""Options of object storages: what gives credentials, what reaches which client, which refusal is which error."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tables.conftest import RunningStorage
+
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.tables.conditional_object import _split
+from acktrail.tables.delta.storage_credentials import client_options, missing_credentials
+from acktrail.tables.delta.storage_errors import storage_failure
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.lease import WorkerLease
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither this machine's environment nor its user has credentials, and its metadata service is not asked."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "GCE_METADATA_HOST", "MSI_ENDPOINT"):
+        monkeypatch.setenv(name, NOBODY)
+
+
+def missing(uri: str, **options: str) -> AcktrailError | None:
+    return missing_credentials(uri, uri, options)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("s3://b/t", {"aws_access_key_id": "k", "aws_secret_access_key": "s"}),
+        ("s3a://b/t", {"ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}),
+        ("s3://b/t", {"AWS_SKIP_SIGNATURE": "true"}),
+        ("s3://b/t", {"aws_web_identity_token_file": "/token"}),
+        ("s3://b/t", {"aws_profile": "prod"}),
+        ("gs://b/t", {"google_service_account": "/file.json"}),
+        ("gs://b/t", {"google_service_account_key": "{}"}),
+        ("az://c/t", {"azure_storage_account_name": "a", "azure_storage_account_key": "k"}),
+        ("abfss://c@a.dfs.core.windows.net/t", {"azure_storage_sas_token": "t"}),
+        ("az://c/t", {"azure_client_id": "i", "azure_client_secret": "s", "azure_tenant_id": "t"}),
+        ("az://c/t", {"azure_use_azure_cli": "true"}),
+        ("hdfs://of/others", {}),
+    ],
+)
+def test_credentials_are_found(uri: str, options: dict[str, str]) -> None:
+    """In the spellings that delta-rs takes, for each storage."""
+    assert missing(uri, **options) is None
+    assert missing(uri, **{**options, "region": "x"}) is None
+
+
+@pytest.mark.parametrize("uri", ["s3://b/t", "gs://b/t", "az://c/t"])
+def test_nothing_given_is_an_error_with_a_hint(uri: str) -> None:
+    """One line; a switch that is off gives nothing; the hint names options that would do."""
+    for options in ({}, {"aws_skip_signature": "false", "azure_use_azure_cli": "0", "google_service_account": ""}):
+        error = missing(uri, **options)
+        assert error is not None
+        assert error.message == f"tables at {uri}: no credentials were given"
+        assert "file of options" in error.hint
+
+
+@pytest.mark.parametrize("name", ["aws_access_key_id", "aws_secret_access_key"])
+def test_half_a_pair_of_keys_is_named(name: str) -> None:
+    """The other half is what is missing."""
+    (other,) = {"aws_access_key_id", "aws_secret_access_key"} - {name}
+    error = missing("s3://b/t", **{name: "x"})
+    assert error is not None
+    assert error.message == f"tables at s3://b/t: {other} is missing"
+
+
+def test_files_of_the_user_and_the_metadata_service_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_storage: RunningStorage
+) -> None:
+    """A profile's file, a login of gcloud, a service that takes connections: then the storage's client looks itself.
+    Where Amazon's service is switched off it is not asked."""
+    for uri, name in (("s3://b/t", ".aws/config"), ("gs://b/t", ".config/gcloud/application_default_credentials.json")):
+        assert missing(uri) is not None
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+        assert missing(uri) is None
+        (tmp_path / name).unlink()
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", object_storage.address)
+    assert missing("s3://b/t") is None
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert missing("s3://b/t") is not None
+
+
+def test_only_a_profile_is_asked_for_by_force(tmp_path: Path) -> None:
+    """delta-rs reads no profile for a server that is not Amazon's, unless it is told to; keys need no such thing."""
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    assert client_options("s3://b/t", keys) == keys
+    assert client_options("gs://b/t", {}) == {}
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("")
+    assert client_options("s3://b/t", keys) == keys
+    assert client_options("s3://b/t", {}) == {"aws_force_credential_load": "true"}
+    assert client_options("s3://b/t", {"aws_force_credential_load": "false"}) == {"aws_force_credential_load": "false"}
+
+
+def test_options_reach_the_client_of_leases() -> None:
+    """Those of the storage, those of the connection; those that delta-rs alone has are left out."""
+    options = {
+        "AWS_ACCESS_KEY_ID": "k",
+        "aws_allow_http": "true",
+        "timeout": "3s",
+        "max_retries": "2",
+        "aws_s3_allow_unsafe_rename": "true",
+        "azure_storage_account_name": "a",
+        "google_service_account": "f",
+    }
+    storage = {"aws_access_key_id": "k", "azure_storage_account_name": "a", "google_service_account": "f"}
+    assert _split(options) == (storage, {"allow_http": "true", "timeout": "3s"})
+
+
+def of_azure(address: str) -> TablesConfig:
+    return TablesConfig(
+        uri="az://box/tables",
+        options={
+            "azure_storage_account_name": "account",
+            "azure_storage_account_key": base64.b64encode(b"very-secret-key").decode(),
+            "azure_storage_endpoint": address,
+            "azure_allow_http": "true",
+            "max_retries": "0",
+        },
+    )
+
+
+def of_google(address: str) -> TablesConfig:
+    account = {
+        "gcs_base_url": address,
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+    }
+    return TablesConfig(
+        uri="gs://box/tables",
+        options={"google_service_account_key": json.dumps(account), "google_allow_http": "true", "max_retries": "0"},
+    )
+
+
+@pytest.mark.parametrize("made", [of_azure, of_google])
+@pytest.mark.parametrize(
+    ("code", "says"), [("AuthorizationPermissionMismatch", "access was denied"), ("ContainerNotFound", "bucket")]
+)
+def test_other_clouds_are_asked_and_their_refusals_understood(
+    object_storage: RunningStorage, made: Any, code: str, says: str
+) -> None:
+    """Options reach the clients of Azure and Google for tables and for leases; a refusal is one line without a key."""
+    object_storage.control(refuse_with=code)
+    config = made(object_storage.address)
+    calls = (lambda: Tables(config).read("state_records"), lambda: WorkerLease(config, "x", owner="w").acquire())
+    for call in calls:
+        with pytest.raises(ConfigurationError) as caught:
+            call()
+        assert says in caught.value.message
+        assert "\n" not in caught.value.message + caught.value.hint
+        assert "secret" not in caught.value.message
+    away = replace(config, options={**config.options, **made(NOBODY).options})
+    with pytest.raises(RetryableError, match="does not answer"):
+        Tables(away).read("state_records")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ("<Code>ExpiredToken</Code>", ConfigurationError, "have expired"),
+        ("<Code>RequestTimeTooSkewed</Code>", ConfigurationError, "the clock"),
+        ("<Code>PermanentRedirect</Code>", ConfigurationError, "the region"),
+        ("status: 503 Service Unavailable <Code>SlowDown</Code>", RetryableError, "failed by itself"),
+        ("request or response body error", RetryableError, "does not answer"),
+        ("invalid peer certificate: UnknownIssuer", ConfigurationError, "not trusted"),
+        ("received corrupt message of type InvalidContentType", ConfigurationError, "does not speak TLS"),
+    ],
+)
+def test_what_servers_say_is_understood(text: str, kind: type[AcktrailError], says: str) -> None:
+    """Answers that the servers of the tests do not give, or that look like damage and are none."""
+    error = storage_failure(OSError(f"Generic S3 error: {text} AKIAKEY"), "s3://b/t", "state_records")
+    assert type(error) is kind
+    assert says in error.message
+    assert "AKIA" not in str(error) + error.hint

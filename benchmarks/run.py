@@ -14,6 +14,7 @@ import decode
 import describe
 import export
 import fate
+import maintenance
 import reconcile
 import replay
 import reset_plan
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "fate": fate.compare,
     "describe": describe.compare,
     "reset": reset_plan.compare,
+    "maintenance": maintenance.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "day": day.compare,

@@ -1,4 +1,4 @@
-"""The size of a year, foretold from the last day of a table's log."""
+"""The size of a year, foretold from the last day in which a table's log has new rows."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _growth(snapshot: TableSnapshot, log: Iterable[LogFile]) -> DailyGrowth | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """What a commit added, less what it removed; of compactions nothing."""
+    """What a commit added, less what it removed. `at_ms` None: it added nothing, as a compaction."""
 
     at_ms: int | None = None
     files: int = 0
@@ -145,9 +145,11 @@ def _change(snapshot: TableSnapshot, file: LogFile) -> _Change:
     with snapshot.place.translated(), snapshot.place.storage().open_input_stream(file.path) as stream:
         lines = stream.read().split(b"\n")
     actions = [json.loads(line) for line in lines if line]
-    at = next((each["commitInfo"].get("timestamp") for each in actions if "commitInfo" in each), None)
     added = [each["add"] for each in actions if each.get("add", {}).get("dataChange")]
     removed = [each["remove"] for each in actions if each.get("remove", {}).get("dataChange")]
+    at = next((each["commitInfo"].get("timestamp") for each in actions if "commitInfo" in each), None)
+    if not added:
+        return _Change()
     size = sum(each["size"] for each in added)
     rows = sum(json.loads(each["stats"])["numRecords"] for each in added if each.get("stats"))
     gone = sum(each.get("size") or 0 for each in removed)

@@ -120,6 +120,8 @@ class _Month:
         self.config = TablesConfig(uri=folder)
         self._tables = Tables(self.config)
         self._ranges = _ranges(state_partitions)
+        unknown = {"exported_at": "@at", **{name: f"@{name}" for name in _range_of(0)}}
+        self._ranges_text = json.dumps([{**row, **unknown} for row in self._ranges])
         self._records_file, self._ranges_file = _records_file(state_partitions), _ranges_file(self._ranges)
         create_records_for(self._tables, CLUSTER, TOPIC, "4.2")
         create_for(self._tables, "export_ranges", CLUSTER)
@@ -133,7 +135,10 @@ class _Month:
             at_ms = self._begin_ms + day * DAY_MS + minute * (DAY_MS // minutes)
             commit_id, first = uuid.uuid4().hex, self._next
             at = dt.datetime.fromtimestamp(at_ms / 1_000, dt.UTC).isoformat()
-            own = [{**row, **_range_of(first), "exported_at": at} for row in self._ranges]
+            own = self._ranges
+            text = self._ranges_text.replace('"@at"', f'"{at}"')
+            for name, number in _range_of(first).items():
+                text = text.replace(f'"@{name}"', str(number))
             ends = {"offset": first + 1, "state_partition": len(own) - 1, "timestamp_ms": at_ms}
             version = records.commit(
                 self._records_file.with_numbers([first, first + 1] * len(own), [at_ms] * 2 * len(own)),
@@ -144,7 +149,7 @@ class _Month:
                 },
                 at_ms,
                 {f"state/{CLUSTER}/{TOPIC}/{number}": first + 2 for number in range(len(own))},
-                {"acktrail.ranges": json.dumps(own), "acktrail.commit_id": commit_id},
+                {"acktrail.ranges": text, "acktrail.commit_id": commit_id},
             )
             ranges.commit(
                 self._ranges_file.with_numbers(

@@ -58,6 +58,8 @@ def _text(summary: VerifySummary) -> str:
 
     changes = f"{summary.changes:,} changes made by {summary.records:,} records"
     compared = f"{summary.share_partitions:,} share partitions, {changes}"
+    if summary.not_compared:
+        compared += f" (of {len(summary.not_compared)} state partitions with dropped records only the raw bytes)"
     if not summary.differences:
         return f"{compared}: all as the records say"
     rows = [(each.table, each.state_partition, each.subject, each.detail) for each in summary.differences]

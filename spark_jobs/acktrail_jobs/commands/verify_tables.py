@@ -21,11 +21,12 @@ from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quaranti
 from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.tables.saved_states import REPLAY, SavedStates, read_saved
+from acktrail.tables.upkeep.retention import recorded_ends
 from acktrail.workers import OpenWorkers, Results, Workers, run_in_turn
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
@@ -45,12 +46,14 @@ class Difference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySummary:
     """What was compared: share partitions of the saved replay, changes of the history and the records that made them.
-    `differences` has the first one of each state partition in each table."""
+    `differences` has the first one of each state partition in each table. `not_compared`: state partitions whose first
+    records the retention dropped, so that what they made cannot be made again; their raw bytes were compared."""
 
     share_partitions: int
     records: int
     changes: int
     differences: tuple[Difference, ...] = ()
+    not_compared: tuple[int, ...] = ()
 
 
 def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
@@ -71,6 +74,8 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
             table=REPLAY.name,
         )
     moment = topic_at_time(stored)
+    ranges = stored.snapshot(RANGES_TABLE)
+    dropped = frozenset(() if ranges is None else recorded_ends(stored, ranges))
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
     with open_workers(records) as workers:
         doing(f"decoding about {records:,} records again")
@@ -78,7 +83,7 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
         doing(f"replaying about {records:,} records again")
         again = _replayed_again(workers, stored, saved, moment)
         doing(f"building the history of about {records:,} records again")
-        rechecked = _rebuilt_history(workers, stored, moment) if has_history else _NO_HISTORY
+        rechecked = _rebuilt_history(workers, stored, moment, dropped) if has_history else _NO_HISTORY
     own = saved.rows(stored)
     return VerifySummary(
         share_partitions=own.num_rows,
@@ -86,13 +91,14 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
         changes=pc.sum(rechecked["changes"]).as_py() or 0,
         differences=(
             *_of_records(contradicting),
-            *export_differences(stored, saved),
-            *_of_memory(own, again),
+            *(each for each in export_differences(stored, saved) if each.state_partition not in dropped),
+            *(each for each in _of_memory(own, again) if each.state_partition not in dropped),
             *(
                 Difference(**{name: row[name] for name in Difference.__slots__})
                 for row in rechecked.filter(pc.field("subject").is_valid()).sort_by("state_partition").to_pylist()
             ),
         ),
+        not_compared=tuple(sorted(dropped)),
     )
 
 
@@ -125,10 +131,12 @@ def _replayed_again(workers: Workers, stored: Tables, saved: SavedStates, moment
     return run_replay(workers, stored, moment.observation, coverages, ReplayStart())
 
 
-def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAtTime) -> pa.Table:
-    """Rows of ``RECHECKED``."""
+def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
+    """Rows of ``RECHECKED``, `without` some state partitions."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
-    longest = sorted(((n, end, saved.get(n, 0)) for n, end in built.items() if end), key=lambda each: -each[1])
+    longest = sorted(
+        ((n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without), key=lambda each: -each[1]
+    )
     return run_in_turn(workers, longest, partial(recheck_history, stored.config), {"rechecked": RECHECKED})["rechecked"]
 
 

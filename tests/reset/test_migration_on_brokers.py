@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from broker.workload import until
 from confluent_kafka import AcknowledgeType, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 from drivers.command_line import Done, run
-from reset.world import Fates, Part, World
+from reset.world import BASE_MS, Fates, Part, World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.cli.main import _run
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
+from acktrail.errors import ConfigurationError
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.migration.mirror_evidence import SourceOffset, find_translations
+from acktrail.group_changes.request.migration_request import Migration, TranslationWay
+from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
 from acktrail.wire.mirror_record import encode_checkpoint, encode_offset_sync
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -197,6 +203,71 @@ def test_offsets_are_translated_by_time(clusters: Clusters, capsys: pytest.Captu
     assert _check_consumer(clusters, plan, f"eu.{TOPIC}", FILLERS) == plan["carried"]["delivered_again"]
 
 
+TIMES: Final = tuple(BASE_MS + ms for ms in (1_000, 2_000, 2_000, 2_000, 1_500, 3_000, 3_000))
+"""Of the records of a topic with ties and one late record."""
+
+
+def test_times_are_proofs_and_not_guesses(clusters: Clusters) -> None:
+    """Every offset of a log, its end included, is exact where times are unique. Ties and late records lead to the
+    first record of that time, with a bound; never past the copy of a record from the offset on. A target that stamps
+    records itself, a copy with other contents, and one that lacks the record are refused with the reason."""
+    _write(clusters.source, "ties", TIMES)
+    _write(clusters.target, "eu.ties", (BASE_MS, *TIMES))
+    _write(clusters.target, "stamped.ties", TIMES, **{"message.timestamp.type": "LogAppendTime"})
+    _write(clusters.target, "changed.ties", TIMES, text="other")
+    _write(clusters.target, "short.ties", TIMES[:1])
+    unique = [SourceOffset(topic=TOPIC, partition=0, offset=offset) for offset in range(RECORDS + 1)]
+    ties = [SourceOffset(topic="ties", partition=0, offset=offset) for offset in range(len(TIMES) + 1)]
+    with Cluster(clusters.source.kafka) as source, Cluster(clusters.target.kafka) as target:
+
+        def found(prefix: str, offsets: Sequence[SourceOffset]) -> list[TranslatedOffset | str]:
+            migration = Migration(way=TranslationWay.TIMESTAMP, topic_prefix=prefix, asks_source=True)
+            translations = find_translations(migration, offsets, source=source, target=target)
+            return [translations[each] for each in offsets]
+
+        shift = FILLERS[0]
+        assert found("eu.", unique) == [
+            TranslatedOffset(offset=offset + shift, passed_most=0) for offset in range(RECORDS + 1)
+        ]
+        # source offset -> target offset, of the first record with the time: 0 -> 1, 1 -> 2, 5 -> 6
+        expected = [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (6, 0), (7, 0), (7, 1)]
+        assert found("eu.", ties) == [TranslatedOffset(offset=at, passed_most=most) for at, most in expected]
+        assert all("times cannot translate this topic" in str(each) for each in found("stamped.", ties))
+        assert all("times cannot translate this topic" in str(each) for each in found("changed.", ties))
+        assert all("it is not mirrored that far" in str(each) for each in found("short.", ties[1:]))
+
+
+def _write(world: World, topic: str, times: Sequence[int], *, text: str = "record", **configs: str) -> None:
+    """A topic with one partition and a record for each time; equal times have equal records."""
+    for future in world.workload.admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values():
+        future.result()
+    until(lambda: topic in world.workload.admin.list_topics(timeout=60).topics, what=f"topic {topic}")
+    producer = Producer(to_librdkafka(world.kafka))
+    for time in times:
+        producer.produce(topic, f"{text} of {time}".encode(), partition=0, timestamp=time)
+    assert producer.flush(30) == 0
+
+
+def test_mirror_topics_are_found_on_either_cluster(clusters: Clusters) -> None:
+    """MirrorMaker 2 keeps offset syncs on the source by default: they are found there when the source is asked."""
+    clusters.source.workload.create_topic("mm2-offset-syncs.us.internal")
+    producer = Producer(to_librdkafka(clusters.source.kafka))
+    key, value = encode_offset_sync(OffsetSync(topic=TOPIC, partition=0, upstream_offset=2, downstream_offset=5))
+    producer.produce("mm2-offset-syncs.us.internal", value, key)
+    assert producer.flush(30) == 0
+    offsets = [SourceOffset(topic=TOPIC, partition=0, offset=offset) for offset in (1, 2, 9)]
+    migration = Migration(way=TranslationWay.MM2, offset_syncs="mm2-offset-syncs.us.internal")
+    with Cluster(clusters.source.kafka) as source, Cluster(clusters.target.kafka) as target:
+        found = find_translations(migration, offsets, source=source, target=target)
+        with pytest.raises(ConfigurationError, match="it is not on the target"):
+            find_translations(migration, offsets, source=None, target=target)
+    assert [found[each] for each in offsets] == [
+        f"MirrorMaker's oldest known pair of {TOPIC}:0 is at offset 2, after the start offset 1",
+        TranslatedOffset(offset=5, passed_most=0),
+        TranslatedOffset(offset=6, passed_most=6),
+    ]
+
+
 def test_offsets_are_translated_by_mirror_maker(clusters: Clusters, capsys: pytest.CaptureFixture[str]) -> None:
     """By offset syncs on the target: exact where a sync is at the start offset; elsewhere one past the sync, or where a
     checkpoint is further on, with the most that may be delivered again. Nothing unfinished is skipped."""
@@ -265,6 +336,14 @@ def test_the_commands_of_the_page_run(
         found = admin.describe_offsets(GROUP, {TOPIC: list(STARTS)})
     assert {offset.partition: offset.start_offset for offset in found} == STARTS
     assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == STARTS
+
+    where = ("--bootstrap-server", clusters.target.kafka.bootstrap_servers, "--tables", str(tmp_path / "new"))
+    undone = run(capsys, "reset", "undo", plan["plan_id"], "--execute", "--allow-moved-on", "--watch", "0", *where)
+    assert undone.code == 0, undone
+    with ShareGroupAdmin(clusters.target.kafka) as admin:
+        found = admin.describe_offsets(GROUP, {TOPIC: list(STARTS)})
+    before = {row["partition"]: row["state"]["effective_start_offset"] for row in plan["partitions"]}
+    assert {offset.partition: offset.start_offset for offset in found} == before == dict.fromkeys(STARTS, RECORDS)
 
 
 def test_the_source_may_be_gone(clusters: Clusters, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

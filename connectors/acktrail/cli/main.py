@@ -46,7 +46,7 @@ COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 EXTRAS: Final = MappingProxyType(
     {
         "archived": "tables",
-        "connect": "kafka,tables,connect",
+        "connect": "connect",
         "demo": "all",
         "doctor": "kafka,tables",
         "export": "kafka,tables",

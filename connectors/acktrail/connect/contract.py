@@ -51,6 +51,17 @@ class SourceTaskContext:
     stop: Event = field(default_factory=Event)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """A number that a source shows in the worker's metrics, now. `labels` by name; texts of errors, ids of members and
+    other unbounded values are no labels."""
+
+    name: str
+    about: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
 class SourceTask(ABC):
     """One task of a source connector: reads one or more source partitions."""
 
@@ -82,6 +93,10 @@ class SourceTask(ABC):
         Traps: called on the sink's thread. A crash may come between the sink's commit and this call: the origin must
         bear it that it never comes.
         """
+
+    def gauges(self) -> Sequence[Gauge]:
+        """What the worker's metrics show of the source. Called by any thread."""
+        return ()
 
     @property
     def is_finished(self) -> bool:
@@ -191,6 +206,11 @@ class SourceConnector(ABC):
     def source_partitions(self) -> Sequence[SourcePartition]:
         """Those that are known after ``start``; a source that finds its parts as it goes gives none."""
         return ()
+
+    def ends(self) -> Mapping[SourcePartition, tuple[int, int]]:
+        """Where each source partition that is a log begins and ends now, as positions: for the lag of the export.
+        Called by any thread. Raises RetryableError and its like when that cannot be asked."""
+        return {}
 
     def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
         """A source partition as the object that REST shows. Trap: these must be the same tomorrow, or positions are

@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
+from acktrail.broker.groups.group_gauges import group_gauges
 from acktrail.broker.groups.observation import observe
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType
-from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
+from acktrail.connect.contract import Config, Gauge, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
@@ -85,6 +86,7 @@ class ObservationTask(SourceTask):
         self._begins_at = self._began_at = 0.0
         self._run_id: str | None = None
         self._ends: Mapping[SourcePartition, int] = {}
+        self._gauges: Sequence[Gauge] = ()
 
     def start(self, context: SourceTaskContext) -> None:
         self._context = context
@@ -105,11 +107,16 @@ class ObservationTask(SourceTask):
             return ()
         batch = observe(self._admin, run_id=self._run_id, phase="after")
         self._run_id = None
+        self._gauges = group_gauges(batch, time.time())
         return [batch]
 
     def stop(self) -> None:
         if self._admin is not None:
             self._admin.close()
+
+    def gauges(self) -> Sequence[Gauge]:
+        """The newest sample's groups."""
+        return self._gauges
 
     def _before(self, admin: ShareGroupAdmin, now: float) -> SourceBatch:
         self._began_at, self._begins_at = now, now + self._interval_s

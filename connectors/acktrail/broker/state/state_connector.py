@@ -85,6 +85,20 @@ class ShareGroupStateSource(SourceConnector):
         numbers = range(self._partition_count)
         return [state_source_partition(self._cluster_id or "", self._topic_id, number) for number in numbers]
 
+    def ends(self) -> Mapping[SourcePartition, tuple[int, int]]:
+        """The logs' starts and high watermarks. Offsets of a log that Kafka replaced differ from those of the tables:
+        its lag is a lower bound until then."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            topic = StateTopic(admin)
+            logs = topic.log_offsets() if topic.is_present else {}
+            return {
+                state_source_partition(topic.cluster_id, topic.topic_id, number): (
+                    log.log_start_offset or 0,
+                    log.high_watermark or 0,
+                )
+                for number, log in logs.items()
+            }
+
     def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
         """Cluster, topic id and number."""
         _, cluster_id, topic_id, number = source_partition.split("/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
 from acktrail.connect.signals import stop_on_signals
 
+_LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _FAILED: Final = 1
 
@@ -27,10 +30,10 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     bounded run ended with a failure. Raises ConfigurationError before anything runs."""
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
-    _log_to_stderr()
+    log_to_stderr(as_json=config.log_format == "json")
     resolve = partial(secrets.resolve, base=worker_file.absolute().parent, folders=config.secret_folders)
     worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve)
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, _metrics(worker, config.metrics_listener):
         try:
             with _rest(worker, config):
                 worker.start()
@@ -55,6 +58,18 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _metrics(worker: Worker, listener: str | None) -> Iterator[None]:
+    if listener is None:
+        yield
+        return
+    from acktrail.connect.metrics.metrics_server import metrics_served
+
+    with metrics_served(worker, listener) as address:
+        _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
+        yield
+
+
 def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:
     """Until the stop; a worker without REST also ends when nothing is left to do."""
     while not stop.wait(_LOOK_S):
@@ -64,9 +79,26 @@ def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:
     return 0
 
 
-def _log_to_stderr() -> None:
+class _JsonLines(logging.Formatter):
+    """One object a line: time, level, stable event name, connector where there is one, text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "event": getattr(record, "event", "log"),
+            "connector": getattr(record, "connector", None),
+            "message": record.getMessage(),
+        }
+        return json.dumps({name: value for name, value in line.items() if value is not None})
+
+
+def log_to_stderr(*, as_json: bool) -> None:
+    """Send acktrail's log to stderr, as lines of text or of JSON."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+    handler.setFormatter(_JsonLines() if as_json else text)
+    logging.getLogger("kafka").addHandler(logging.NullHandler())  # its warnings are ours already, or of no use
     root = logging.getLogger("acktrail")
     root.addHandler(handler)
     root.setLevel(logging.INFO)

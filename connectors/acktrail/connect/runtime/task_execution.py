@@ -43,11 +43,15 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
     """What a run did. `gaps` are the spans whose first part was pruned before it could be read, `rows` and `positions`
-    what was committed, by table and by source partition; `counts` what became of the rows that the source gave.
-    `was_stopped`: the stop event ended the run before the source task was finished."""
+    what was committed, by table and by source partition; `counts` what became of the rows that the source gave;
+    `gap_count` and `gap_offsets` count all gaps, also those that `gaps` has no more. `bytes_read` is the size of the
+    rows in memory. `was_stopped`: the stop event ended the run before the source task was finished."""
 
     records_read: int = 0
     records_quarantined: int = 0
+    bytes_read: int = 0
+    gap_count: int = 0
+    gap_offsets: int = 0
     gaps: tuple[LogSpan, ...] = ()
     commits: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -67,6 +71,9 @@ class TaskSummary:
             later,
             records_read=self.records_read + later.records_read,
             records_quarantined=self.records_quarantined + later.records_quarantined,
+            bytes_read=self.bytes_read + later.bytes_read,
+            gap_count=self.gap_count + later.gap_count,
+            gap_offsets=self.gap_offsets + later.gap_offsets,
             gaps=self.gaps + later.gaps,
             commits=self.commits + later.commits,
             rows={name: self.rows.get(name, 0) + later.rows.get(name, 0) for name in {**self.rows, **later.rows}},
@@ -277,8 +284,18 @@ class TaskExecution:
 
 
 def _read(batch: SourceBatch) -> TaskSummary:
-    span, counts = batch.span, batch.row_counts
+    """What a batch adds to the counts."""
+    span, counts, size = batch.span, batch.row_counts, size_of(batch)
     if span is None:
-        return TaskSummary(counts=counts)
-    gaps = () if span.gap_first is None else (span,)
-    return TaskSummary(records_read=span.records, records_quarantined=span.quarantined, gaps=gaps, counts=counts)
+        return TaskSummary(bytes_read=size, counts=counts)
+    first, last = span.gap_first, span.gap_last
+    has_gap = first is not None and last is not None
+    return TaskSummary(
+        records_read=span.records,
+        records_quarantined=span.quarantined,
+        bytes_read=size,
+        gap_count=1 if has_gap else 0,
+        gap_offsets=last - first + 1 if first is not None and last is not None else 0,
+        gaps=(span,) if has_gap else (),
+        counts=counts,
+    )

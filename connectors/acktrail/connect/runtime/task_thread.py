@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final
 
-from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask
+from acktrail.connect.contract import CommittedPositions, Gauge, SinkTask, SourceTask
 from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.outage import Notice, Outage
@@ -50,7 +50,12 @@ class TaskThread:
         self._leaves = RunState.STOPPED
         self._failures: deque[float] = deque()
         self._run: TaskExecution | None = None
+        self._source: SourceTask | None = None
         self._before = TaskSummary()
+        self.errors: Counter[str] = Counter()
+        """Errors that ended an attempt, by the name of their class."""
+        self.last_success_at: float | None = None
+        """When rows were last read or a commit went well, in seconds since the epoch."""
         self._thread = Thread(target=self._live, name=f"acktrail-{parts.name}", daemon=True)
 
     def start(self) -> None:
@@ -93,6 +98,16 @@ class TaskThread:
         return self._before if run is None else self._before.followed_by(run.summary)
 
     @property
+    def is_in_outage(self) -> bool:
+        """It waits for broker or storage."""
+        return bool(self._outage.reason)
+
+    def gauges(self) -> Sequence[Gauge]:
+        """What the source shows in the metrics."""
+        source = self._source
+        return () if source is None else source.gauges()
+
+    @property
     def is_finished(self) -> bool:
         """A bounded task gave everything."""
         return not self._thread.is_alive() and not self.summary.was_stopped
@@ -118,6 +133,7 @@ class TaskThread:
 
     def _pause_after(self, error: Exception) -> float | None:
         """Seconds until the next attempt; None: a person has to look."""
+        self.errors[type(error).__name__] += 1
         if isinstance(error, LogChanged):  # the log is compared with the stored records at once
             return 0.0
         if isinstance(error, RetryableError | OutcomeUnknown):
@@ -130,6 +146,7 @@ class TaskThread:
     def _attempt(self) -> None:
         run_id = self._parts.new_run_id()
         source, sink = self._parts.make(run_id)
+        self._source = source
         run = self._run = TaskExecution(
             source,
             sink,
@@ -155,6 +172,7 @@ class TaskThread:
 
     def _progressed(self, _: Progress) -> None:
         self._outage.end()
+        self.last_success_at = time.time()
 
     def _may_restart(self) -> bool:
         now = time.monotonic()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.dead_letters import dead_letters
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition
@@ -33,6 +33,9 @@ class TransformedSource(SourceTask):
 
     def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
         self._source.commit(positions)
+
+    def gauges(self) -> Sequence[Gauge]:
+        return self._source.gauges()
 
     @property
     def is_finished(self) -> bool:

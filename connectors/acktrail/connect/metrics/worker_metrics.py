@@ -1,0 +1,139 @@
+"""The worker's metrics, made at every scrape from what its connectors know.
+
+Names are ``acktrail_<subject>_<unit>``; those of share groups are the five that other exporters use
+(``kafka_share_group_lag`` and so on), so that dashboards fit. Labels never hold an error's text or a member's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from acktrail import __version__
+from acktrail.connect.contract import Gauge
+from acktrail.connect.metrics.export_lag import ExportLag, LagWatch
+from acktrail.connect.runtime.states import RunState
+from acktrail.connect.runtime.task_thread import TaskThread
+from acktrail.connect.runtime.worker import Worker
+
+_TASK: Final = ("connector", "task")
+_COUNTERS: Final = (
+    ("acktrail_records_exported", "Records of logs that were committed, those that cannot be read among them."),
+    ("acktrail_records_quarantined", "Committed records that cannot be read: kept with the reason."),
+    ("acktrail_bytes_exported", "Bytes of rows in memory before they were committed."),
+    ("acktrail_commits", "Commits that landed."),
+    ("acktrail_gaps", "Gaps that were recorded: offsets that are in no row."),
+    ("acktrail_gap_offsets", "Offsets in those gaps."),
+)
+
+
+class WorkerMetrics(Collector):
+    """Collects from `worker`, and the export lag from `lag`. At most `most_partitions` source
+    partitions of a connector have series of their own; its sum has all of them."""
+
+    def __init__(self, worker: Worker, lag: LagWatch, *, most_partitions: int = 1_000) -> None:
+        self._worker, self._lag, self._most_partitions = worker, lag, most_partitions
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, in the same order every time."""
+        build = GaugeMetricFamily("acktrail_build_info", "Version of acktrail.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        tasks = [
+            (name, str(number), task)
+            for name in self._worker.names()
+            for number, (_, task) in enumerate(self._worker.tasks(name))
+        ]
+        yield from self._states(tasks)
+        yield from self._counts(tasks)
+        yield from self._export_lag(self._lag.newest)
+        yield from _gauges(gauge for _, _, task in tasks for gauge in task.gauges())
+
+    def _states(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
+        connectors = GaugeMetricFamily(
+            "acktrail_connector_state", "1 for the state that a connector is in.", labels=["connector", "state"]
+        )
+        for name in self._worker.names():
+            _one_hot(connectors, [name], self._worker.status(name).state)
+        states = GaugeMetricFamily(
+            "acktrail_task_state", "1 for the state that a task is in.", labels=[*_TASK, "state"]
+        )
+        outages = GaugeMetricFamily("acktrail_task_outage", "1 while a task waits for broker or storage.", labels=_TASK)
+        success = GaugeMetricFamily(
+            "acktrail_last_success_timestamp_seconds",
+            "When a task last read or committed without an error; an idle one does so all the time.",
+            labels=_TASK,
+        )
+        for name, number, task in tasks:
+            _one_hot(states, [name, number], task.status.state)
+            outages.add_metric([name, number], float(task.is_in_outage))
+            if task.last_success_at is not None:
+                success.add_metric([name, number], task.last_success_at)
+        yield from (connectors, states, outages, success)
+
+    def _counts(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
+        families = [CounterMetricFamily(name, about, labels=_TASK) for name, about in _COUNTERS]
+        rows = CounterMetricFamily("acktrail_rows_committed", "Rows that were committed.", labels=[*_TASK, "table"])
+        errors = CounterMetricFamily("acktrail_task_errors", "Errors that ended an attempt.", labels=[*_TASK, "error"])
+        for name, number, task in tasks:
+            done = task.summary
+            counts = (
+                done.records_read,
+                done.records_quarantined,
+                done.bytes_read,
+                done.commits,
+                done.gap_count,
+                done.gap_offsets,
+            )
+            for family, count in zip(families, counts, strict=True):
+                family.add_metric([name, number], count)
+            for table, count in sorted(done.rows.items()):
+                rows.add_metric([name, number, table], count)
+            for error, count in sorted(task.errors.items()):
+                errors.add_metric([name, number, error], count)
+        yield from (*families, rows, errors)
+
+    def _export_lag(self, newest: Mapping[str, ExportLag]) -> Iterator[Metric]:
+        total = GaugeMetricFamily(
+            "acktrail_export_lag_records",
+            "Records of the source that are not committed yet, over all partitions; absent while one is not known.",
+            labels=["connector"],
+        )
+        each = GaugeMetricFamily(
+            "acktrail_export_partition_lag_records", "The same by source partition.", labels=["connector", "partition"]
+        )
+        unknown = GaugeMetricFamily(
+            "acktrail_export_lag_unknown_partitions", "Partitions whose lag is not known now.", labels=["connector"]
+        )
+        seen = GaugeMetricFamily(
+            "acktrail_export_lag_timestamp_seconds", "When the lag was looked up.", labels=["connector"]
+        )
+        for name, lag in newest.items():
+            known = {part: count for part, count in lag.records.items() if count is not None}
+            missing = len(lag.records) - len(known)
+            unknown.add_metric([name], missing or float(bool(lag.reason)))
+            if not missing and not lag.reason:
+                total.add_metric([name], sum(known.values()))
+            for part, count in sorted(known.items())[: self._most_partitions]:
+                each.add_metric([name, part], count)
+            seen.add_metric([name], lag.seen_at)
+        yield from (total, each, unknown, seen)
+
+
+def _one_hot(family: GaugeMetricFamily, labels: list[str], state: RunState) -> None:
+    for each in RunState:
+        family.add_metric([*labels, each.value], float(each is state))
+
+
+def _gauges(gauges: Iterable[Gauge]) -> Iterator[Metric]:
+    """Gauges that sources show, by name; all of one name have the same labels."""
+    families: dict[str, GaugeMetricFamily] = {}
+    for gauge in gauges:
+        family = families.get(gauge.name)
+        if family is None:
+            family = families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.about, labels=list(gauge.labels))
+        family.add_metric(list(gauge.labels.values()), gauge.value)
+    yield from families.values()

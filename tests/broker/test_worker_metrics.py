@@ -1,0 +1,122 @@
+"""What a worker shows to Prometheus is what it did; what is not known has no number."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from broker.workload import Worked, Workload, until
+from prometheus_client.parser import text_string_to_metric_families
+
+from acktrail.broker.groups.group_gauges import group_gauges
+from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.metrics.metrics_server import metrics_served
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.errors import ConfigurationError
+from acktrail.tables.delta.store import Tables
+
+
+def scraped(address: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Values by name and labels."""
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in families:
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    one = Worker(ConfigStore())
+    yield one
+    one.stop()
+
+
+@pytest.mark.broker
+def test_a_scrape_shows_what_was_exported(
+    kafka: KafkaConfig, worked: Worked, workload: Workload, worker: Worker, tmp_path: Any
+) -> None:
+    """Counts are those of the tables, the lag falls to nothing, groups have the names that other exporters use, and
+    what happens while the broker is asked holds nothing up."""
+    common = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "sink.tables": str(tmp_path / "tables"),
+        "flush.interval.ms": "100",
+        **{f"kafka.{name}": value for name, value in kafka.properties.items()},
+    }
+    with metrics_served(worker, "127.0.0.1:0") as address:
+        worker.create("state", {**common, "connector.class": "ShareGroupStateSource", "linger.ms": "10"})
+        worker.create("offsets", {**common, "connector.class": "ShareGroupOffsetsSource", "interval.ms": "1000"})
+        workload.acknowledge(worked.group, worked.topic, 3)
+        store = Tables(TablesConfig(uri=str(tmp_path / "tables")))
+
+        def is_exported() -> bool:
+            found = scraped(address)
+            exported = found["acktrail_records_exported_total"].get(("state", "0"))
+            groups = {labels[0] for labels in found.get("kafka_share_group_lag_unknown_partitions", {})}
+            return bool(exported) and exported == store.read("state_records").num_rows and worked.group in groups
+
+        until(is_exported, what="metrics of what was exported")
+        found = scraped(address)
+    assert found["acktrail_connector_state"]["state", "RUNNING"] == 1
+    assert found["acktrail_task_state"]["offsets", "RUNNING", "0"] == 1
+    assert found["acktrail_records_quarantined_total"]["state", "0"] == 0
+    assert found["acktrail_rows_committed_total"]["state", "state_records", "0"] >= 3
+    assert found["kafka_share_group_exporter_last_success_timestamp_seconds"]
+    starts = found["kafka_share_group_start_offset"]
+    assert starts[worked.group, "0", worked.topic] >= worked.accepted
+
+
+def observed(*lags: int | None) -> SourceBatch:
+    """One group with a share partition for each lag."""
+    rows = [
+        {"group_id": "g", "topic_id": "t", "topic": "orders", "partition": n, "lag": lag} for n, lag in enumerate(lags)
+    ]
+    group = {"group_id": "g", "group_state": "Stable", "members": 2, "error_code": 0}
+
+    def table(content: list[dict[str, Any]], schema: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(content, schema=schema)
+
+    return SourceBatch(
+        source_partition=SourcePartition("observation/c"),
+        rows={
+            "topics": table([], TOPICS),
+            "group_observations": table([group], GROUP_OBSERVATIONS),
+            "offset_observations": table(rows, OFFSET_OBSERVATIONS),
+        },
+    )
+
+
+def test_a_sum_is_there_only_when_every_lag_is_known() -> None:
+    """Unknown is a count of its own, never a zero in a sum."""
+    known = {gauge.name: gauge.value for gauge in group_gauges(observed(3, 4), 1.0)}
+    assert (known["kafka_share_group_lag_sum"], known["kafka_share_group_lag_unknown_partitions"]) == (7, 0)
+    partly = group_gauges(observed(3, None), 1.0)
+    names = {gauge.name: gauge.value for gauge in partly}
+    assert "kafka_share_group_lag_sum" not in names
+    assert names["kafka_share_group_lag_unknown_partitions"] == 1
+    assert [gauge.value for gauge in partly if gauge.name == "kafka_share_group_lag"] == [3]
+
+
+def test_series_of_share_partitions_are_bounded() -> None:
+    """However many share partitions there are, the largest lags have series and the sum has all."""
+    many = group_gauges(observed(*range(5_000)), 1.0)
+    lags = [gauge.value for gauge in many if gauge.name == "kafka_share_group_lag"]
+    assert (len(lags), max(lags), min(lags)) == (2_000, 4_999, 3_000)
+    assert next(gauge.value for gauge in many if gauge.name == "kafka_share_group_lag_sum") == sum(range(5_000))
+
+
+def test_a_listener_that_cannot_be_is_refused(worker: Worker) -> None:
+    """A wrong address is one clear error, before anything is served."""
+    for listener in ("nowhere", "127.0.0.1:notaport", "203.0.113.1:1"):
+        with pytest.raises(ConfigurationError, match=r"metrics\.listener"), metrics_served(worker, listener):
+            pass

@@ -12,12 +12,12 @@ import pyarrow as pa
 from kafka.record.util import calc_crc32c
 from samples.dump_lines import dump_line
 
+from acktrail.columnar.decoding.batch_codecs import unpacked
 from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.offline.read import log_segment as segment_module
-from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.copied_files import read_dump
 from acktrail.offline.read.log_segment import Fragment, IntactBatch, is_log, read_batches
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage

@@ -18,10 +18,10 @@ from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
 
+from acktrail.columnar.decoding.batch_codecs import unpacked
 from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
 from acktrail.offline.read import log_segment as batches_module
-from acktrail.offline.read.codecs import unpacked
 from acktrail.offline.read.log_segment import read_segment
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.wire.raw_record import RawRecord

@@ -1,25 +1,19 @@
-"""Partitions of the state topic read through one consumer."""
+"""Partitions of the state topic, read together."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from acktrail.broker.client.librdkafka import (
-    AT_THE_END,
-    GONE,
-    PRUNED,
-    TRUNCATED,
-    RecordReader,
-    new_log_consumer,
-    read_failure,
-)
+from acktrail.broker.client.librdkafka import RecordReader
 from acktrail.broker.descriptions import LogOffsets
-from acktrail.broker.state.consumer_thread import ConsumerThread, partition_runs
+from acktrail.broker.state.fetch_thread import FetchThread
+from acktrail.broker.state.log_fetcher import FetchEvent
 from acktrail.broker.state.partition_buffer import Opening, PartitionBuffer, Resumption, openings
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.columnar.decoding.decode_records import decode_records
@@ -28,7 +22,6 @@ from acktrail.config import KafkaConfig
 from acktrail.connect.source_batches import SourceBatch, StoredLog
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 
-_GROUP_ID: Final = "acktrail-export"
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""
 _SILENCE_S: Final = 5.0
@@ -39,9 +32,8 @@ class StateTopicConsumer:
     """Reads the state topic into one buffer a partition. `bounded`: up to the ends seen when a partition is opened.
 
     Where the leader of a partition is another one than when it was stored, its log is compared with the stored records
-    before any batch is given. Every record that is given was read from the topic incarnation of `topic`: that is
-    checked after reading. Memory: librdkafka's queue of 16 MB, and two `Fetched` of the thread. `linger_s` as of
-    `ConsumerThread`.
+    before any batch is given. Every record that is given was read from the topic incarnation of `topic`: it is fetched
+    by its id. Memory: two `Fetched` of the thread, of some 8 MB a broker. `linger_s` as of `LogFetcher`.
     """
 
     def __init__(
@@ -55,8 +47,7 @@ class StateTopicConsumer:
         self._buffers: dict[int, PartitionBuffer] = {}
         self._uncompared: dict[int, Resumption] = {}
         self._reading: set[int] = set()
-        self._thread: ConsumerThread | None = None
-        self._failures: list[Any] = []
+        self._thread: FetchThread | None = None
         self._received_at = self._moved_at = time.monotonic()
         self._ends = topic.log_offsets()
 
@@ -121,7 +112,7 @@ class StateTopicConsumer:
         return ended, len(self._buffers) + len(self._uncompared)
 
     def close(self) -> None:
-        """Close the consumer. May be called twice."""
+        """End the fetching. May be called twice."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.close()
@@ -129,17 +120,17 @@ class StateTopicConsumer:
     def _poll_once(self, timeout_s: float) -> None:
         """Read once, for all partitions."""
         fetched = self._source().take(timeout_s)
-        if self._failures:
-            raise read_failure(self._topic.name, self._failures[-1])
         if fetched is None:
             self._check_stalled()
             return
         self._received_at = time.monotonic()
         self._check_leaders(fetched.epochs)
-        if fetched.records is not None:
-            self._take(fetched.records)
-        for event in fetched.events:
-            self._handle(event)
+        self._take(fetched.records)
+        for partition, offset in fetched.reached.items():
+            if partition in self._buffers:
+                self._buffers[partition].reach(offset)
+        for partition, event in fetched.events.items():
+            self._handle(partition, event)
         for buffer in self._buffers.values():
             if buffer.is_read:
                 self._unassign(buffer.partition)
@@ -152,6 +143,8 @@ class StateTopicConsumer:
                 raise _changed(self._topic.name, partition)
 
     def _take(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
         wanted = pa.concat_tables(self._wanted(number, part) for number, part in partition_runs(rows, "partition"))
         if not wanted.num_rows:
             return
@@ -159,7 +152,6 @@ class StateTopicConsumer:
         decoded = decode_records(wanted)
         origin = [pa.repeat(text, decoded.num_rows) for text in (self._topic.cluster_id, self._run_id)]
         records = pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
-        self._topic.check_incarnation()
         for partition, part in partition_runs(records, "state_partition"):
             self._buffers[partition].put(part)
 
@@ -173,19 +165,13 @@ class StateTopicConsumer:
         expected = (offsets >= first) & (True if end is None else offsets < end)
         return rows if expected.all() else rows.filter(pa.array(expected))
 
-    def _handle(self, event: Any) -> None:
-        """An event of librdkafka about a partition."""
-        code, buffer = event.error().code(), self._buffers.get(event.partition())
-        if buffer is None or code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+    def _handle(self, partition: int, event: FetchEvent) -> None:
+        buffer = self._buffers.get(partition)
+        if buffer is None:
             return
-        if code == AT_THE_END:
-            buffer.reach(event.offset())
-        elif code == TRUNCATED:
-            raise _changed(self._topic.name, buffer.partition)
-        elif code in PRUNED or code in GONE:
-            self._find_again(buffer)
-        else:
-            raise read_failure(self._topic.name, event.error())
+        if event is FetchEvent.TRUNCATED:
+            raise _changed(self._topic.name, partition)
+        self._find_again(buffer)
 
     def _find_again(self, buffer: PartitionBuffer) -> None:
         """The log does not have the next offset: it was pruned since, or this is not the same log any more."""
@@ -211,30 +197,30 @@ class StateTopicConsumer:
                 hint="do these partitions have a leader?",
             )
 
-    def _source(self) -> ConsumerThread:
+    def _source(self) -> FetchThread:
         if self._thread is None:
-            consumer = new_log_consumer(self._config, _GROUP_ID, self._failures)
-            self._thread = ConsumerThread(consumer, linger_s=self._linger_s)
+            self._thread = FetchThread(self._config, self._topic.name, self._topic.topic_id, linger_s=self._linger_s)
         return self._thread
-
-    def _on_consumer(
-        self, done: Callable[[Consumer, list[TopicPartition]], object], places: list[TopicPartition]
-    ) -> None:
-        """Have the consumer's thread do something with partitions before its next read."""
-        if places:
-            self._source().call(lambda consumer: done(consumer, places))
 
     def _assign(self, buffer: PartitionBuffer) -> None:
         if not buffer.is_read:
-            place = TopicPartition(self._topic.name, buffer.partition, buffer.next_offset)
-            self._on_consumer(Consumer.incremental_assign, [place])
+            self._source().assign(buffer.partition, buffer.next_offset)
             self._reading.add(buffer.partition)
             self._received_at = self._moved_at = time.monotonic()
 
     def _unassign(self, partition: int) -> None:
         if partition in self._reading:
-            self._on_consumer(Consumer.incremental_unassign, [TopicPartition(self._topic.name, partition)])
+            self._source().unassign(partition)
             self._reading.discard(partition)
+
+
+def partition_runs(rows: pa.Table, column: str) -> Iterator[tuple[int, pa.Table]]:
+    """Each run of rows with the same partition in `column`, in their order."""
+    partitions = rows.column(column).to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    for start, end in pairwise(bounds):
+        if end > start:
+            yield int(partitions[start]), rows.slice(start, end - start)
 
 
 def _changed(topic: str, partition: int) -> LogChanged:

@@ -18,9 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from acktrail.columnar.decoding.batch_codecs import pyarrow_for
 from acktrail.drafts.dialects import dialect_named
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile
-from acktrail.offline.read.codecs import bare_suffix, open_file, pyarrow_for, reason_of, unpacked_bytes
+from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.wire.dialects.detect_layout import detect_layout

@@ -97,7 +97,7 @@ class Waiting:
             self.busy.discard(one)
 
     def _meanwhile(self) -> None:
-        self.now += self.chance.choice([0.0, 0.0, 0.1, 3.0, TTL, 3 * TTL])
+        self.now += self.chance.choice([0.0, 0.0, 0.0, 0.1, 3.0, TTL * self.chance.uniform(0.85, 1.15)])
         if self.chance.random() < 0.3:
             self.act()
         holders = [each for each, lease in enumerate(self.leases) if lease.is_held]

@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from acktrail.connect.worker import FlushPolicy, Worker
-from samples.memory_source import MemoryLog, MemorySource
+from samples.memory_source import MemoryLog, MemoryTask
 from servers.signed_s3_server import REGION, SignedS3, running_signed_s3
 
 from acktrail.config import TablesConfig
+from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, RetryableError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -115,7 +115,7 @@ def test_who_may_only_read_reads(s3: SignedS3, tables: TablesConfig) -> None:
     one_line(caught.value, "access was denied", s3)
     log = MemoryLog(pairs=PAIRS, end_offset=3)
     with pytest.raises(ConfigurationError) as caught:
-        Worker(MemorySource([log], cluster_id="c"), DeltaSink(Tables(config), cluster_id="c", run_id="r")).run()
+        TaskExecution(MemoryTask([log], cluster_id="c"), DeltaSink(Tables(config), cluster_id="c", run_id="r")).run()
     one_line(caught.value, "access was denied", s3)
     assert stored(tables) == before
 
@@ -127,11 +127,11 @@ def test_a_bucket_that_went_away_is_named(s3: SignedS3) -> None:
     one_line(caught.value, "the bucket does not exist", s3)
     config, log = s3.bucket("going"), MemoryLog(pairs=PAIRS, end_offset=4)
     sink = DeltaSink(Tables(config), cluster_id="c", run_id="r")
-    Worker(MemorySource([log], cluster_id="c"), sink).run()
+    TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
     shutil.rmtree(s3.folder / "data/going")
     log.end_offset = 8
     with pytest.raises((ConfigurationError, OutcomeUnknown)):
-        Worker(MemorySource([log], cluster_id="c"), sink).run()
+        TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
     with pytest.raises(ConfigurationError) as caught:
         Tables(config).read("state_records")
     one_line(caught.value, "the bucket does not exist", s3)
@@ -262,16 +262,16 @@ def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, tabl
     log = MemoryLog(pairs=PAIRS, end_offset=4)
     config = s3.bucket("unknown", timeout="1s")
     sink = DeltaSink(Tables(config), cluster_id="c", run_id="r")
-    Worker(MemorySource([log], cluster_id="c"), sink).run()
+    TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
     log.end_offset = 8
     blind = {"action": "status", "code": 503, "method": "GET", "path": "", "times": 99}
     s3.proxy.fail("cut_after", COMMIT, times=9, then=[blind])
     with pytest.raises(OutcomeUnknown) as caught:
-        Worker(MemorySource([log], cluster_id="c"), sink).run()
+        TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
     one_line(caught.value, "it is not known whether the commit to state_records landed", s3)
     s3.proxy.heal()
     for _ in range(2):
-        Worker(MemorySource([log], cluster_id="c"), sink, policy=FlushPolicy(rows=2)).run()
+        TaskExecution(MemoryTask([log], cluster_id="c"), sink, policy=FlushPolicy(rows=2)).run()
     assert stored(config) == list(range(8))
 
 

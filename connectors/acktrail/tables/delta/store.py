@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -151,7 +150,7 @@ class Tables:
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
         write = write_rows(snapshot, cast_to_schema(rows, TABLES[name]), mode="append")
-        return commit(snapshot, write, transactions, metadata, repeatable=True)
+        return commit(snapshot, write, transactions, metadata)
 
     def replace(
         self,
@@ -172,7 +171,7 @@ class Tables:
         # One chunk: the writer takes several at once and writes them in any order.
         ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
         write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)
-        return commit(snapshot, write, transactions, metadata, repeatable=True)
+        return commit(snapshot, write, transactions, metadata)
 
     def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
         """Insert or update rows of a table with a key (``table_layout``) in one commit; gives its version. A second
@@ -180,8 +179,7 @@ class Tables:
         snapshot, distinct = self.create(name), last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         if not distinct.num_rows:
             return snapshot.version
-        write = partial(merge_rows, name, snapshot.delta, distinct)
-        return commit(snapshot, write, transactions, _NO_TEXT, repeatable=True)
+        return commit(snapshot, lambda done: merge_rows(name, snapshot.delta, distinct, done), transactions, _NO_TEXT)
 
     def read(self, name: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows of a table (see ``TableSnapshot.read``); none when the table was never created."""

@@ -24,9 +24,9 @@ from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
 
 _RETRIES: Final = 30
-"""How often a commit tries again when others commit in between and nothing contradicts it. Where it has transactions,
-delta-rs does that: a commit that landed although its response got lost contradicts its own second try. Where it has
-none, delta-rs would take it for another writer's and put the rows there twice: so it is looked for before each try."""
+"""How often a commit tries again when others commit in between and nothing contradicts it. One that landed although its
+response got lost, and is taken for another writer's, contradicts itself where it has transactions; where it has none it
+is logged twice with the same data files, which count once."""
 Write = Callable[[CommitProperties], None]
 _STDERR: Final = 2
 _PANIC: Final = re.compile(
@@ -66,43 +66,18 @@ def write_rows(
     return write
 
 
-def commit(
-    snapshot: TableSnapshot,
-    write: Write,
-    transactions: Mapping[str, int],
-    metadata: Mapping[str, str],
-    *,
-    repeatable: bool = False,
-) -> int:
+def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> int:
     """Make one commit; gives its version. `snapshot` has that version afterwards, where the commit got its response.
-    `repeatable`: `write` means the same on a newer version of `snapshot`, so that it may be done again there.
 
     Raises:
         ConcurrentCommit: another writer committed first; nothing landed.
         OutcomeUnknown: it is not known whether the commit landed, or it landed and did not reach the disk.
         ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
     """
-    is_blind = repeatable and not transactions
-    for _ in range(_RETRIES if is_blind else 0):
-        with contextlib.suppress(ConcurrentCommit):
-            return _commit_once(snapshot, write, transactions, metadata, retries=0)
-        snapshot.refresh()
-    return _commit_once(snapshot, write, transactions, metadata, retries=0 if is_blind else _RETRIES)
-
-
-def _commit_once(
-    snapshot: TableSnapshot,
-    write: Write,
-    transactions: Mapping[str, int],
-    metadata: Mapping[str, str],
-    *,
-    retries: int,
-) -> int:
-    """See ``commit``; `retries` are delta-rs's own."""
     base, commit_id = snapshot.version, uuid.uuid4().hex
     properties = CommitProperties(
         custom_metadata={PROPERTY_PREFIX + key: text for key, text in {**metadata, COMMIT_ID: commit_id}.items()},
-        max_commit_retries=retries,
+        max_commit_retries=_RETRIES,
         app_transactions=[Transaction(app_id, number) for app_id, number in transactions.items()],
     )
     version: int | None

@@ -1,0 +1,1 @@
+"""An acktrail source that follows a folder of JSON-lines files."""

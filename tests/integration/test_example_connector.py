@@ -1,0 +1,87 @@
+"""The worked example of a connector: installed by pip beside acktrail, run by a worker, tested by the suite."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples/acktrail-connector-journal"
+
+
+def test_the_page_shows_the_code_of_the_example() -> None:
+    """Every block of code in docs/write-a-connector.md stands in the package, line by line."""
+    page = (ROOT / "docs/write-a-connector.md").read_text("utf-8")
+    files = [file.read_text("utf-8") for file in EXAMPLE.rglob("*") if file.suffix in {".py", ".toml"}]
+    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) > 5
+    for block in blocks:
+        assert any(block in text for text in files), block
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheels of acktrail and of the example, and this one's packages for what they need."""
+    folder = tmp_path_factory.mktemp("clean")
+    for project in (ROOT, EXAMPLE):
+        build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "wheels")]
+        subprocess.run(build, cwd=project, check=True, capture_output=True)
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv/bin/python"
+    wheels = sorted((folder / "wheels").glob("*.whl"))
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", *wheels], check=True)
+    (own,) = (folder / "venv/lib").glob("python*/site-packages")
+    (own / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")  # after its own: no checkout in there counts
+    return folder / "venv/bin"
+
+
+@pytest.mark.slow
+def test_a_worker_runs_the_installed_example(clean: Path, tmp_path: Path) -> None:
+    """Lines become rows once, over two runs; a line of another type is a dead letter; the reference has its keys."""
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    journal.mkdir()
+    (journal / "1.jsonl").write_text('{"a": 1}\n{"a": "x"}\nno json\n')
+    worker, connector = tmp_path / "worker.toml", tmp_path / "journal.json"
+    worker.write_text(f'rest.listener = ""\nconfig.storage.dir = "{tmp_path / "store"}"\n')
+    config = {
+        "connector.class": "JournalSource",
+        "folder": str(journal),
+        "bounded": "true",
+        "sink.tables": str(tables),
+        "errors.tolerance": "all",
+    }
+    connector.write_text(json.dumps({"name": "journal", "config": config}))
+    for lines in ("", '{"a": 2, "b": true}\n'):
+        with (journal / "2.jsonl").open("a") as file:
+            file.write(lines)
+        run(clean, "connect", "standalone", str(worker), str(connector), folder=tmp_path)
+
+    rows = DeltaTable(str(tables / "journal")).to_pyarrow_table().to_pylist()
+    found = sorted((row["journal_file"], row["journal_line"], row["a"], row.get("unreadable")) for row in rows)
+    assert found == [("1.jsonl", 1, 1, None), ("1.jsonl", 3, None, "no json"), ("2.jsonl", 1, 2, None)]
+    (dead,) = DeltaTable(str(tables / "dead_letters")).to_pyarrow_table().to_pylist()
+    assert json.loads(dead["position"]) == {"file": "1.jsonl", "line": 2}
+    assert "`folder`" in run(clean, "connect", "reference", "JournalSource", folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_example_passes_its_own_tests(clean: Path, tmp_path: Path) -> None:
+    """With what is installed, and no checkout on the path."""
+    command = [clean / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", EXAMPLE / "tests"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(clean: Path, *arguments: str, folder: Path) -> str:
+    command = [clean / "acktrail", *arguments]
+    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -52,11 +52,10 @@ _NOTHING = "import acktrail.tables.exported.delta_sink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a month leaves: data files that the tables name, all files in their folders, bytes of the logs; seconds to
+    """What a month leaves: data files that the tables name, bytes of the logs; seconds to
     open both tables and for an export without new records, less the start of a process, and its memory."""
 
     files: int
-    in_folder: int
     log_mb: float
     open_s: float
     idle_s: float
@@ -82,9 +81,9 @@ def compare(*, days: int = 30, minutes: int = MINUTES_OF_A_DAY, state_partitions
     commits = f"{days * minutes:,} commits"
     return [
         Row(
-            what=f"{commits}: files of both tables, in the folders",
-            ours=f"{with_it.files:,}, {with_it.in_folder:,}",
-            beside=f"not maintained: {without.files:,}, {without.in_folder:,}",
+            what=f"{commits}: files of both tables",
+            ours=f"{with_it.files:,}",
+            beside=f"not maintained: {without.files:,}",
             ratio=f"{without.files / with_it.files:,.0f}x fewer",
         ),
         Row(
@@ -175,20 +174,18 @@ class _Month:
         return rows.group_by(["state_partition", "offset"]).aggregate([]).num_rows
 
     def left(self) -> Left:
-        files = in_folder = log_bytes = 0
+        files = log_bytes = 0
         for name in ("state_records", "export_ranges"):
             snapshot = self._tables.snapshot(name)
             assert snapshot is not None
             files += len(snapshot.files())
             folder = Path(self.config.uri, name)
-            in_folder += sum(1 for _ in folder.glob("*.parquet"))
             log_bytes += sum(file.stat().st_size for file in (folder / "_delta_log").iterdir())
         start = measure.run([sys.executable, "-c", _NOTHING])
         opened = measure.run([sys.executable, "-c", _OPEN, self.config.uri])
         idle = measure.run([sys.executable, "-c", _IDLE, self.config.uri, CLUSTER])
         return Left(
             files=files,
-            in_folder=in_folder,
             log_mb=log_bytes / 1e6,
             open_s=max(0.0, opened.wall_s - start.wall_s),
             idle_s=max(0.0, idle.wall_s - start.wall_s),

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import S3, running_s3
+from tables.test_maintenance import Exporter, ensure_accounted, rows_of
 
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, DamagedTables
@@ -19,6 +20,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import EMPTY_COMMIT
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
 
@@ -55,6 +57,19 @@ def test_export_lands_on_object_storage(s3: S3) -> None:
     assert rows.num_rows == 70
     assert any(key.endswith(".parquet") for key in s3.keys("exported"))
     assert not [key for key in s3.keys("exported") if "probe" in key]
+
+
+def test_maintenance_in_a_bucket(s3: S3) -> None:
+    """Files become few, old ones go, and the exporter continues, as in a folder."""
+    config = s3.bucket("maintained")
+    tables, exporter = Tables(config), Exporter(Tables(config), 20, 3)
+    exporter.commit(10)
+    before = rows_of(tables)
+    maintain(config, MaintenancePolicy(vacuum_after_ms=0, log_keep_ms=0))
+    assert rows_of(tables).equals(before)
+    assert sum(key.endswith(".parquet") and "_delta_log" not in key for key in s3.keys("maintained")) == 2
+    exporter.commit(1)
+    ensure_accounted(tables)
 
 
 def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:

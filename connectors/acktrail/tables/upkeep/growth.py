@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE
 from acktrail.tables.upkeep.compaction_plan import MOST_BYTES
 from acktrail.tables.upkeep.file_rewrite import table_files
 from acktrail.tables.upkeep.log_cleanup import LogFile, log_files
 from acktrail.tables.upkeep.maintenance import COMPACTED, MAINTAINED_TABLES, MaintenancePolicy
+from acktrail.tables.upkeep.rewrite_commit import MAINTAINED
 
 _DAY_MS: Final = 86_400_000
 _SHORTEST_MS: Final = 60_000
@@ -132,7 +133,7 @@ def _growth(snapshot: TableSnapshot, log: Iterable[LogFile]) -> DailyGrowth | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """What a commit added, less what it removed. `at_ms` None: it added nothing, as a compaction."""
+    """What a commit added, less what it removed. `at_ms` None: it added nothing, or is of a maintenance."""
 
     at_ms: int | None = None
     files: int = 0
@@ -147,14 +148,14 @@ def _change(snapshot: TableSnapshot, file: LogFile) -> _Change:
     actions = [json.loads(line) for line in lines if line]
     added = [each["add"] for each in actions if each.get("add", {}).get("dataChange")]
     removed = [each["remove"] for each in actions if each.get("remove", {}).get("dataChange")]
-    at = next((each["commitInfo"].get("timestamp") for each in actions if "commitInfo" in each), None)
-    if not added:
+    info: dict[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+    if not added or PROPERTY_PREFIX + MAINTAINED in info:
         return _Change()
     size = sum(each["size"] for each in added)
     rows = sum(json.loads(each["stats"])["numRecords"] for each in added if each.get("stats"))
     gone = sum(each.get("size") or 0 for each in removed)
     return _Change(
-        at_ms=at,
+        at_ms=info.get("timestamp"),
         files=len(added) - len(removed),
         rows=rows - round(rows * gone / size) if size else 0,  # removed rows are not counted in a log
         bytes=size - gone,

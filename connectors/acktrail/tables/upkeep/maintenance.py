@@ -92,8 +92,12 @@ def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None 
     """What a maintenance would do; changes nothing, and reads logs alone."""
     tables, at = Tables(config), now_ms or _now_ms()
     before = dropped_before(tables, policy.retention, at)
-    found = tuple(_looked_at(tables, snapshot, policy, before, at) for snapshot in _snapshots(tables))
-    return MaintenanceReport(executed=False, dropped_before_ms=before, tables=found)
+    found = []
+    for snapshot in _snapshots(tables):
+        own = _looked_at(tables, snapshot, policy, before, at)
+        own.unneeded_files = _vacuum(snapshot, _vacuum_hours(policy, at), execute=False)
+        found.append(own)
+    return MaintenanceReport(executed=False, dropped_before_ms=before, tables=tuple(found))
 
 
 def maintain(
@@ -222,7 +226,6 @@ def _looked_at(
         rows=sum(file.rows or 0 for file in files),
         log_bytes=sum(file.size_bytes for file in log),
         log_files=len(_old_log(tables, name, log, policy, at_ms)),
-        unneeded_files=_vacuum(snapshot, _vacuum_hours(policy, at_ms), execute=False),
     )
     more_than = 1 if name == RANGES_TABLE else policy.small_files
     if name in (*COMPACTED, RANGES_TABLE):

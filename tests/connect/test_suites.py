@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from samples.memory_source import MemoryLog, MemoryTask
 
@@ -21,6 +22,7 @@ from acktrail.connect.testing import ConnectorSuite, MemorySink, MemoryTables, S
 from acktrail.connect.transforms import Filter, Mask, Route
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
+from acktrail.tables.sinks.parquet_sink import ParquetSink
 
 _PAIRS = [(b"\x00\x09", b"")]
 """Records that no decoder knows: quarantined, with their offsets."""
@@ -151,6 +153,44 @@ def _records(source_partition: SourcePartition, first: int, end: int) -> SourceB
         log_end_offset=end,
     )
     return SourceBatch(source_partition=source_partition, rows={"state_records": rows}, position=end, span=span)
+
+
+class TestParquetSinkOfAnyRows(SinkSuite):
+    """Rows of a stranger in plain files."""
+
+    connector_class = ParquetSink
+
+    def config(self) -> Mapping[str, str]:
+        return {"folder": str(self.folder / "files")}
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        rows = self.stored()
+        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
+
+    def stored(self) -> pa.Table:
+        """As any engine reads them."""
+        folder = self.folder / "files" / self.table
+        if not folder.exists():
+            return self.batch(self.partitions()[0], 0, 0).rows[self.table]
+        return ds.dataset(folder, partitioning="hive").to_table()
+
+    def commits(self) -> int:
+        return len(list((self.folder / "files").rglob("*.parquet")))
+
+
+class TestParquetSinkOfLogs(TestParquetSinkOfAnyRows):
+    """State records in plain files."""
+
+    reads_logs = True
+    cluster_id = "memory"
+    table = "state_records"
+    partitions = TestDeltaSinkOfLogs.partitions
+    position_after = TestDeltaSinkOfLogs.position_after
+    batch = TestDeltaSinkOfLogs.batch
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        rows, partition = self.stored(), int(source_partition.rsplit("/", 1)[1])
+        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
 
 
 class TestFilter(TransformSuite):

@@ -8,9 +8,11 @@ documentation and the help of the command line. The rules of parsing and the tex
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -79,9 +81,9 @@ class Between:
     def __call__(self, _name: str, value: Any) -> None:
         if value is None:
             raise ValueError("Value must be non-null")
-        if self.least is not None and value < self.least:
+        if self.least is not None and float(value) < float(self.least):
             raise ValueError(f"Value must be at least {self.least}")
-        if self.most is not None and value > self.most:
+        if self.most is not None and float(value) > float(self.most):
             raise ValueError(f"Value must be no more than {self.most}")
 
     def __str__(self) -> str:
@@ -114,6 +116,26 @@ class NonEmpty:
 
     def __str__(self) -> str:
         return "non-empty string"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmptyWithoutControls:
+    """A text that is not empty and has no control characters: a name. Half a character (a lone surrogate) is none
+    either, which Kafka lets pass: it is in no URL and no file name."""
+
+    def __call__(self, _name: str, value: Any) -> None:
+        if value is None:
+            return
+        if not value:
+            raise ValueError("String may not be empty")
+        wrong = [ord(each) for each in value if ord(each) < 0x20 or 0x7F <= ord(each) <= 0x9F]
+        wrong += [ord(each) for each in value if 0xD800 <= ord(each) <= 0xDFFF]
+        if wrong:
+            shown = ", ".join(map(str, wrong))
+            raise ValueError(f"String may not contain control sequences but had the following ASCII chars: {shown}")
+
+    def __str__(self) -> str:
+        return "non-empty string without ISO control characters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,24 +254,30 @@ def _under(
 
 
 def _value(key: ConfigKey, texts: Mapping[str, Any]) -> ConfigValue:
-    if key.name not in texts:
-        if key.is_required:
-            message = f'Missing required configuration "{key.name}" which has no default value.'
-            return ConfigValue(name=key.name, errors=(message,))
-        return ConfigValue(name=key.name, value=key.default)
+    """As by Kafka, the validator looks at null where nothing could be parsed, and what it refuses is shown all the
+    same."""
+    value, errors = None, []
+    if key.name in texts:
+        try:
+            value = _parsed(key, texts[key.name])
+        except ConfigurationError as error:
+            errors.append(error.message)
+    elif key.is_required:
+        errors.append(f'Missing required configuration "{key.name}" which has no default value.')
+    else:
+        value = key.default
     try:
-        parsed = _parsed(key, texts[key.name])
-        _check(key, parsed)
+        _check(key, value)
     except ConfigurationError as error:
-        return ConfigValue(name=key.name, errors=(error.message,))
-    return ConfigValue(name=key.name, value=parsed)
+        errors.append(error.message)
+    return ConfigValue(name=key.name, value=value, errors=tuple(errors))
 
 
 def _parsed(key: ConfigKey, value: Any) -> Any:
     if value is None:
         return None
     try:
-        return _PARSERS[key.type](value.strip() if isinstance(value, str) else value)
+        return _PARSERS[key.type](value.strip(_JAVA_BLANK) if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
         shown = HIDDEN if key.type is ConfigType.PASSWORD else value
         raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {error}") from None
@@ -262,10 +290,22 @@ def _check(key: ConfigKey, value: Any) -> None:
         key.validator(key.name, value)
     except ValueError as error:
         shown = "null" if value is None else text_of(key.type, value, hidden=True)
+        if key.type is ConfigType.LIST and value is not None:
+            shown = f"[{', '.join(value)}]"
         raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {error}") from None
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
+    r"|0[xX](?P<hex>[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
+)
+"""What Java's ``Double.parseDouble`` takes."""
+_LAST_OF_A_CHAR: Final = "\uffff"
+_JAVA_BLANK: Final = "".join(map(chr, range(33)))
+"""What Java's ``String.trim`` removes."""
+_PLAIN_DOUBLES: Final = (1e-3, 1e7)
+"""From the first to below the second Java writes a number without an exponent."""
 _INT_BITS: Final = 31
 _LONG_BITS: Final = 63
 
@@ -273,14 +313,14 @@ _LONG_BITS: Final = 63
 def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in {"true", "false"}:
-        return value.lower() == "true"
+    if isinstance(value, str) and value.upper() in {"TRUE", "FALSE"}:
+        return value.upper() == "TRUE"
     raise ValueError("Expected value to be either true or false")
 
 
 def _integer(name: str, bits: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
-        if isinstance(value, str) and _INTEGER.fullmatch(value):
+        if isinstance(value, str) and _INTEGER.fullmatch(value) and max(value) <= _LAST_OF_A_CHAR:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < 1 << bits:
             raise ValueError(f"Not a number of type {name}")
@@ -290,12 +330,29 @@ def _integer(name: str, bits: int) -> Callable[[Any], int]:
 
 
 def _double(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise TypeError("Not a number of type DOUBLE")
-    try:
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    except ValueError:
-        raise ValueError("Not a number of type DOUBLE") from None
+    found = _DOUBLE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("Not a number of type DOUBLE")
+    if found["hex"] is None:
+        return float(value.rstrip("fFdD"))
+    try:
+        return float.fromhex(value.rstrip("fFdD"))
+    except OverflowError:
+        return float("-inf" if value.startswith("-") else "inf")
+
+
+def _double_text(value: float) -> str:
+    """As Java's ``Double.toString``."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0")
+    power = len(digits) - 1 + int(exponent)
+    return f"{'-' * sign}{shown[0]}.{shown[1:] or '0'}E{power}"
 
 
 def _text(value: Any) -> str:
@@ -309,7 +366,7 @@ def _list(value: Any) -> list[str]:
         return [_text(each) for each in value]
     if not isinstance(value, str):
         raise TypeError("Expected a comma separated list.")
-    return re.split(r"\s*,\s*", value) if value else []
+    return re.split(r"\s*,\s*", value, flags=re.ASCII) if value else []
 
 
 def _password(value: Any) -> Password:
@@ -339,7 +396,7 @@ def text_of(kind: ConfigType, value: Any, *, hidden: bool = True) -> str | None:
         return "true" if value else "false"
     if kind is ConfigType.LIST:
         return ",".join(value)
-    return str(value)
+    return _double_text(value) if kind is ConfigType.DOUBLE else str(value)
 
 
 def under(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -25,6 +25,8 @@ LOG_REPLACED: Final = "log_replaced"
 between is not known."""
 DROPPED_BY_RETENTION: Final = "dropped_by_retention"
 """These offsets were exported, and the tables do not keep them any more (``acktrail maintain --keep``)."""
+SKIPPED_BY_REQUEST: Final = "skipped_by_request"
+"""Nobody read these offsets: a person moved the position of the reading past them."""
 
 SourcePartition = NewType("SourcePartition", str)
 """Names a source partition permanently: the key of its position. That of a log has the cluster and the topic's id, so
@@ -37,6 +39,19 @@ Position = int | Mapping[str, Any]
 def state_source_partition(cluster_id: str, topic_id: str | None, partition: int) -> SourcePartition:
     """Names the reading of one partition of one incarnation of one cluster's state topic; None: not known which."""
     return SourcePartition(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
+
+
+def state_log(source_partition: SourcePartition) -> tuple[str, str | None, int] | None:
+    """Cluster, topic id and partition of what ``state_source_partition`` names; None: it is something else.
+
+    >>> state_log(state_source_partition("c", None, 7)), state_log(SourcePartition("groups"))
+    (('c', None, 7), None)
+    """
+    kind, _, rest = source_partition.partition("/")
+    parts = rest.split("/")
+    if kind != "state" or len(parts) != 3 or not parts[2].isdecimal():
+        return None
+    return parts[0], None if parts[1] == "unknown" else parts[1], int(parts[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,3 +115,12 @@ class ShareGroupStateSource(SourceConnector):
     def check_position(self, source_partition: SourcePartition, position: Position) -> None:
         if not isinstance(position, int) or position < 0:
             raise InputError(f"the position of {source_partition} is an offset: a number of at least 0")
+        number = int(source_partition.rpartition("/")[2])
+        with ShareGroupAdmin(self._kafka) as admin:
+            now = StateTopic(admin).log_offsets().get(number)
+        end = None if now is None else now.high_watermark
+        if end is None or position > end:  # a log that ends before the position counts as another log
+            raise InputError(
+                f"{position} lies behind the end of {source_partition} ({'unknown' if end is None else end})",
+                hint="name an offset up to the log's end",
+            )

@@ -81,7 +81,8 @@ EXPORT_RANGES: Final = schema(
     (INSTANT, "exported_at"),
     (STRING, "dialect"),  # null, as the two below: read from the cluster
     (STRING, "source_file", "source_digest"),
-    # pruned | pruned_before_first_export | log_replaced | lost_from_tables | dropped_by_retention; null: in no file
+    # pruned | pruned_before_first_export | log_replaced | lost_from_tables | dropped_by_retention |
+    # skipped_by_request; null: in no file
     (STRING, "gap_reason"),
     (INT64, "offset_shift"),  # offset here minus offset in Kafka's log; null: they are the same
 )

@@ -20,6 +20,7 @@ from acktrail.connect.config_def import (
     ConfigValue,
     Importance,
     NonEmpty,
+    NonEmptyWithoutControls,
     OneOf,
     under,
 )
@@ -46,7 +47,7 @@ COMMON: Final = ConfigDef(
             type=ConfigType.STRING,
             documentation="The connector's name, unique in its worker.",
             importance=Importance.HIGH,
-            validator=NonEmpty(),
+            validator=NonEmptyWithoutControls(),
             group="Common",
         ),
         ConfigKey(

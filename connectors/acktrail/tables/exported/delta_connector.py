@@ -9,18 +9,18 @@ from typing import ClassVar, Final
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
 from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
-from acktrail.connect.source_batches import Position, SourcePartition
+from acktrail.connect.source_batches import Position, SourcePartition, state_log
 from acktrail.errors import InputError
 from acktrail.secrets import resolved_properties
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
+from acktrail.tables.exported.skipped_records import skip_records
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
 
 _TABLES: Final = "tables"
 _FILE: Final = "tables.options"
 _OPTION: Final = "option."
-_STATE: Final = "state/"
 
 TABLES_KEYS: Final = ConfigDef(
     [
@@ -80,20 +80,40 @@ class DeltaSinkConnector(SinkConnector):
         return {**_log_positions(tables, source_partitions), **ConnectorPositions(tables, connector).positions()}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
-        """Those of logs cannot be moved: rows would be doubled, or be missing without a recorded gap."""
+        """A log can only be moved forward: what is passed over is a recorded gap. Back or away, its rows would be
+        doubled."""
+        logs = {each: position for each, position in positions.items() if state_log(each) is not None}
+        others = {each: position for each, position in positions.items() if each not in logs}
         tables = Tables(self._tables)
-        for source_partition, before in _log_positions(tables, list(positions)).items():
+        moves = _forward_moves(_log_positions(tables, list(logs)), logs)
+        if moves:
+            skip_records(tables, moves)
+        if others:
+            ConnectorPositions(tables, connector).move(others)
+
+
+def _forward_moves(
+    present: Mapping[SourcePartition, int], wanted: Mapping[SourcePartition, Position | None]
+) -> dict[SourcePartition, int]:
+    """The positions that change. Raises InputError when one would go back."""
+    moves = {}
+    for source_partition, position in wanted.items():
+        before = present.get(source_partition)
+        if before is None and position is not None:
+            raise InputError(
+                f"nothing of {source_partition} is exported yet: there is no position to move",
+                hint="resume the connector, and stop it once it has committed",
+            )
+        if before is not None and (not isinstance(position, int) or position < before):
             raise InputError(
                 f"the tables have the records of {source_partition} up to {before}: reading them again would double "
-                "them, leaving some out would hide a gap",
+                "them",
                 hint="export into tables under another root to read a log again",
                 data={"source_partition": str(source_partition), "position": before},
             )
-        own = ConnectorPositions(tables, connector)
-        known = own.standings(list(positions))
-        if any(each.startswith(_STATE) and each not in known for each in positions):
-            super().alter_positions(connector, positions)
-        own.move(positions)
+        if isinstance(position, int) and position != before:
+            moves[source_partition] = position
+    return moves
 
 
 def _log_positions(tables: Tables, wanted: Sequence[SourcePartition]) -> dict[SourcePartition, int]:

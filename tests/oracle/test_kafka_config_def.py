@@ -1,0 +1,152 @@
+"""Configuration keys against Kafka's own ``ConfigDef``: the same values and the same texts of errors."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acktrail.connect.config_def import (
+    Between,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    NonEmpty,
+    NonEmptyWithoutControls,
+    OneOf,
+    text_of,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kafka_classes import compiled
+
+pytestmark = pytest.mark.broker
+
+VALIDATORS: dict[str, Any] = {
+    "none": None,
+    "between": Between(least=1, most=10),
+    "least": Between(least=0),
+    "one": OneOf(("a", "b c")),
+    "nonempty": NonEmpty(),
+    "name": NonEmptyWithoutControls(),
+}
+NUMBERS = (ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE)
+OF_TYPE = dict.fromkeys(NUMBERS, ("none", "between", "least")) | {
+    ConfigType.BOOLEAN: ("none",),
+    ConfigType.LIST: ("none",),
+    ConfigType.STRING: ("none", "one", "nonempty", "name"),
+    ConfigType.PASSWORD: ("none",),
+}
+TEXTS: tuple[str | None, ...] = (
+    *(
+        None,
+        "",
+        " ",
+        "a",
+        "b c",
+        " a ",
+        "\u00a0a",
+        "a\nb",
+        "a\x00",
+        "\x7f",
+        "\x85x",
+        "true",
+        "TRUE ",
+        "fal\u017fe",
+        "yes",
+        "1",
+    ),
+    *(
+        "0",
+        "10",
+        "11",
+        "-1",
+        "+5",
+        "+",
+        "-",
+        "1.0",
+        "1e3",
+        ".5",
+        "5.",
+        ".",
+        "1_0",
+        "\u0661\u0662",
+        "\uff11",
+        "\U0001d7d9",
+        "0x10",
+    ),
+    *("2147483647", "2147483648", "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808"),
+    *(
+        "1d",
+        "2F",
+        "NaN",
+        "nan",
+        "Infinity",
+        "-Infinity",
+        "inf",
+        "0x1.8p3",
+        "0x.8P-2d",
+        "1e400",
+        "1e-400",
+        "-0.0",
+        "1e7",
+        "1e-3",
+    ),
+    *(
+        "9999999.0",
+        "0.00099",
+        "123456789.125",
+        "1.7976931348623157e308",
+        "a,b",
+        "a , b",
+        ",",
+        "a,,b",
+        "a\u2003,b",
+    ),
+    *(
+        "\x1f5\x00",
+        "[hidden]",
+        "null",
+        "1 2",
+        "1,2",
+        "\u00df",
+        "\U0001f600",
+        "0e0",
+        "1e+05",
+        "--1",
+        "0b1",
+        "\uff11e1",
+        "1dd",
+    ),
+)
+
+
+def made_up(source: random.Random) -> str:
+    """A text of the characters that parsers look at."""
+    return "".join(source.choices("0123456789+-.eE, \t\nxXpPfFdDaNtrue_\u00a0\u0663", k=source.randint(1, 6)))
+
+
+def test_values_and_errors_are_kafkas(tmp_path: Path) -> None:
+    """For every type and validator, over texts at the edges and made-up ones, as parsed by the release's own class."""
+    program = compiled(("KafkaConfigDef.java",), "KafkaConfigDef", "4.3.1", tmp_path)
+    source = random.Random(7)
+    cases: list[dict[str, Any]] = []
+    for kind, validators in OF_TYPE.items():
+        for validator in validators:
+            cases.append({"type": kind.value, "validator": validator})
+            texts = [*TEXTS, *(made_up(source) for _ in range(400))]
+            cases += [{"type": kind.value, "validator": validator, "text": text} for text in texts]
+    told = [json.loads(line) for line in program.run("".join(json.dumps(case) + "\n" for case in cases))]
+    different = [(case, own, kafka) for case, kafka in zip(cases, told, strict=True) if (own := ours(case)) != kafka]
+    assert not different, f"{len(different)} of {len(cases)}: {different[:8]}"
+
+
+def ours(case: dict[str, Any]) -> dict[str, Any]:
+    kind = ConfigType(case["type"])
+    key = ConfigKey(name="key", type=kind, documentation="", validator=VALIDATORS[case["validator"]])
+    (value,) = ConfigDef([key]).validate({"key": case["text"]} if "text" in case else {})
+    return {"value": text_of(kind, value.value), "errors": list(value.errors)}

@@ -50,7 +50,9 @@ class Rest:
             text = response.read().decode("utf-8")
         finally:
             connection.close()
-        found = {name.lower(): value for name, value in response.getheaders()}
+        found: dict[str, str] = {}
+        for name, value in response.getheaders():
+            found[name.lower()] = "; ".join([*([found[name.lower()]] if name.lower() in found else []), value])
         is_json = "json" in found.get("content-type", "")
         return Answer(
             code=response.status, body=json.loads(text) if is_json and text else None, headers=found, text=text

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from broker.workload import until
+from drivers.browser import CHROMIUM, browsing
+
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.states import TargetState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
 
@@ -53,3 +59,127 @@ def test_life_of_a_connector(rest: Any, world: Any) -> None:
 def _states(rest: Any, name: str) -> list[Any]:
     status = rest("GET", f"/connectors/{quote(name, safe='')}/status").body
     return [status["connector"], *status["tasks"]]
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "ä ö\u2003x", "a%2Fb", "'\"<b>", "..", "x" * 300, "a?b#c&d=e", "😀", "a\\b", "+"]
+)
+def test_names_of_all_kinds(start: Any, world: Any, tmp_path: Path, name: str) -> None:
+    """Work in every path, and after a restart of the worker."""
+    store = ConfigStore(tmp_path)
+    rest = start(store=store)
+    made = rest("POST", "/connectors", {"name": name, "config": CONFIG})
+    assert made.code == 201, made.text
+    path = made.headers["location"]
+    assert path == "/connectors/" + quote(name, safe="")
+    assert rest("GET", f"{path}/config").body["name"] == name
+    assert rest("GET", f"{path}/status").body["name"] == name
+    assert rest("PUT", f"{path}/pause").code == 202
+    assert ConfigStore(tmp_path).all()[name].target is TargetState.PAUSED
+    assert rest("DELETE", path).code == 204
+    assert not ConfigStore(tmp_path).all()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x00b", "\x7f", "\ud800"])
+def test_names_that_are_refused(rest: Any, name: str) -> None:
+    """As by Connect: empty ones, and those with control characters."""
+    refused = rest("POST", "/connectors", {"name": name, "config": CONFIG})
+    assert refused.code == 400
+    if name != "\ud800":
+        told = "Connector configuration is invalid and contains the following 1 error(s):\nInvalid value "
+        assert refused.body["message"].startswith(told)
+    assert rest("GET", "/connectors").body == []
+
+
+def test_errors_have_connects_shape(rest: Any) -> None:
+    """Codes and texts of what is not there, not allowed, not JSON, taken or contradictory."""
+    assert rest("PUT", "/connectors/a/config", CONFIG).code == 201
+    told = {
+        ("GET", "/nothing", None): (404, "HTTP 404 Not Found"),
+        ("POST", "/connectors/a", None): (405, "HTTP 405 Method Not Allowed"),
+        ("POST", "/connectors", '{"name": "a", "config": {}}'): (409, "Connector a already exists"),
+        ("GET", "/connectors/b", None): (404, "Connector b not found"),
+        ("GET", "/connectors/a/tasks/7/status", None): (404, "Task a-7 not found"),
+        ("POST", "/connectors/a/tasks/7/restart", None): (404, "Task a-7 not found"),
+        ("PATCH", "/connectors/a/offsets", '{"offsets": []}'): (
+            400,
+            "Partitions / offsets need to be provided for an alter offsets request",
+        ),
+        ("PUT", "/connectors/a/config", '{"name": "b"}'): (
+            400,
+            "Connector name configuration (b) doesn't match connector name in the URL (a)",
+        ),
+        ("GET", "/connector-plugins/None/config", None): (404, "Unknown plugin None."),
+        ("PUT", "/connectors/a/topics/reset", None): (403, "Topic tracking reset is disabled."),
+        ("GET", "/admin/loggers/no.such", None): (404, "Logger no.such not found."),
+        ("PUT", "/admin/loggers/x", '{"level": "loud"}'): (404, "invalid log level 'loud'."),
+    }
+    for (method, path, body), (code, message) in told.items():
+        answer = rest(method, path, None if body is None else body.encode())
+        assert (answer.code, answer.body) == (code, {"error_code": code, "message": message}), path
+    for body in (b"{", b"[]", b'{"config": {}}', b'{"name": "x", "config": {"a": [1]}}', b"\xff", b""):
+        assert rest("POST", "/connectors", body).code == 400, body
+
+
+def test_a_silent_broker_holds_up_nobody(start: Any, world: Any) -> None:
+    """While a source waits for its broker, states are told, wishes are taken, other connectors run; only what needs
+    the broker ends with Connect's time-out."""
+    rest = start(rest__request__timeout__ms="300")
+    world.answers.clear()
+    assert rest("PUT", "/connectors/slow/config", CONFIG).code == 201
+    for _ in range(20):
+        assert rest("GET", "/connectors/slow/status").code == 200
+    late = rest("GET", "/connectors/slow/offsets")
+    assert (late.code, late.body["message"]) == (500, "Request timed out")
+    assert rest("POST", "/connectors/slow/restart?includeTasks=true").code == 202
+    assert rest("POST", "/connectors/slow/restart").code == 204
+    assert rest("PUT", "/connectors/slow/pause").code == 202
+    assert rest("PUT", "/connectors/slow/config", {**CONFIG, "memory.word": "x"}).code == 200
+    assert rest("PUT", "/connectors/other/config", CONFIG).code == 201
+    assert {name: rest("GET", f"/connectors/{name}/status").code for name in ("slow", "other")} == {
+        "slow": 200,
+        "other": 200,
+    }
+    world.answers.set()
+    until(lambda: _states(rest, "slow")[0]["state"] == "PAUSED")
+    until(lambda: _states(rest, "other")[0]["state"] == "RUNNING")
+
+
+def test_the_page_of_operations_needs_no_network(rest: Any, tmp_path: Path) -> None:
+    """A browser without a network but this machine shows every operation of the description, and loads nothing else."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    wanted = {
+        operation["operationId"]
+        for methods in rest("GET", "/openapi.json").body["paths"].values()
+        for operation in methods.values()
+    }
+    with browsing(tmp_path / "profile") as page:
+        page.call("Network.enable")
+        page.open(f"{rest.server.url}/docs")
+        page.until("document.querySelectorAll('details').length > 30")
+        shown = page.value("[...document.querySelectorAll('details')].map(d => d.id).join(' ')")
+        assert wanted <= set(shown.split())
+        loaded = page.value("performance.getEntriesByType('resource').map(e => e.name).join(' ')")
+        assert not [each for each in loaded.split() if not each.startswith(rest.server.url)]
+        assert page.value("document.querySelector('h1').offsetHeight > 0")
+
+
+def test_a_client_of_kafka_connect_works(rest: Any, world: Any) -> None:
+    """kafka-connect-py (a client on PyPI) creates, looks at, pauses, restarts and deletes a connector."""
+    client = pytest.importorskip("kafka_connect", reason="kafka-connect-py is not installed").KafkaConnect(
+        url=rest.server.url
+    )
+    client.create_connector({"name": "a", "config": CONFIG})
+    assert client.list_connectors() == ["a"]
+    assert client.get_connector_config("a")["connector.class"] == "MemorySource"
+    until(lambda: client.get_connector_status("a")["connector"]["state"] == "RUNNING")
+    client.pause_connector("a")
+    until(lambda: client.get_connector_status("a")["connector"]["state"] == "PAUSED")
+    client.resume_connector("a")
+    client.restart_connector("a", include_tasks=True)
+    until(lambda: client.get_connector_status("a")["connector"]["state"] == "RUNNING")
+    assert {each["class"] for each in client.list_connector_plugins()} >= {"MemorySource", "MemorySink"}
+    assert client.validate_connector_config("MemorySource", {**CONFIG, "name": "a"})["error_count"] == 0
+    client.delete_connector("a")
+    assert client.list_connectors() == []

@@ -5,10 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from acktrail.connect.config_def import ConfigType, text_of
 from acktrail.connect.runtime.states import RunState, TargetState
+
+
+def _unicode(text: str) -> str:
+    """Raises ValueError for half a character (a lone surrogate), which JSON can have."""
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise ValueError("no valid Unicode")
+    return text
 
 
 def _text(value: Any) -> Any:
@@ -24,9 +31,10 @@ def _text(value: Any) -> Any:
     )
 
 
-ConfigText = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | float | bool)]
-ConfigTexts = dict[str, ConfigText]
-ConfigChanges = dict[str, ConfigText | None]
+Text = Annotated[str, AfterValidator(_unicode)]
+ConfigText = Annotated[Text, BeforeValidator(_text, json_schema_input_type=str | float | bool)]
+ConfigTexts = dict[Text, ConfigText]
+ConfigChanges = dict[Text, ConfigText | None]
 
 
 class Problem(BaseModel):
@@ -72,7 +80,7 @@ class NewConnector(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(description="Unique; without control characters.")
+    name: Text = Field(description="Unique; without control characters.")
     config: ConfigTexts
     initial_state: Annotated[InitialState | None, BeforeValidator(_upper)] = None
 

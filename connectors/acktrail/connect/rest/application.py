@@ -79,7 +79,7 @@ def _message(error: AcktrailError) -> str:
                 _LIST_OF_ERRORS,
             ]
         )
-    return error.message + (f"; {error.hint}" if error.hint else "")
+    return error.message + (f"; {error.hint}" if error.hint and not isinstance(error, ConnectorConflict) else "")
 
 
 async def _malformed(_: Request, error: Exception) -> JSONResponse:

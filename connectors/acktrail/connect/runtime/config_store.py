@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from acktrail.connect.runtime.states import TargetState
 from acktrail.errors import ConfigurationError
+
+_LONGEST: Final = 200
+_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,10 @@ class ConfigStore:
 
     def _file(self, name: str) -> Path:
         assert self._folder is not None
-        return self._folder / f"{urllib.parse.quote(name, safe='').replace('.', '%2E')}.json"
+        quoted = urllib.parse.quote(name, safe="").replace(".", "%2E")
+        if len(quoted) > _LONGEST:  # a file's name has at most 255 bytes
+            quoted = f"{quoted[:_SHOWN]}-{hashlib.sha256(name.encode()).hexdigest()}"
+        return self._folder / f"{quoted}.json"
 
 
 def _read(file: Path) -> tuple[str, StoredConnector]:

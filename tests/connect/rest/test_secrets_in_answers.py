@@ -11,6 +11,8 @@ from broker.workload import until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acktrail.errors import ConfigurationError, InputError
+
 SECRET_KEYS = (
     "memory.sasl.password",
     "memory.hush",

@@ -26,7 +26,7 @@ between is not known."""
 DROPPED_BY_RETENTION: Final = "dropped_by_retention"
 """These offsets were exported, and the tables do not keep them any more (``acktrail maintain --keep``)."""
 SKIPPED_BY_REQUEST: Final = "skipped_by_request"
-"""Nobody read these offsets: a person moved the position of the reading past them."""
+"""No one read these offsets: a person moved the position of the reading past them."""
 
 SourcePartition = NewType("SourcePartition", str)
 """Names a source partition permanently: the key of its position. That of a log has the cluster and the topic's id, so

@@ -80,7 +80,7 @@ class DeltaSinkConnector(SinkConnector):
         return {**_log_positions(tables, source_partitions), **ConnectorPositions(tables, connector).positions()}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
-        """A log can only be moved forward: what is passed over is a recorded gap. Back or away, its rows would be
+        """A log can only be moved forward: what is skipped is a recorded gap. Back or away, its rows would be
         doubled."""
         logs = {each: position for each, position in positions.items() if state_log(each) is not None}
         others = {each: position for each, position in positions.items() if each not in logs}

@@ -1,4 +1,4 @@
-"""Positions of state partitions moved forward by a person: what is passed over becomes a gap of ``export_ranges``."""
+"""Positions of state partitions moved forward by a person: what is skipped becomes a gap of ``export_ranges``."""
 
 from __future__ import annotations
 

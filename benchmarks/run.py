@@ -20,6 +20,7 @@ import replay
 import reset_plan
 import scale
 import spark
+import steady
 from table import Row, heading, lines
 
 from acktrail.embedded import EmbeddedBroker
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "replay": replay.compare,
     "scale": scale.compare,
     "export": export.compare,
+    "steady": steady.compare,
     "fate": fate.compare,
     "describe": describe.compare,
     "reset": reset_plan.compare,

@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 52_000
+MOST_LINES_OF_THE_WHEEL: Final = 58_000
 """Of Python and of templates, blank lines and comments included. 39,652 before there was a Connect worker."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +152,13 @@ def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Callable[..., Any
     """Opens an export into tables of its own: keys of the worker and of the connector can be given."""
     with contextlib.ExitStack() as stack:
 
-        def opened(tables: TablesConfig | None = None, *, name: str = "worker", **keys: str) -> Export:
+        def opened(
+            tables: TablesConfig | None = None,
+            *,
+            name: str = "worker",
+            worker: Mapping[str, object] | None = None,
+            **keys: str,
+        ) -> Export:
             target = tables or TablesConfig(uri=str(tmp_path / "tables"))
             options = {f"sink.option.{key}": value for key, value in target.options.items()}
             config = {
@@ -166,8 +172,8 @@ def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Callable[..., Any
                 **options,
                 **{key.replace("_", "."): value for key, value in keys.items()},
             }
-            worker = {"rest.listener": ""}
-            running = stack.enter_context(connect_worker(tmp_path / name, worker, {"name": "state", "config": config}))
+            own = {"rest.listener": "", **(worker or {})}
+            running = stack.enter_context(connect_worker(tmp_path / name, own, {"name": "state", "config": config}))
             running.start()
             return Export(broker, target, running)
 

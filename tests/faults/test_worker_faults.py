@@ -133,14 +133,39 @@ def _offsets(broker: EmbeddedBroker, spec: OffsetSpec) -> dict[int, int]:
 
 
 def test_two_workers(broker: EmbeddedBroker, export: Callable[..., Export], counts: Any) -> None:
-    """Two workers on one connector never double a record; when one dies the other exports all."""
+    """Without a lease two workers race for one connector and never double a record."""
+    alone = {"lease": False}
     with writing(broker):
-        first, second = export(), export(name="other")
+        first, second = export(worker=alone), export(name="other", worker=alone)
         first.grows(50)
         first.worker.kill()
         second.grows(50)
-    rows = second.finish()
-    counts(rows=rows)
+    counts(rows=second.finish())
+
+
+def test_a_second_worker_stands_by_and_takes_over(
+    broker: EmbeddedBroker, export: Callable[..., Export], counts: Any
+) -> None:
+    """With a lease the second worker does nothing until the first one died, and the first one stands by when it is
+    started again: records come from one worker at a time."""
+    terms = {"lease.ttl.ms": 2_000, "log.format": "json"}
+    with writing(broker):
+        first = export(worker=terms)
+        first.grows()
+        second = export(name="other", worker=terms)
+        first.grows(50)
+        assert len(run_ids(first)) == 1
+        first.worker.kill()
+        second.grows(50)
+        first.worker.start()
+        second.grows(50)
+    assert len(run_ids(first)) == 2
+    counts(rows=second.finish())
+
+
+def run_ids(export: Export) -> set[str]:
+    """The runs that rows are from: each attempt of a task is one."""
+    return set(Tables(export.tables).read("state_records", columns=["run_id"])["run_id"].to_pylist())
 
 
 def test_others_maintain_the_table(broker: EmbeddedBroker, export: Callable[..., Export], counts: Any) -> None:

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, StoredLogs
@@ -228,6 +228,31 @@ class SourceConnector(ABC):
         """Whether reading can continue at `position`, when a person asks for it; raises InputError when it cannot."""
 
 
+class WorkLease(Protocol):
+    """Keeps a second worker standing by. It only saves work: commits expect positions, so two workers never double."""
+
+    def acquire(self) -> bool:
+        """Take or renew it; False: another worker has it. Called every few seconds. Raises RetryableError when the
+        storage cannot be asked."""
+
+    def release(self) -> None:
+        """Give it back, if it is held."""
+
+    @property
+    def holder(self) -> str:
+        """Who had it when it was last looked at, for people; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTerms:
+    """The connector that a lease is for, the name of the worker that wants it, and how long it lasts unless it is
+    renewed."""
+
+    connector: str
+    owner: str
+    ttl_s: float
+
+
 class SinkConnector(ABC):
     """A sink as a person configures it. `takes_transformed_logs`: rows of a log may be left out or changed on the way;
     a sink that keeps logs whole refuses that."""
@@ -249,6 +274,11 @@ class SinkConnector(ABC):
 
     def stop(self) -> None:
         """Close what ``start`` opened. May be called without it."""
+
+    def lease(self, terms: LeaseTerms) -> WorkLease | None:  # noqa: ARG002  # for those that can
+        """A lease in the sink's storage; None: this storage cannot keep workers apart, and each one runs the connector.
+        Nothing is asked yet."""
+        return None
 
     @abstractmethod
     def positions(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
-from typing import Final, Protocol
+from typing import Final
 
-from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask
+from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan
 from acktrail.connect.runtime.outage import Notice, Outage
 from acktrail.connect.runtime.redaction import Redaction
@@ -19,20 +19,6 @@ from acktrail.errors import AcktrailError, OutcomeUnknown, RetryableError
 from acktrail.times import new_run_id
 
 _STANDBY_S: Final = 2.0
-
-
-class WorkLease(Protocol):
-    """Keeps a second worker standing by. It only saves work: commits expect positions, so two workers never double."""
-
-    def acquire(self) -> bool:
-        """Take or renew it; False: another worker has it. Raises RetryableError when the storage cannot be asked."""
-
-    def release(self) -> None:
-        """Give it back, if it is held."""
-
-    @property
-    def holder(self) -> str:
-        """Who had it, when it was last looked at."""
 
 
 class NoLease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Final
 from acktrail import secrets
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker import LeaseRule, Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
 from acktrail.connect.signals import stop_on_signals
 
@@ -32,7 +33,9 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     given = [connector_file(file) for file in connector_files]
     log_to_stderr(as_json=config.log_format == "json")
     resolve = partial(secrets.resolve, base=worker_file.absolute().parent, folders=config.secret_folders)
-    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve)
+    owner = config.worker_name or f"{socket.gethostname()}:{worker_file.absolute()}"
+    lease = LeaseRule(owner=owner, ttl_s=config.lease_ttl_s) if config.uses_lease else None
+    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve, lease=lease)
     with stop_on_signals() as stop, _metrics(worker, config.metrics_listener):
         try:
             with _rest(worker, config):

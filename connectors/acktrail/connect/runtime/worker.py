@@ -12,10 +12,10 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, is_reference, shown, text_of
-from acktrail.connect.contract import Config
+from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
-from acktrail.connect.runtime.connector_config import plan, validate
-from acktrail.connect.runtime.connector_run import ConnectorRun, WorkLease
+from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, validate
+from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.redaction import Redaction, secrets_of
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskThread
@@ -65,6 +65,14 @@ class ValidatedKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRule:
+    """The name of this worker among those that may run the same connectors, and how long a lease lasts."""
+
+    owner: str
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEntry:
     """A source partition and its position as REST shows them: two objects of JSON; offset None: to be removed."""
 
@@ -76,7 +84,7 @@ class Worker:
     """Runs connectors. Every method may be called from any thread.
 
     `defaults` are keys that every connector has unless its own configuration says otherwise. `resolve` replaces
-    references to secrets in a text. `lease` gives what keeps a second worker standing by, for a connector's plan.
+    references to secrets in a text. `lease`: take a lease for each connector, where its sink can give one.
     """
 
     def __init__(
@@ -85,7 +93,7 @@ class Worker:
         *,
         defaults: Texts | None = None,
         resolve: Callable[[str], str] = lambda text: text,
-        lease: Callable[[str, Texts], WorkLease] | None = None,
+        lease: LeaseRule | None = None,
     ) -> None:
         self._store, self._defaults, self._resolve, self._lease = store, dict(defaults or {}), resolve, lease
         self._lock = RLock()  # of what this object has: never held during a call into a connector
@@ -296,7 +304,7 @@ class Worker:
         with self._lock:
             old = self._runs.get(name, self._leaving.get(name))
         after = old if isinstance(old, ConnectorRun) else None
-        made = self._new_run(name, stored, after)  # raises before anything is changed
+        made = self._new_run(stored, after)  # raises before anything is changed
         with self._lock:
             self._store.put(name, stored)
             self._leaving.pop(name, None)
@@ -307,7 +315,7 @@ class Worker:
 
     def _run(self, name: str, stored: StoredConnector) -> None:
         try:
-            run = self._new_run(name, stored)
+            run = self._new_run(stored)
         except AcktrailError as error:
             _LOG.error("connector %s: %s", name, error.message)
             self._runs[name] = error
@@ -315,7 +323,7 @@ class Worker:
         self._runs[name] = run
         run.start()
 
-    def _new_run(self, name: str, stored: StoredConnector, after: ConnectorRun | None = None) -> ConnectorRun:
+    def _new_run(self, stored: StoredConnector, after: ConnectorRun | None = None) -> ConnectorRun:
         given = self._merged(stored.config)
         resolved, wrong = self._resolved_where_possible(given)
         if wrong:
@@ -323,12 +331,18 @@ class Worker:
         redact = _redaction(given, resolved)
         try:
             made = plan(resolved)
-            lease = None if self._lease is None else self._lease(name, resolved)
+            lease = self._lease_of(made)
         except AcktrailError as error:
             raise redact.error(error) from None
         except Exception as error:  # noqa: BLE001  # a plug-in's own, which may show anything
             raise ConfigurationError(redact(f"{type(error).__name__}: {error}")) from None
         return ConnectorRun(made, target=stored.target, lease=lease, notice=_log_event, after=after, redact=redact)
+
+    def _lease_of(self, made: ConnectorPlan) -> WorkLease | None:
+        rule = self._lease
+        if rule is None:
+            return None
+        return made.sink.lease(LeaseTerms(connector=made.name, owner=rule.owner, ttl_s=rule.ttl_s))
 
     def _merged(self, config: Texts) -> dict[str, Any]:
         return {**self._usable_defaults(config), **config}

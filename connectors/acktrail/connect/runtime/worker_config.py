@@ -82,6 +82,20 @@ WORKER: Final = ConfigDef(
             "true",
             "Take a lease in the sink's storage for each connector, so that a second worker stands by and takes over.",
         ),
+        _key(
+            "lease.ttl.ms",
+            ConfigType.LONG,
+            30_000,
+            "How long a lease lasts unless it is renewed: a worker that stands by takes over that long after a death.",
+            validator=Between(least=1_000),
+        ),
+        _key(
+            "worker.name",
+            ConfigType.STRING,
+            None,
+            "Name in leases; workers that may run at the same time need different ones. Default: host and path of this "
+            "file, so that a worker that was killed and started again continues at once.",
+        ),
         _key("metrics.listener", ConfigType.STRING, None, "Address of the Prometheus metrics, host:port."),
         _key("log.format", ConfigType.STRING, "text", "text, or json: one object a line with a stable event name."),
     ],
@@ -96,6 +110,8 @@ class WorkerConfig:
     listener: str
     storage: Path | None
     uses_lease: bool
+    lease_ttl_s: float
+    worker_name: str | None
     metrics_listener: str | None
     log_format: str
     is_insecure: bool = False
@@ -134,6 +150,8 @@ class WorkerConfig:
             listener=parsed["rest.listener"],
             storage=_path(parsed["config.storage.dir"]),
             uses_lease=parsed["lease"],
+            lease_ttl_s=parsed["lease.ttl.ms"] / 1_000,
+            worker_name=parsed["worker.name"],
             metrics_listener=parsed["metrics.listener"],
             log_format=parsed["log.format"],
             is_insecure=parsed["rest.insecure"],

@@ -114,6 +114,29 @@ def test_a_writer_that_was_overtaken_lands_nothing(place: Place, monkeypatch: py
     assert place.sink().position(PART) == at(1)
 
 
+def test_a_writer_that_started_in_the_middle_of_a_commit_lands_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One writer looks for its position between another's position and rows: its own rows, the same ones, do not
+    land after these."""
+    first, second = place.sink(), place.sink()
+    own = AnyTableSink._append
+
+    def look_first(self: AnyTableSink, *arguments: Any) -> int:
+        if self is first:
+            assert second.position(PART) is None
+        return own(self, *arguments)
+
+    monkeypatch.setattr(AnyTableSink, "_append", look_first)
+    first.put(batch(at(1), a=[1]))
+    first.flush()
+    second.put(batch(at(1), a=[1]))
+    with pytest.raises(ConcurrentCommit):
+        second.flush()
+    assert len(place.rows("orders")) == 1
+    assert place.sink().position(PART) == at(1)
+
+
 def test_one_source_partition_writes_to_one_table(place: Place) -> None:
     """A second table is refused, in the same flush and in a later one; other source partitions are free."""
     sink = place.sink()

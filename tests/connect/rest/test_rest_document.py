@@ -1,0 +1,135 @@
+"""docs/connect-rest.md: its commands, in their order, against a real broker and ``acktrail connect standalone``."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.workload import Workload, until
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.continuity import ensure_whole
+
+pytestmark = pytest.mark.broker
+
+DOCUMENT = Path(__file__).parents[3] / "docs/connect-rest.md"
+WORKER = "http://127.0.0.1:8083"
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A worker as a process: its address; SIGTERM ends it with 0."""
+    file = folder / "worker.toml"
+    file.write_text('rest.listener = "127.0.0.1:0"\nlease = "false"\n')
+    command = [str(Path(sys.executable).parent / "acktrail"), "connect", "standalone", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("REST interface at "), line
+            yield line.split()[-1]
+        finally:
+            process.terminate()
+            process.communicate(timeout=120)
+    assert process.returncode == 0
+
+
+class Session:
+    """Runs the commands with this test's addresses, and with the offset that is moved."""
+
+    def __init__(self, url: str, kafka: KafkaConfig, root: str) -> None:
+        self.words = {WORKER: url, "localhost:9092": kafka.bootstrap_servers, "/data/acktrail": root}
+        self.kafka, self.workload = kafka, Workload(kafka)
+        self.moved: tuple[int, int, int] = (-1, -1, -1)
+
+    def run(self, command: str) -> Any:
+        for old, new in self.words.items():
+            command = command.replace(old, str(new))
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return json.loads(done.stdout) if done.stdout else None
+
+    def offsets(self) -> dict[int, Any]:
+        found = self.run(f"curl -sSf {WORKER}/connectors/state/offsets")["offsets"]
+        return {each["partition"]["partition"]: each for each in found}
+
+    def state(self) -> str:
+        return str(self.run(f"curl -sSf {WORKER}/connectors/state/status")["connector"]["state"])
+
+    def acknowledge(self) -> None:
+        self.workload.acknowledge("rest-document", "rest-document", 5)
+
+    def move(self, command: str) -> None:
+        """Skip what is written while the connector is stopped; more is written afterwards."""
+        until(lambda: self.state() == "STOPPED")
+        before = self.offsets()
+        self.acknowledge()
+        number, end = next((each, end) for each, end in ends(self.kafka).items() if end > at(before.get(each)))
+        place = before[number]["partition"]
+        self.words |= {"CLUSTER": place["cluster_id"], "TOPIC": place["topic_id"]}
+        self.words |= {'"partition": 7': f'"partition": {number}', '{"offset": 120}': f'{{"offset": {end}}}'}
+        self.run(command)
+        assert at(self.offsets()[number]) == end
+        self.moved = (number, at(before[number]), end - 1)
+        self.acknowledge()
+
+    def delete(self, command: str) -> None:
+        """Once it has read on."""
+        number, _, last = self.moved
+        until(lambda: at(self.offsets()[number]) > last + 1)
+        self.run(command)
+
+    def step(self, command: str) -> None:
+        self.run(command)
+        if "/connectors/state" in command:
+            until(lambda: self.state() in {"RUNNING", "PAUSED", "STOPPED"})
+        if command.endswith("/offsets"):
+            until(self.offsets)
+
+
+def test_the_commands_of_the_document(broker: EmbeddedBroker, kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Each succeeds; the offset that is changed leaves a gap with its reason, rows continue behind it, and the tables
+    are whole."""
+    tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
+    with standalone(tmp_path) as url:
+        session = Session(url, kafka, tables.root)
+        session.workload.create_topic("rest-document")
+        session.workload.produce("rest-document", 20)
+        session.acknowledge()
+        for command in commands():
+            is_move = "PATCH" in command and "/offsets" in command
+            (session.move if is_move else session.delete if "DELETE" in command else session.step)(command)
+    rows = tables.read("export_ranges").to_pylist()
+    names = ("state_partition", "gap_first", "gap_last")
+    skipped = [tuple(row[name] for name in names) for row in rows if row["gap_reason"] == SKIPPED_BY_REQUEST]
+    assert skipped == [session.moved]
+    ensure_whole(tables)
+
+
+def at(entry: Any) -> int:
+    """The offset of an entry; one that is not there has all."""
+    return 1 << 62 if entry is None else int(entry["offset"]["offset"])
+
+
+def ends(kafka: KafkaConfig) -> dict[int, int]:
+    """Where the state partitions' logs end."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.broker.state.state_topic import StateTopic
+
+    with ShareGroupAdmin(kafka) as admin:
+        return {number: log.high_watermark or 0 for number, log in StateTopic(admin).log_offsets().items()}

@@ -102,7 +102,7 @@ COMMON: Final = ConfigDef(
         _key(
             "flush.interval.ms",
             ConfigType.LONG,
-            int(_FLUSH.interval_s * _MS),
+            5_000,
             "Commit after this number of milliseconds: no row waits longer before it can be read.",
             validator=Between(least=10),
             group="Commits",

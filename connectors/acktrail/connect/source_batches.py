@@ -93,8 +93,8 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCounts:
-    """What became of the rows that a source gave: left out by a transform, or refused (dead letters). All others are
-    written: read = written + filtered + dead."""
+    """What became of the rows that a source gave: left out by a transform or the source itself, or refused (dead
+    letters). All others are written: read = written + filtered + dead."""
 
     read: int = 0
     filtered: int = 0
@@ -114,7 +114,7 @@ class RowCounts:
 class SourceBatch:
     """Rows by table name, and the position at which `source_partition` continues; None: it has no position
     (observations), its batches are made idempotent by their run id. `counts` None: these are all rows that were
-    read. A source leaves it out: the worker fills it in when it changes the rows."""
+    read. A source leaves it out unless it skips rows itself: the worker fills it in when it changes the rows."""
 
     source_partition: SourcePartition
     rows: Mapping[str, pa.Table]

@@ -27,7 +27,7 @@ from acktrail.model.group_records import (
 from acktrail.model.share_partition import TOPIC_ID_BYTES, GroupId, topic_id_text
 from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader
 
-_OTHER_TYPES: Final = frozenset({*range(9), *range(16, 24)})
+OTHER_TYPES: Final = frozenset({*range(9), *range(16, 24)})
 """Offsets (0, 1), classic groups (2), consumer groups (3 to 8, 16) and streams groups (17 to 23)."""
 
 VALUE_VERSION: Final = 0
@@ -38,7 +38,7 @@ _NO_TIMESTAMP: Final = 0
 
 def is_about_others(key: bytes | None) -> bool:
     """Whether a key belongs to a record of the same topic that is not about share groups."""
-    return key is not None and len(key) >= INT16.size and INT16.unpack_from(key)[0] in _OTHER_TYPES
+    return key is not None and len(key) >= INT16.size and INT16.unpack_from(key)[0] in OTHER_TYPES
 
 
 def decode(key: bytes | None, value: bytes | None) -> ShareGroupRecord:

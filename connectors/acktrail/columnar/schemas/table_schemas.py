@@ -370,6 +370,30 @@ CONNECTOR_POSITIONS: Final = schema(
 )
 """One position of one source partition, written before the commit of the rows up to it."""
 
+_TOPIC: Final = ((STRING, "topic_id"), (STRING, "topic"))
+_PARTITIONS: Final = (pa.list_(INT32), "partitions")
+_NAMED_PARTITIONS: Final = pa.list_(pa.struct(schema(*_TOPIC, _PARTITIONS)))
+
+GROUP_RECORDS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INT32, "group_partition"),  # of __consumer_offsets
+    (INT64, "offset", "timestamp_ms"),
+    (BINARY, "key", "value"),
+    (STRING, "record_type"),  # the names of GroupRecordType, in small letters
+    (BOOL, "is_tombstone"),
+    (STRING, "group_id", "member_id"),
+    (INT32, "epoch", "previous_epoch"),
+    (INT64, "metadata_hash", "assignment_timestamp_ms"),
+    (INT8, "member_state"),
+    (STRING, "rack_id", "client_id", "client_host"),
+    (pa.list_(STRING), "subscribed_topics"),
+    (pa.list_(pa.struct(schema(_TOPIC[0], _PARTITIONS))), "assigned"),
+    (_NAMED_PARTITIONS, "initializing", "initialized"),
+    (pa.list_(pa.struct(schema(*_TOPIC))), "deleting"),
+    (STRING, "decode_status", "decode_error"),
+)
+"""One record of the group coordinator about a share group, append-only."""
+
 TABLES: Final = MappingProxyType(
     {
         "state_records": STATE_RECORDS,
@@ -390,6 +414,10 @@ TABLES: Final = MappingProxyType(
         "reset_executions": RESET_EXECUTIONS,
         "reset_audit": RESET_AUDIT,
         "connector_positions": CONNECTOR_POSITIONS,
+        "group_records": GROUP_RECORDS,
     }
 )
 """Every table by its name."""
+
+POSITIONED_TABLES: Final = frozenset({"group_records"})
+"""Those whose rows any sink of rows with positions may write, in exactly these columns."""

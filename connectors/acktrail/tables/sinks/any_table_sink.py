@@ -131,7 +131,7 @@ class AnyTableSink(SinkTask):
     def _fitted(self, name: str, rows: pa.Table) -> pa.Table:
         if name == self._context.dead_letter_table:
             raise RowsRefused(f"the table {name} is for dead letters", hint="rename it with the transform Route")
-        check_table_name(name)
+        check_table_name(name, rows.schema)
         if name not in self._schemas:
             self._schemas[name] = schema_of(self._snapshot(name))
         fit = fitted(rows, self._schemas[name], name)

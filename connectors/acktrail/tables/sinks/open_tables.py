@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, RowsRefused
 from acktrail.tables.delta.table_layout import creation
@@ -21,16 +21,16 @@ _LONGEST_NAME: Final = 128
 _NEXT: Final = "rename it with the transform Route"
 
 
-def check_table_name(name: str) -> None:
+def check_table_name(name: str, rows: pa.Schema | None = None) -> None:
     """Pass for a name that is one folder on every storage and collides with no other: small letters (to some storages
     ``A`` is ``a``), digits, ``_``, and single ``-`` and ``.`` between them. Raises RowsRefused, also for the
-    names of acktrail's own tables."""
+    names of acktrail's own tables, unless the table is one of ``POSITIONED_TABLES`` and `rows` has its columns."""
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise RowsRefused(
             f"{name[:_LONGEST_NAME]!r} cannot be the name of a table",
             hint=f"small letters, digits and _, with . and - between them, at most {_LONGEST_NAME}; {_NEXT}",
         )
-    if name in TABLES:
+    if name in TABLES and not (name in POSITIONED_TABLES and rows is not None and rows.equals(TABLES[name])):
         raise RowsRefused(f"the table {name} is acktrail's own: rows of this source do not belong there", hint=_NEXT)
 
 

@@ -158,7 +158,7 @@ class ParquetSinkTask(SinkTask):
                 if column not in rows.column_names:
                     rows = rows.append_column(column, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
             return cast_to_schema(rows, TABLES[name])
-        check_table_name(name)
+        check_table_name(name, rows.schema)
         return fitted(rows, schema, name)
 
     def _write(self, source_partition: SourcePartition, held: _Held, table: str) -> dict[str, int]:

@@ -117,6 +117,20 @@ def test_batches_are_consecutive_and_say_what_they_hold(kafka: KafkaConfig, work
         assert set(table.column("state_partition").to_pylist()) == {span.partition}
 
 
+def test_partitions_that_come_together_are_decoded_together(kafka: KafkaConfig, worked: Worked) -> None:
+    """All batches of one poll share the columns of one decoding: its cost does not grow with the partitions."""
+    task, polls = StateTask(kafka), list[Sequence[SourceBatch]]()
+    task.start(SourceTaskContext(run_id="run-1"))
+    try:
+        until(lambda: (polls.append(task.poll(0.5)), task.is_finished)[1], what="the end of the run")
+    finally:
+        task.stop()
+    assert sum(map(len, polls)) > 0
+    for batches in polls:
+        columns = [batch.rows["state_records"].column("start_offset") for batch in batches]
+        assert len({chunk.buffers()[1].address for column in columns for chunk in column.chunks if len(chunk)}) <= 1
+
+
 def test_rows_carry_their_origin_and_the_decoded_state(kafka: KafkaConfig, worked: Worked) -> None:
     """Rows have the table's columns; the last state of the group is the one that the workload left."""
     batches = run(kafka, {})

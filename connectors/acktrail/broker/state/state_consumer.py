@@ -145,11 +145,15 @@ class StateTopicConsumer:
     def _take(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
-        wanted = pa.concat_tables(self._wanted(number, part) for number, part in partition_runs(rows, "partition"))
-        if not wanted.num_rows:
+        parts = list(partition_runs(rows, "partition"))
+        wanted = [self._wanted(number, part) for number, part in parts]
+        # Decoding costs as much for a chunk of two rows as for one of thousands: a delivery is one chunk.
+        if any(left is not part for left, (_, part) in zip(wanted, parts, strict=True)):
+            rows = pa.concat_tables(wanted)
+        if not rows.num_rows:
             return
         self._moved_at = time.monotonic()
-        decoded = decode_records(wanted)
+        decoded = decode_records(rows.combine_chunks())
         origin = [pa.repeat(text, decoded.num_rows) for text in (self._topic.cluster_id, self._run_id)]
         records = pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
         for partition, part in partition_runs(records, "state_partition"):

@@ -94,7 +94,7 @@ class ReadAhead:
         self._task = task
         self._stop = stop
         self._poll_s = poll_s
-        self._waiting: deque[SourceBatch] = deque()
+        self._waiting: deque[tuple[SourceBatch, int]] = deque()
         self._waiting_bytes = 0
         self._changed = Condition()
         self._read_out = False
@@ -112,16 +112,16 @@ class ReadAhead:
         self._abandoned.set()
         self._thread.join()
 
-    def take(self, timeout_s: float) -> SourceBatch | None:
-        """The next batch; None when none came within `timeout_s`, or when it is over. Raises any error of the task,
-        after the batches read before it."""
+    def take(self, timeout_s: float) -> tuple[SourceBatch, int] | None:
+        """The next batch and the bytes of its rows; None when none came within `timeout_s`, or when it is over. Raises
+        any error of the task, after the batches read before it."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._read_out, timeout_s)
             if self._waiting:
-                batch = self._waiting.popleft()
-                self._waiting_bytes -= size_of(batch)
+                batch, size = self._waiting.popleft()
+                self._waiting_bytes -= size
                 self._changed.notify_all()
-                return batch
+                return batch, size
             self.is_over = self._read_out
         if self.is_over and self._error is not None:
             raise self._error
@@ -147,16 +147,17 @@ class ReadAhead:
         self.is_finished = True
 
     def _hand_over(self, batch: SourceBatch) -> None:
+        size = size_of(batch)
         with self._changed:
             while self._waiting_bytes >= _AHEAD_BYTES and not self._abandoned.is_set():
                 self._changed.wait(_LOOK_UP_S)
-            self._waiting.append(batch)
-            self._waiting_bytes += size_of(batch)
+            self._waiting.append((batch, size))
+            self._waiting_bytes += size
             self._changed.notify_all()
 
 
 def size_of(batch: SourceBatch) -> int:
-    """Bytes of a batch's rows."""
+    """Bytes of a batch's rows. Every buffer of every column is looked at: ask once a batch."""
     return sum(rows.nbytes for rows in batch.rows.values())
 
 
@@ -222,11 +223,11 @@ class TaskExecution:
         flushed_at = self._clock()
         with ReadAhead(self._source, stop, poll_s=self._policy.poll_s) as reading:
             while not reading.is_over:
-                batch = reading.take(self._policy.poll_s)
+                taken = reading.take(self._policy.poll_s)
                 ended, count = reading.partitions
                 self._done = replace(self._done, partitions_finished=ended, partitions=count)
-                if batch is not None:
-                    self._put(batch)
+                if taken is not None:
+                    self._put(*taken)
                 if self._is_due(flushed_at):
                     if stop.is_set():
                         return
@@ -236,7 +237,7 @@ class TaskExecution:
         ended, count = reading.partitions
         self._done = replace(self._done, partitions_finished=ended, partitions=count)
 
-    def _put(self, batch: SourceBatch) -> None:
+    def _put(self, batch: SourceBatch, size: int) -> None:
         try:
             self._sink.put(batch)
         except InputError as error:
@@ -244,8 +245,9 @@ class TaskExecution:
                 raise
             batch = self._refused(batch, error)
             self._sink.put(batch)
-        self._pending_bytes += size_of(batch)
-        self._pending = self._pending.followed_by(_read(batch))
+            size = size_of(batch)
+        self._pending_bytes += size
+        self._pending = self._pending.followed_by(_read(batch, size))
         self._report()
 
     def _is_due(self, flushed_at: float) -> bool:
@@ -283,9 +285,9 @@ class TaskExecution:
         )
 
 
-def _read(batch: SourceBatch) -> TaskSummary:
-    """What a batch adds to the counts."""
-    span, counts, size = batch.span, batch.row_counts, size_of(batch)
+def _read(batch: SourceBatch, size: int) -> TaskSummary:
+    """What a batch of `size` bytes adds to the counts."""
+    span, counts = batch.span, batch.row_counts
     if span is None:
         return TaskSummary(bytes_read=size, counts=counts)
     first, last = span.gap_first, span.gap_last

@@ -36,8 +36,9 @@ _Row = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """What was put since the last flush."""
+    """What was put since the last flush; `rows` is how many."""
 
+    rows: int = 0
     records: list[pa.Table] = field(default_factory=list)
     positions: dict[SourcePartition, int] = field(default_factory=dict)
     spans: dict[SourcePartition, tuple[LogSpan, ...]] = field(default_factory=dict)
@@ -124,9 +125,7 @@ class DeltaSink(SinkTask):
     @property
     def pending_rows(self) -> int:
         """Rows put since the last flush."""
-        pending = self._pending
-        observed = (rows for by_app in pending.observations.values() for parts in by_app.values() for rows in parts)
-        return sum(rows.num_rows for rows in (*pending.records, *observed, *pending.listings))
+        return self._pending.rows
 
     def put(self, batch: SourceBatch) -> None:
         """Take a batch; an idle one (nothing read, no gap, position unmoved) leaves no trace. Raises ValueError (when
@@ -169,12 +168,15 @@ class DeltaSink(SinkTask):
         self._note(log_marks(batch.source_partition, span))
         if not span.records and span.gap_first is None and before in (None, position):
             return
-        rows = batch.rows.get("state_records", TABLES["state_records"].empty_table())
+        rows = batch.rows.get("state_records")
+        if rows is None:
+            rows = TABLES["state_records"].empty_table()
         _check_span(batch.source_partition, span, rows, before, position)
         if span.topic_id not in self._own_topics:
             create_records_for(self._tables, self._cluster_id, span.topic_id, self._dialect)
             self._own_topics.add(span.topic_id)
         pending.records.append(rows)
+        pending.rows += rows.num_rows
         pending.positions[batch.source_partition] = position
         pending.spans[batch.source_partition] = merge_spans(pending.spans.get(batch.source_partition, ()), span)
 
@@ -193,11 +195,13 @@ class DeltaSink(SinkTask):
             stamped = self._stamped(name, rows)
             if name == "topics":
                 self._pending.listings.append(stamped)
+                self._pending.rows += stamped.num_rows
                 continue
             for app_id, part in _by_phase(batch.source_partition, stamped):
                 if f"{name} {app_id}" in self._observed:
                     raise ValueError(f"{app_id}: a phase of a run is one batch, and this one was flushed")
                 self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
+                self._pending.rows += part.num_rows
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         # By state partition: a reader of some of them skips the row groups of others.

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType, NonEmpty, OneOf, Password, text_of
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, OneOf
+from acktrail.connect.config_values import ConfigType, Password, text_of
 from acktrail.errors import InvalidConfiguration
 
 PARSED = {

@@ -11,7 +11,8 @@ from connect import test_suites as own
 from samples.memory_source import MemoryTask
 
 from acktrail.connect import testing
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey
+from acktrail.connect.config_values import ConfigType
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.connect.testing import random_runs
 from acktrail.errors import ConcurrentCommit

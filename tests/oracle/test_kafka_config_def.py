@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from acktrail.connect.config_def import (
-    Between,
-    ConfigDef,
-    ConfigKey,
-    ConfigType,
-    NonEmpty,
-    NonEmptyWithoutControls,
-    OneOf,
-    text_of,
-)
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, NonEmptyWithoutControls, OneOf
+from acktrail.connect.config_values import ConfigType, text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kafka_classes import compiled

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, OneOf
+from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf
+from acktrail.connect.config_values import ConfigType
 from acktrail.errors import ConfigurationError
 
 

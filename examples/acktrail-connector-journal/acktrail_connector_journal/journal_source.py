@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty
+from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
+from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, InputError

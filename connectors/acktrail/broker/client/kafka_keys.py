@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
+from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
+from acktrail.connect.config_values import ConfigType, under
 from acktrail.secrets import resolved_properties
 
 _PREFIX: Final = "kafka."

@@ -9,7 +9,8 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
 from acktrail.broker.groups.metadata_task import MetadataTask, group_source_partition
 from acktrail.broker.state.state_topic import StateTopic
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
+from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SourceConnector
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InputError

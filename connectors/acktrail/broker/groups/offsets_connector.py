@@ -14,7 +14,8 @@ from acktrail.broker.groups.group_gauges import group_gauges
 from acktrail.broker.groups.observation import observe
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
+from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, Gauge, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from acktrail.connect.config_def import ConfigType, text_of
+from acktrail.connect.config_values import ConfigType, text_of
 from acktrail.connect.runtime.states import RunState, TargetState
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Response
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.config_def import shown
+from acktrail.connect.config_values import shown
 from acktrail.connect.rest.answers import (
     ActiveTopics,
     ConfigChanges,

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.config_def import ConfigKey, text_of
+from acktrail.connect.config_def import ConfigKey
+from acktrail.connect.config_values import text_of
 from acktrail.connect.plugins import PluginKind, definition_of, installed
 from acktrail.connect.rest.answers import ConfigInfos, ConfigTexts, KeyDefinition, KeyValue, PluginInfo, ValidatedConfig
 from acktrail.connect.rest.calls import Api, PluginName

@@ -16,14 +16,13 @@ from acktrail.connect.config_def import (
     Between,
     ConfigDef,
     ConfigKey,
-    ConfigType,
     ConfigValue,
     Importance,
     NonEmpty,
     NonEmptyWithoutControls,
     OneOf,
-    under,
 )
+from acktrail.connect.config_values import ConfigType, under
 from acktrail.connect.contract import SinkConnector, SourceConnector
 from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.connect.transforms import Transform

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from acktrail.connect.config_def import HIDDEN, is_reference, is_secret
+from acktrail.connect.config_values import HIDDEN, is_reference, is_secret
 from acktrail.errors import AcktrailError, InvalidConfiguration
 
 _SHORTEST: Final = 4

@@ -11,7 +11,8 @@ from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, is_reference, shown, text_of
+from acktrail.connect.config_def import ConfigKey, ConfigValue
+from acktrail.connect.config_values import HIDDEN, ConfigType, is_reference, shown, text_of
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, validate

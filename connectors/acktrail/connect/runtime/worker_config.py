@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, ConfigType, Importance, Password, text_of, under
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance
+from acktrail.connect.config_values import ConfigType, Password, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import resolve_all
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, reference
+from acktrail.connect.config_def import ConfigDef, ConfigKey, reference
+from acktrail.connect.config_values import ConfigType
 from acktrail.errors import InvalidConfiguration
 
 _SECRET: Final = re.compile(r"password|secret|token|credential|private_key|access_key")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty, under
+from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
+from acktrail.connect.config_values import ConfigType, under
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.source_batches import Position, SourcePartition, state_log
 from acktrail.errors import InputError

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, Importance, NonEmpty
+from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
+from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
 from acktrail.connect.dead_letters import parts_of
 from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition

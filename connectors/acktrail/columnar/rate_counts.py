@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS
-from acktrail.columnar.schemas.table_schemas import INT32, INT64, STRING, schema
+from acktrail.columnar.schemas.schema_types import INT32, INT64, STRING, schema
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause

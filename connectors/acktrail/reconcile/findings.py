@@ -30,7 +30,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import FINDINGS, INSTANT
+from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.model.reconciliation import Verdict
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import STATE_RULES

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import INSTANT
+from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.reconcile.share_partition_keys import first_matches, key_codes

@@ -8,29 +8,12 @@ acktrail's own clock. Null means not known (never -1).
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-STRING: Final = pa.string()
-BINARY: Final = pa.binary()
-BOOL: Final = pa.bool_()
-INT8: Final = pa.int8()
-INT16: Final = pa.int16()
-INT32: Final = pa.int32()
-INT64: Final = pa.int64()
-INSTANT: Final = pa.timestamp("us", tz="UTC")
-"""A UTC instant of acktrail's own clock."""
-
-
-def schema(*groups: tuple[Any, ...]) -> pa.Schema:
-    """A schema of nullable columns; each group is a type and the names of consecutive columns of it.
-
-    >>> schema((STRING, "group_id", "topic_id"), (INT32, "partition")).names
-    ['group_id', 'topic_id', 'partition']
-    """
-    return pa.schema([pa.field(name, kind) for kind, *names in groups for name in names])
-
+from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, GROUP_RECORDS
+from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 
 BATCHES: Final = pa.list_(
     pa.struct(schema((INT64, "first_offset", "last_offset"), (INT8, "delivery_state"), (INT16, "delivery_count")))
@@ -360,39 +343,6 @@ RESET_AUDIT: Final = schema(
     (STRING, "previous_hash", "row_hash"),
 )
 """One step of one change, append-only; every row holds the hash of the one before."""
-
-CONNECTOR_POSITIONS: Final = schema(
-    (STRING, "connector", "source_partition"),
-    (INT64, "number"),
-    (STRING, "table", "position"),  # position: JSON
-    (BINARY, "dead_letters"),
-    (INSTANT, "at"),
-)
-"""One position of one source partition, written before the commit of the rows up to it."""
-
-_TOPIC: Final = ((STRING, "topic_id"), (STRING, "topic"))
-_PARTITIONS: Final = (pa.list_(INT32), "partitions")
-_NAMED_PARTITIONS: Final = pa.list_(pa.struct(schema(*_TOPIC, _PARTITIONS)))
-
-GROUP_RECORDS: Final = schema(
-    (STRING, "cluster_id", "run_id"),
-    (INT32, "group_partition"),  # of __consumer_offsets
-    (INT64, "offset", "timestamp_ms"),
-    (BINARY, "key", "value"),
-    (STRING, "record_type"),  # the names of GroupRecordType, in small letters
-    (BOOL, "is_tombstone"),
-    (STRING, "group_id", "member_id"),
-    (INT32, "epoch", "previous_epoch"),
-    (INT64, "metadata_hash", "assignment_timestamp_ms"),
-    (INT8, "member_state"),
-    (STRING, "rack_id", "client_id", "client_host"),
-    (pa.list_(STRING), "subscribed_topics"),
-    (pa.list_(pa.struct(schema(_TOPIC[0], _PARTITIONS))), "assigned"),
-    (_NAMED_PARTITIONS, "initializing", "initialized"),
-    (pa.list_(pa.struct(schema(*_TOPIC))), "deleting"),
-    (STRING, "decode_status", "decode_error"),
-)
-"""One record of the group coordinator about a share group, append-only."""
 
 TABLES: Final = MappingProxyType(
     {

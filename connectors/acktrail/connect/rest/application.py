@@ -15,7 +15,7 @@ from acktrail.connect.rest import connector_routes, plugin_routes, worker_routes
 from acktrail.connect.rest.answers import Problem
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.operations_page import operations_page
-from acktrail.connect.runtime.worker import ConnectorConflict
+from acktrail.connect.runtime.worker_answers import ConnectorConflict
 from acktrail.errors import AcktrailError, InputError, InvalidConfiguration, UnknownName
 
 _LIST_OF_ERRORS: Final = (

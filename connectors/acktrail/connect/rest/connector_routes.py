@@ -27,7 +27,7 @@ from acktrail.connect.rest.answers import (
 )
 from acktrail.connect.rest.calls import Api, Calls, Name
 from acktrail.connect.runtime.states import TargetState
-from acktrail.connect.runtime.worker import OffsetEntry
+from acktrail.connect.runtime.worker_answers import OffsetEntry
 from acktrail.errors import UnknownName
 
 router: Final = APIRouter(prefix="/connectors", tags=["Connectors"])

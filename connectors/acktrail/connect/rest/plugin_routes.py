@@ -14,7 +14,7 @@ from acktrail.connect.config_values import text_of
 from acktrail.connect.plugins import PluginKind, definition_of, installed
 from acktrail.connect.rest.answers import ConfigInfos, ConfigTexts, KeyDefinition, KeyValue, PluginInfo, ValidatedConfig
 from acktrail.connect.rest.calls import Api, PluginName
-from acktrail.connect.runtime.worker import ValidatedKey
+from acktrail.connect.runtime.worker_answers import ValidatedKey
 from acktrail.errors import UnknownName
 
 router: Final = APIRouter(prefix="/connector-plugins", tags=["Plug-ins"])

@@ -17,7 +17,8 @@ from typing import Final
 from acktrail import secrets
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.worker import LeaseRule, Worker
+from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_answers import LeaseRule
 from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
 from acktrail.connect.signals import stop_on_signals
 

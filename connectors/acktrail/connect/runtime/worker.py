@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from acktrail.connect.config_def import ConfigKey, ConfigValue
-from acktrail.connect.config_values import HIDDEN, ConfigType, is_reference, shown, text_of
+from acktrail.connect.config_values import HIDDEN, ConfigType
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, validate
@@ -20,6 +19,18 @@ from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.redaction import Redaction, secrets_of
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskThread
+from acktrail.connect.runtime.worker_answers import (
+    ConnectorConflict,
+    LeaseRule,
+    NotStopped,
+    OffsetEntry,
+    Texts,
+    ValidatedKey,
+    offset_of,
+    position_of,
+    shown_text,
+    validated_key,
+)
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
@@ -28,57 +39,12 @@ _LOOK_S: Final = 0.01
 _STOP_S: Final = 60.0
 _LEAVE_S: Final = 10.0
 
-Texts = Mapping[str, Any]
-
-
-class ConnectorConflict(InputError):
-    """The connector is not in the state that this needs, or its name is taken."""
-
-
-class NotStopped(InputError):
-    """Offsets can only be changed while the connector is stopped."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
-            f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
-            data={"connector": name},
-        )
-
 
 class _ChangeLock:
     """Lives as long as somebody changes the connector or waits for it."""
 
     def __init__(self) -> None:
         self.lock = RLock()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidatedKey:
-    """One key after validation, without secrets. `definition` None: the key is not known. `value` as a text."""
-
-    name: str
-    definition: ConfigKey | None
-    value: str | None
-    recommended_values: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    visible: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseRule:
-    """The name of this worker among those that may run the same connectors, and how long a lease lasts."""
-
-    owner: str
-    ttl_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetEntry:
-    """A source partition and its position as REST shows them: two objects of JSON; offset None: to be removed."""
-
-    partition: Mapping[str, Any]
-    offset: Mapping[str, Any] | None
 
 
 class Worker:
@@ -126,7 +92,7 @@ class Worker:
         """The configuration as it may be shown: secrets that are not references are hidden. Raises UnknownName."""
         config = self._stored(name).config
         types = _types(config)
-        return {key: _shown(key, types.get(key), value) for key, value in config.items()}
+        return {key: shown_text(key, types.get(key), value) for key, value in config.items()}
 
     def target(self, name: str) -> TargetState:
         """What is wanted of the connector. Raises UnknownName."""
@@ -226,7 +192,7 @@ class Worker:
         run = self._planned(name)
         source = run.plan.source
         return [
-            OffsetEntry(partition=source.fields_of(each), offset=_offset(position))
+            OffsetEntry(partition=source.fields_of(each), offset=offset_of(position))
             for each, position in run.positions().items()
         ]
 
@@ -239,7 +205,7 @@ class Worker:
         positions: dict[SourcePartition, Position | None] = {}
         for entry in entries:
             source_partition = source.source_partition(entry.partition)
-            position = None if entry.offset is None else _position(entry.offset)
+            position = None if entry.offset is None else position_of(entry.offset)
             if position is not None:
                 source.check_position(source_partition, position)
             if source_partition in positions:
@@ -261,7 +227,8 @@ class Worker:
         redact = _redaction(given, resolved)
         keys, values = validate(resolved)
         return [
-            _validated(keys.keys.get(value.name), value, given, wrong.get(value.name, ()), redact) for value in values
+            validated_key(keys.keys.get(value.name), value, given, wrong.get(value.name, ()), redact)
+            for value in values
         ]
 
     def redact(self, name: str, text: str) -> str:
@@ -408,42 +375,6 @@ def _redaction(given: Texts, resolved: Texts) -> Redaction:
 def _types(config: Texts) -> dict[str, ConfigType]:
     keys, _ = validate(config)
     return {name: key.type for name, key in keys.keys.items()}
-
-
-def _shown(name: str, kind: ConfigType | None, text: Any) -> Any:
-    if kind is ConfigType.PASSWORD and text and not is_reference(text):
-        return HIDDEN
-    return shown(name, text)
-
-
-def _validated(
-    key: ConfigKey | None, value: ConfigValue, given: Texts, wrong: tuple[str, ...], redact: Redaction
-) -> ValidatedKey:
-    raw = given.get(value.name)
-    kind = ConfigType.STRING if key is None else key.type
-    if isinstance(raw, str) and is_reference(raw):
-        text: str | None = raw
-    else:
-        text = _shown(value.name, kind, text_of(kind, value.value))
-        text = None if text is None else redact(str(text))
-    each_kind = ConfigType.STRING if kind is ConfigType.LIST else kind
-    return ValidatedKey(
-        name=redact(value.name),
-        definition=key,
-        value=text,
-        recommended_values=tuple(text_of(each_kind, each) or "" for each in value.recommended_values),
-        errors=wrong or tuple(map(redact, value.errors)),
-        visible=value.visible,
-    )
-
-
-def _offset(position: Position) -> Mapping[str, Any]:
-    return {"offset": position} if isinstance(position, int) else position
-
-
-def _position(offset: Mapping[str, Any]) -> Position:
-    number = offset.get("offset")
-    return number if set(offset) == {"offset"} and isinstance(number, int) else offset
 
 
 def _log_event(connector: str, event: str, text: str) -> None:

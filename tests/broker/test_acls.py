@@ -19,13 +19,13 @@ from reset.world import World
 from servers.real_broker import kafka_tool
 
 from acktrail.broker.acl_probes import granted
-from acktrail.broker.acls import Acl, Purpose, needed
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.cli.commands.doctor import doctor as command
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.export.export_run import observe
+from acktrail.model.acls import Acl, Purpose, needed
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from acktrail.broker.acls import ALL, Acl
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED
+from acktrail.model.acls import ALL, Acl
 
 
 def granted(admin: ShareGroupAdmin, acls: Iterable[Acl]) -> dict[Acl, bool | None]:

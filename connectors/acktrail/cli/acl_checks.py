@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from acktrail.broker.acl_probes import granted
-from acktrail.broker.acls import ALL, Acl, Purpose, command, needed
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.client.principal import principal_of
 from acktrail.cli.doctor_checks import DoctorCheck
 from acktrail.config import KafkaConfig
+from acktrail.model.acls import ALL, Acl, Purpose, command, needed
 
 _PLACEHOLDER: Final = "User:PRINCIPAL"
 _STATUS: Final = {True: "ok", False: "missing", None: "note"}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.broker.acls import Purpose
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.model.acls import Purpose
 from acktrail.plain_tables import table
 
 _RIGHTS: Final = ("DESCRIBE", "READ")

@@ -360,6 +360,10 @@ def test_an_export_runs_from_end_to_end(secured: SecuredBroker, way: str, tmp_pa
     assert exported[way] <= exported["plaintext"]
 
 
+_FILES_OF_OTHERS = 4
+"""Other threads of this process open and close files too; a leak would be one for each attempt."""
+
+
 def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -392,7 +396,7 @@ def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
                 (answer,) = client.send_all([(99, MetadataRequest(topics=[]))])
                 assert isinstance(answer, NoResponse)
                 counts.append(_descriptors())
-    assert len(set(counts[1:])) == 1, counts
+    assert counts[-1] - counts[1] < _FILES_OF_OTHERS, counts
 
 
 @pytest.mark.usefixtures("_without_collector")
@@ -405,7 +409,7 @@ def test_refused_connections_cost_no_descriptors(secured: SecuredBroker, way: st
         with pytest.raises(ConfigurationError):
             ShareGroupAdmin(config)
         counts.append(_descriptors())
-    assert len(set(counts[1:])) == 1, counts
+    assert counts[-1] - counts[1] < _FILES_OF_OTHERS, counts
 
 
 def test_a_servers_expired_certificate_is_said_to_be(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_errors_have_connects_shape(rest: Any) -> None:
 def test_a_silent_broker_holds_up_nobody(start: Any, world: Any) -> None:
     """While a source waits for its broker, states are told, wishes are taken, other connectors run; only what needs
     the broker ends with Connect's time-out."""
-    rest = start(rest__request__timeout__ms="300")
+    rest = start(rest__request__timeout__ms="3000")
     world.answers.clear()
     assert rest("PUT", "/connectors/slow/config", CONFIG).code == 201
     for _ in range(20):

@@ -360,11 +360,8 @@ def test_an_export_runs_from_end_to_end(secured: SecuredBroker, way: str, tmp_pa
     assert exported[way] <= exported["plaintext"]
 
 
-_FILES_OF_OTHERS = 4
-"""Other threads of this process open and close files too; a leak would be one for each attempt."""
-
-
 def _descriptors() -> int:
+    """Other threads of this process open files too, for a moment; what leaks stays."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -396,7 +393,7 @@ def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
                 (answer,) = client.send_all([(99, MetadataRequest(topics=[]))])
                 assert isinstance(answer, NoResponse)
                 counts.append(_descriptors())
-    assert counts[-1] - counts[1] < _FILES_OF_OTHERS, counts
+    assert min(counts[len(counts) // 2 :]) <= counts[1], counts
 
 
 @pytest.mark.usefixtures("_without_collector")
@@ -409,7 +406,7 @@ def test_refused_connections_cost_no_descriptors(secured: SecuredBroker, way: st
         with pytest.raises(ConfigurationError):
             ShareGroupAdmin(config)
         counts.append(_descriptors())
-    assert counts[-1] - counts[1] < _FILES_OF_OTHERS, counts
+    assert min(counts[len(counts) // 2 :]) <= counts[1], counts
 
 
 def test_a_servers_expired_certificate_is_said_to_be(tmp_path: Path) -> None:

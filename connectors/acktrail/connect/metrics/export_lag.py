@@ -27,17 +27,20 @@ class ExportLag:
 
 
 def export_lag(run: ConnectorRun, clock: Callable[[], float] = time.time) -> ExportLag:
-    """Ask now. A partition that was never committed is behind by all of its log."""
+    """Ask now. A partition that was never committed is behind by all of its log. A position behind the end is that of
+    another log, since positions are looked up first: the lag is not known."""
     source = run.plan.source
     try:
+        known = source.source_partitions() or list(source.ends())
+        reached = run.plan.sink.positions(run.plan.name, known)
         ends = source.ends()
-        reached = run.plan.sink.positions(run.plan.name, list(ends))
-    except AcktrailError as error:
-        return ExportLag(records=dict.fromkeys(source.source_partitions()), reason=error.message, seen_at=clock())
+    except Exception as error:  # noqa: BLE001  # a plug-in's own: the lag is not known, and the watch continues
+        reason = error.message if isinstance(error, AcktrailError) else type(error).__name__
+        return ExportLag(records=dict.fromkeys(source.source_partitions()), reason=reason, seen_at=clock())
     behind: dict[SourcePartition, int | None] = {}
     for each, (first, end) in ends.items():
         position = reached.get(each, first)
-        behind[each] = max(0, end - position) if isinstance(position, int) else None
+        behind[each] = end - position if isinstance(position, int) and position <= end else None
     return ExportLag(records=behind, reason="", seen_at=clock())
 
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -93,9 +93,10 @@ class TaskThread:
 
     @property
     def summary(self) -> TaskSummary:
-        """What all attempts committed so far."""
-        run = self._run
-        return self._before if run is None else self._before.followed_by(run.summary)
+        """What all attempts committed so far; it never goes back."""
+        with self._lock:
+            run, before = self._run, self._before
+        return before if run is None else before.followed_by(run.summary)
 
     @property
     def is_in_outage(self) -> bool:
@@ -160,11 +161,8 @@ class TaskThread:
             run.run(self._stop)
         finally:
             summary = self._before.followed_by(run.summary)
-            self._before = TaskSummary(
-                **{name: getattr(summary, name) for name in TaskSummary.__slots__ if name != "gaps"},
-                gaps=summary.gaps[-_GAPS_KEPT:],
-            )
-            self._run = None
+            with self._lock:  # at once, or a scrape counts the attempt twice or not at all
+                self._before, self._run = replace(summary, gaps=summary.gaps[-_GAPS_KEPT:]), None
             sink.stop()
 
     def _dead(self, batch: SourceBatch, error: InputError) -> SourceBatch:

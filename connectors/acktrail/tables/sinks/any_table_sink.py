@@ -51,6 +51,8 @@ class AnyTableSink(SinkTask):
         self._open = OpenTables(tables.config)
         self._positions = ConnectorPositions(tables, context.connector)
         self._pending: dict[SourcePartition, _Put] = {}
+        self._put_count = 0
+        """Rows in `_pending`: asked for after every batch, so not counted again each time."""
         self._schemas: dict[str, pa.Schema] = {}
         """The columns of tables as they will be after the next flush."""
         self._snapshots: dict[str, TableSnapshot] = {}
@@ -77,9 +79,7 @@ class AnyTableSink(SinkTask):
 
     @property
     def pending_rows(self) -> int:
-        put = self._pending.values()
-        own = 0 if self._own is None else self._own.pending_rows
-        return own + sum(rows.num_rows for each in put for rows in (*each.rows, *each.dead))
+        return self._put_count + (0 if self._own is None else self._own.pending_rows)
 
     def put(self, batch: SourceBatch) -> None:
         """Take a batch. One source partition writes to one table, beside dead letters: its position is in that table's
@@ -97,7 +97,7 @@ class AnyTableSink(SinkTask):
         """Commit everything put so far: each table in one commit. Raises ConcurrentCommit, OutcomeUnknown and others;
         then nothing is pending, and a source partition whose table came first may have landed: ask for positions."""
         self.start()
-        pending, self._pending = self._pending, {}
+        pending, self._pending, self._put_count = self._pending, {}, 0
         rows: dict[str, int] = {}
         try:
             if pending:
@@ -125,8 +125,10 @@ class AnyTableSink(SinkTask):
             put = self._pending[source_partition] = _Put(table=table, position=position)
         put.table, put.position = table, position
         put.rows += fit.values()
+        self._put_count += sum(rows.num_rows for rows in fit.values())
         if dead is not None and dead.num_rows:
             put.dead.append(dead)
+            self._put_count += dead.num_rows
 
     def _fitted(self, name: str, rows: pa.Table) -> pa.Table:
         if name == self._context.dead_letter_table:

@@ -19,6 +19,7 @@ __all__ = [
     "TRANSACTIONAL",
     "batch",
     "control_batch",
+    "header_bytes",
     "record_bytes",
     "varint",
 ]
@@ -48,9 +49,13 @@ def record_bytes(
 ) -> bytes:
     """One record of a batch."""
     parts = [b"\x00", varint(timestamp_delta), varint(offset_delta), _nullable(key), _nullable(value)]
-    parts += [varint(len(headers)), *(_nullable(name) + _nullable(content) for name, content in headers)]
-    body = b"".join(parts)
+    body = b"".join([*parts, header_bytes(headers)])
     return varint(len(body)) + body
+
+
+def header_bytes(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """The headers of a record, from their count to its end."""
+    return b"".join([varint(len(headers)), *(_nullable(name) + _nullable(content) for name, content in headers)])
 
 
 def _nullable(data: bytes | None) -> bytes:

@@ -33,6 +33,7 @@ COMMANDS: Final = MappingProxyType(
         "maintain": "acktrail.cli.commands.upkeep:maintain",
         "record": "acktrail.cli.commands.delivery_history:record",
         "archived": "acktrail.cli.commands.delivery_history:archived",
+        "dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
         "rates": "acktrail.cli.commands.delivery_history:rates",
         "profiles": "acktrail.cli.commands.profiles:app",
         "migrate": "acktrail.cli.commands.migrate:app",
@@ -47,6 +48,7 @@ EXTRAS: Final = MappingProxyType(
     {
         "archived": "tables",
         "connect": "connect",
+        "dead-letters": "tables",
         "demo": "all",
         "doctor": "kafka,tables",
         "export": "kafka,tables",

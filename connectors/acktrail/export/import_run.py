@@ -97,7 +97,7 @@ def import_files(
         check_state_topic(tables, snapshot, topic_id)
         check_dialect(tables, snapshot, dialect.name)
     destination = _destination(plan, tables, sink, summaries, topic_id, dialect)
-    quiet = replace(reading, on_damage=lambda _: None, nameless=[])
+    quiet = replace(reading, on_damage=lambda _: None, nameless=[], keyless=[], unchecked=[])
     done, known = TaskSummary(), 0
     for group in ascending_groups(summaries):
         files = [found.file for found in group]

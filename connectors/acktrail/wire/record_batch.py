@@ -98,12 +98,13 @@ class BatchHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRecord:
-    """One record of a batch, its headers left out."""
+    """One record of a batch; `headers` are the bytes that ``record_headers`` reads, by default of none."""
 
     offset: int
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: bytes = b"\x00"
 
 
 def read_header(raw: bytes | memoryview) -> BatchHeader:
@@ -187,6 +188,22 @@ def batch_records(header: BatchHeader, records: bytes) -> Iterator[LogRecord]:
         raise reader.malformed(f"{reader.left} byte(s) after the records")
 
 
+def record_headers(headers: bytes, begun: int = 0) -> tuple[tuple[bytes, bytes | None], ...]:
+    """Names and values of a record's headers, from their count to the end of the record (Kafka:
+    ``DefaultRecord.readHeaders``). Raises MalformedRecord; its position counts from `begun` at the first byte."""
+    reader = Reader(headers, _PART)
+    try:
+        count = reader.varint()
+        if not 0 <= count <= reader.left:
+            raise reader.malformed(f"{count} record headers announced")
+        found = tuple((reader.raw(reader.varint()), _read_nullable(reader)) for _ in range(count))
+        if reader.left:
+            raise reader.malformed(f"{reader.left} byte(s) after the record")
+    except MalformedRecord as error:
+        raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
+    return found
+
+
 def control_type(key: bytes | None) -> int:
     """The type of a control record, by its key: int16 version, int16 type. Raises MalformedRecord when the key is null
     or cut off."""
@@ -203,27 +220,18 @@ def _record(header: BatchHeader, record: bytes, begun: int) -> tuple[LogRecord, 
     try:
         timestamp_delta, offset_delta = reader.varlong(), reader.varint()
         key, value = _read_nullable(reader), _read_nullable(reader)
-        _skip_headers(reader)
+        headers = record[reader.position :]
+        record_headers(headers, reader.position)
     except MalformedRecord as error:
         raise MalformedRecord(error.fault, part=_PART, position=begun + error.position) from error
     created = header.base_timestamp_ms + timestamp_delta
     if not _LOWEST_TIME <= created < -_LOWEST_TIME:
         raise MalformedRecord(f"timestamp {created}", part=_PART, position=begun)
     time = header.max_timestamp_ms if header.has_append_time else created
-    return LogRecord(offset=header.base_offset + offset_delta, timestamp_ms=time, key=key, value=value), offset_delta
+    offset = header.base_offset + offset_delta
+    return LogRecord(offset=offset, timestamp_ms=time, key=key, value=value, headers=headers), offset_delta
 
 
 def _read_nullable(reader: Reader) -> bytes | None:
     length = reader.varint()
     return None if length == -1 else reader.raw(length)
-
-
-def _skip_headers(reader: Reader) -> None:
-    count = reader.varint()
-    if not 0 <= count <= reader.left:
-        raise reader.malformed(f"{count} record headers announced")
-    for _ in range(count):
-        reader.raw(reader.varint())
-        _read_nullable(reader)
-    if reader.left:
-        raise reader.malformed(f"{reader.left} byte(s) after the record")

@@ -9,6 +9,7 @@ from typing import Final
 
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.state.log_fetcher import Fetched, LogFetcher
+from acktrail.columnar.decoding.batch_columns import BatchColumns, batch_columns
 from acktrail.config import KafkaConfig
 
 _AHEAD: Final = 2
@@ -18,10 +19,19 @@ _PATIENCE_S: Final = 2.0
 
 class FetchThread:
     """Fetches what is assigned, at most two `Fetched` ahead of ``take``. What was fetched before a partition was
-    assigned or unassigned is given all the same. `linger_s` as of `LogFetcher`."""
+    assigned or unassigned is given all the same. `linger_s` and `columns` as of `LogFetcher`."""
 
-    def __init__(self, config: KafkaConfig, name: str, topic_id: str, *, linger_s: float = 0.0) -> None:
-        self._config, self._name, self._topic_id, self._linger_s = config, name, topic_id, linger_s
+    def __init__(
+        self,
+        config: KafkaConfig,
+        name: str,
+        topic_id: str,
+        *,
+        linger_s: float = 0.0,
+        columns: BatchColumns = batch_columns,
+    ) -> None:
+        self._config, self._name, self._topic_id = config, name, topic_id
+        self._linger_s, self._columns = linger_s, columns
         self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
         self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
         self._closed = Event()
@@ -54,7 +64,7 @@ class FetchThread:
     def _run(self) -> None:
         try:
             with BrokerClient(self._config) as client:
-                fetcher = LogFetcher(client, self._name, self._topic_id, linger_s=self._linger_s)
+                fetcher = LogFetcher(client, self._name, self._topic_id, linger_s=self._linger_s, columns=self._columns)
                 while not self._closed.wait(fetcher.pause_s):
                     while not self._calls.empty():
                         self._calls.get()(fetcher)

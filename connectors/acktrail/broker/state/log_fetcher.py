@@ -23,7 +23,7 @@ from acktrail.broker.client.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_text,
 )
-from acktrail.columnar.decoding.batch_columns import DataBatch, batch_columns, read_batches
+from acktrail.columnar.decoding.batch_columns import BatchColumns, DataBatch, batch_columns, read_batches
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import MalformedRecord, NotAuthorized, RetryableError
 from acktrail.model.share_partition import TopicId, topic_id_bytes
@@ -87,8 +87,8 @@ class _Round:
     epochs: dict[int, int] = field(default_factory=dict)
     events: dict[int, FetchEvent] = field(default_factory=dict)
 
-    def fetched(self) -> Fetched:
-        records = batch_columns(self.batches) if self.batches else RAW_RECORDS.empty_table()
+    def fetched(self, columns: BatchColumns) -> Fetched:
+        records = columns(self.batches) if self.batches else RAW_RECORDS.empty_table()
         return Fetched(records, self.reached, self.epochs, self.events)
 
 
@@ -97,13 +97,21 @@ class LogFetcher:
 
     Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. A
     broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
-    long a broker that has nothing but a few records waits for more.
+    long a broker that has nothing but a few records waits for more. `columns` makes records of batches.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
 
-    def __init__(self, client: BrokerClient, name: str, topic_id: str, *, linger_s: float = 0.0) -> None:
-        self._client, self._name, self._linger_s = client, name, linger_s
+    def __init__(
+        self,
+        client: BrokerClient,
+        name: str,
+        topic_id: str,
+        *,
+        linger_s: float = 0.0,
+        columns: BatchColumns = batch_columns,
+    ) -> None:
+        self._client, self._name, self._linger_s, self._columns = client, name, linger_s, columns
         self._topic_id = UUID(bytes=topic_id_bytes(TopicId(topic_id)))
         self._places: dict[int, _Place] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
@@ -133,7 +141,7 @@ class LogFetcher:
             self._take(reply, done)
         if not (is_behind or done.events):
             self.pause_s = max(self.pause_s, self._linger_s - _LONGEST_WAIT_S)
-        return done.fetched()
+        return done.fetched(self._columns)
 
     def _by_leader(self, done: _Round) -> dict[int, list[int]]:
         """Partitions to ask for, by leader; another partition comes first each time, or one could use up the bytes."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acktrail.wire.raw_record import RawRecord
 
 
+_ESCAPES: Final = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0"}
 _PARTITIONS_SHOWN: Final = 20
 _LARGE_BYTES: Final = 1 << 20
 """From this size on the columnar replay, which takes longer to start, is faster."""
@@ -32,8 +33,8 @@ _LARGE_BYTES: Final = 1 << 20
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather) or Kafka's log segments (.log), "
-        "each also with .gz or .zst appended."
+        help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather), Kafka's log segments (.log) or "
+        "objects of Kafka Connect's S3 sink (.bin), each also with .gz or .zst appended."
     ),
 ]
 DialectName = Annotated[
@@ -55,6 +56,12 @@ StatePartition = Annotated[
 ]
 
 
+Separator = Annotated[
+    str,
+    typer.Option("--separator", help="What stands behind each record of a sink's object (format.bytearray.separator)."),
+]
+
+
 class Topic(StrEnum):
     """The topic of Kafka that the records come from."""
 
@@ -73,6 +80,7 @@ def decode(
         ),
     ] = Topic.STATE,
     state_partition: StatePartition = None,
+    separator: Separator = "\\n",
 ) -> None:
     """Decode records of __share_group_state, one JSON object a record.
 
@@ -94,7 +102,9 @@ def decode(
             count(readable=False)
             typer.echo(json_line(record_json.damage_json(damage)))
 
-        reading = ReadReport(state_partition=state_partition, on_damage=show_damage)
+        reading = ReadReport(
+            state_partition=state_partition, on_damage=show_damage, separator=separator_bytes(separator)
+        )
         decoder: Callable[[bytes | None, bytes | None], Any]
         form: Callable[[Any], dict[str, object]] = record_json.record_json
         if is_of_groups:
@@ -141,6 +151,7 @@ def replay(
         Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
     ] = None,
     state_partition: StatePartition = None,
+    separator: Separator = "\\n",
 ) -> None:
     """Replay records of __share_group_state, one JSON object a share partition.
 
@@ -155,7 +166,7 @@ def replay(
     from acktrail.offline.replay_until import LogCut, parse_log_point
 
     point, cut = None if at is None else parse_log_point(at), LogCut()
-    reading = ReadReport(state_partition=state_partition)
+    reading = ReadReport(state_partition=state_partition, separator=separator_bytes(separator))
     is_plain = policy is Policy.BROKER and point is None and findings is None
     is_sorted_replay = is_plain and _pays_off(files)
     with record_counter("replayed") as count:
@@ -198,7 +209,7 @@ def _replay_sorted(
     if dialect is not KAFKA_4_2:
         return None
     damages: list[SegmentDamage] = []
-    own = replace(reading, on_damage=damages.append, nameless=[])
+    own = replace(reading, on_damage=damages.append, nameless=[], keyless=[], unchecked=[])
     result = replay_sorted(files, own)
     if result is None:
         return None
@@ -289,6 +300,17 @@ def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect
     return dialect
 
 
+def separator_bytes(text: str) -> bytes:
+    """The bytes of ``--separator``, in which ``\\n``, ``\\r``, ``\\t`` and ``\\0`` stand for what they name in Kafka
+    Connect. Raises InputError when there are none."""
+    found = text
+    for name, byte in _ESCAPES.items():
+        found = found.replace(name, byte)
+    if not found:
+        raise InputError("--separator is empty: where a record ends could not be checked")
+    return found.encode()
+
+
 def report_damage(damage: SegmentDamage) -> None:
     """Report a damaged piece of a segment in one line on stderr."""
     known = damage.first_offset is not None
@@ -301,7 +323,8 @@ def report_damage(damage: SegmentDamage) -> None:
 
 
 def report_left_out(reading: ReadReport) -> None:
-    """Report skipped records (control, aborted) and segments without a state partition, on stderr."""
+    """Report skipped records (control, aborted), segments without a state partition, and what a sink's objects do not
+    show, on stderr."""
     if reading.control_records or reading.aborted_records:
         typer.echo(
             f"{reading.control_records:,} control records and {reading.aborted_records:,} records of aborted "
@@ -310,3 +333,7 @@ def report_left_out(reading: ReadReport) -> None:
         )
     for file in reading.nameless:
         typer.echo(f"{printable(file)}: state partition not known, shown as -1: name it by --state-partition", err=True)
+    for text in dict.fromkeys(reading.keyless):
+        typer.echo(f"{printable(text)} have no key (store.kafka.keys=true keeps keys) and cannot be decoded", err=True)
+    for file in dict.fromkeys(reading.unchecked):
+        typer.echo(f"{printable(file)}: no later object confirms that no record is missing in it", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -11,12 +12,14 @@ from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
+from acktrail.model.delivery import DeliveryState
 from acktrail.plain_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
 
 if TYPE_CHECKING:
     from acktrail.model.offset_history.archived_ranges import ArchivedRange
     from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+    from acktrail.tables.past.dead_letter_reader import DeadLetterReader, ExportedLetter
     from acktrail.tables.past.history_reader import HistoryReader, RecordInstance
 
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
@@ -33,6 +36,7 @@ def record(
 ) -> None:
     """Show what became of one record within a share group: every change, with the state record that shows it.
 
+    Of an archived record also its dead-letter records, where they are exported (DeadLetterSource).
     "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
     of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail history`).
 
@@ -41,27 +45,50 @@ def record(
     history = lean_history(tables, tables_options)
     instances = history.instances(group, topic, partition, offset)
     completeness = history.completeness(group, topic=topic, partition=partition)
+    from acktrail.tables.past.dead_letter_reader import DeadLetterReader
+
+    letters = [_letters_of(DeadLetterReader(history), instance, group, partition) for instance in instances]
+    pairs = [*zip(instances, letters, strict=True)]
     if not as_json:
-        typer.echo("\n\n".join(_record_text(instance, group, partition, completeness) for instance in instances))
+        typer.echo("\n\n".join(_record_text(each, found, group, partition, completeness) for each, found in pairs))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
     known = history_text.completeness_fields(completeness)
-    typer.echo(json_line({**asked, **known, "lives": list(map(_record_json, instances))}))
+    typer.echo(json_line({**asked, **known, "lives": [_record_json(*pair) for pair in pairs]}))
 
 
-def _record_json(instance: RecordInstance) -> dict[str, Any]:
+def _letters_of(
+    reader: DeadLetterReader, instance: RecordInstance, group: str, partition: int
+) -> tuple[ExportedLetter, ...] | None:
+    """The dead-letter records of a record that was archived, none of one that was not; None: not exported."""
+    states = {interval.status.delivery_state for interval in instance.history.intervals}
+    if DeliveryState.ARCHIVED not in states:
+        return ()
+    if not reader.is_exported:
+        return None
+    return reader.of_record(group, instance.topic, partition, instance.history.offset)
+
+
+def _record_json(instance: RecordInstance, letters: tuple[ExportedLetter, ...] | None) -> dict[str, Any]:
     return {
         "topic": instance.topic.topic,
         "topic_id": instance.topic.topic_id,
         "topic_status": instance.topic.status,
         "state_partition": instance.state_partition,
         "conclusion": history_text.conclusion(instance.history),
+        "dead_letters": None if letters is None else [asdict(each) for each in letters],
         "intervals": [history_text.interval_json(interval) for interval in instance.history.intervals],
         "not_known": [history_text.unknown_json(period) for period in instance.history.unknown_periods],
     }
 
 
-def _record_text(instance: RecordInstance, group: str, partition: int, completeness: HistoryCompleteness) -> str:
+def _record_text(
+    instance: RecordInstance,
+    letters: tuple[ExportedLetter, ...] | None,
+    group: str,
+    partition: int,
+    completeness: HistoryCompleteness,
+) -> str:
     topic, history = instance.topic, instance.history
     name = topic.topic_id if topic.topic is None else f"{topic.topic} ({topic.topic_id}, {topic.status})"
     head = f"group {printable(group)}, topic {printable(name)}, partition {partition}, offset {history.offset}"
@@ -81,8 +108,26 @@ def _record_text(instance: RecordInstance, group: str, partition: int, completen
         *map(history_text.unknown_text, history.unknown_periods),
         *history_text.missing_without_row(completeness, instance.state_partition),
     ]
-    lines = [head, history_text.conclusion(history), "", changes, "", "Not known:", *(f"  {line}" for line in unknown)]
+    dead = ["dead-letter records: not exported"] if letters is None else map(_letter_text, letters)
+    lines = [
+        head,
+        history_text.conclusion(history),
+        *dead,
+        "",
+        changes,
+        "",
+        "Not known:",
+        *(f"  {line}" for line in unknown),
+    ]
     return "\n".join(lines)
+
+
+def _letter_text(letter: ExportedLetter) -> str:
+    certain = "" if letter.is_certain else "; or of another topic that had this name"
+    return printable(
+        f"dead-letter record {letter.dlq_topic}, partition {letter.dlq_partition}, offset {letter.dlq_offset} "
+        f"({instant_text(letter.timestamp_ms)}): {letter.message or 'without a message'}{certain}"
+    )
 
 
 def archived(

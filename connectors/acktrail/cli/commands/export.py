@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli import arrow_without_pandas
-from acktrail.cli.commands.copied_logs import DialectName, Files, StatePartition, report_damage, report_left_out
+from acktrail.cli.commands.copied_logs import (
+    DialectName,
+    Files,
+    Separator,
+    StatePartition,
+    report_damage,
+    report_left_out,
+    separator_bytes,
+)
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.progress import table_progress
 from acktrail.config import KafkaConfig, TablesConfig
@@ -155,6 +163,7 @@ def import_files(
     tables_options: TablesOptions = None,
     dialect: DialectName = "auto",
     state_partition: StatePartition = None,
+    separator: Separator = "\\n",
     topic_id: Annotated[
         str | None,
         typer.Option(
@@ -182,7 +191,7 @@ def import_files(
     from acktrail.offline.read.read_report import ReadReport
     from acktrail.times import new_run_id
 
-    reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
+    reading = ReadReport(state_partition=state_partition, on_damage=report_damage, separator=separator_bytes(separator))
     plan = import_run.ImportPlan(
         files=tuple(files),
         cluster_id=cluster,

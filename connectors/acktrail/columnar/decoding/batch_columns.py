@@ -6,7 +6,7 @@ for all records at once. What does not look as expected is read again by the str
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -39,6 +39,13 @@ class DataBatch(NamedTuple):
     partition: int
     header: BatchHeader
     records: bytes
+
+
+BatchColumns = Callable[[Sequence[DataBatch]], pa.Table]
+"""Makes a table of all records of some batches, in their order, with the columns of ``RAW_RECORDS`` first."""
+
+RECORDS_WITH_HEADERS: Final = RAW_RECORDS.append(pa.field("headers", pa.binary()))
+"""`headers`: the bytes that ``record_headers`` reads."""
 
 
 class ReadBatches(NamedTuple):
@@ -259,15 +266,18 @@ def _unsigned(octets: npt.NDArray[np.uint8], at: Int64Array, most: int) -> tuple
     return value, ends
 
 
-def _strictly(batches: Sequence[DataBatch]) -> pa.Table:
-    """The same records one by one."""
+def columns_with_headers(batches: Sequence[DataBatch]) -> pa.Table:
+    """Every record of `batches` in their order, as ``RECORDS_WITH_HEADERS``. Raises as ``batch_columns``."""
+    return _strictly(batches, RECORDS_WITH_HEADERS)
+
+
+def _strictly(batches: Sequence[DataBatch], schema: pa.Schema = RAW_RECORDS) -> pa.Table:
+    """The same records one by one, with the first columns of ``RECORDS_WITH_HEADERS``."""
     rows = [
-        (batch.partition, record.offset, record.timestamp_ms, record.key, record.value)
+        (batch.partition, record.offset, record.timestamp_ms, record.key, record.value, record.headers)
         for batch in batches
         for record in batch_records(batch.header, batch.records)
     ]
-    columns = zip(*rows, strict=True) if rows else [()] * len(RAW_RECORDS.names)
-    return pa.Table.from_arrays(
-        [pa.array(list(column), field.type) for column, field in zip(columns, RAW_RECORDS, strict=True)],
-        schema=RAW_RECORDS,
-    )
+    columns = [*zip(*rows, strict=True)] if rows else [()] * len(RECORDS_WITH_HEADERS.names)
+    pairs = zip(columns, schema, strict=False)
+    return pa.Table.from_arrays([pa.array(list(column), field.type) for column, field in pairs], schema=schema)

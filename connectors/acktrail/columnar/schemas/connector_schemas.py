@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT32, INT64, STRING, schema
+from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 
 CONNECTOR_POSITIONS: Final = schema(
     (STRING, "connector", "source_partition"),
@@ -40,3 +40,19 @@ GROUP_RECORDS: Final = schema(
     (STRING, "decode_status", "decode_error"),
 )
 """One record of the group coordinator about a share group, append-only."""
+
+DEAD_LETTER_RECORDS: Final = schema(
+    (STRING, "cluster_id", "run_id", "dlq_topic", "dlq_topic_id"),
+    (INT32, "dlq_partition"),
+    (INT64, "dlq_offset", "timestamp_ms"),
+    (STRING, "group_id", "topic"),  # by name: a broker writes no id
+    (INT32, "partition"),
+    (INT64, "offset"),
+    (INT16, "delivery_count"),
+    (STRING, "message"),
+    (INT64, "key_bytes", "value_bytes"),  # of the copy; null: there is none
+    (BINARY, "headers"),  # as Kafka has them; only where they could not be read
+    (STRING, "decode_status", "decode_error"),
+)
+"""One record of a dead-letter topic of share groups (KIP-1191), append-only. Connect's dead letters are others: rows
+that a sink refused (``connect.dead_letters``)."""

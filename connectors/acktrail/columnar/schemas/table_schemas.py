@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, GROUP_RECORDS
+from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEAD_LETTER_RECORDS, GROUP_RECORDS
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 
 BATCHES: Final = pa.list_(
@@ -365,9 +365,10 @@ TABLES: Final = MappingProxyType(
         "reset_audit": RESET_AUDIT,
         "connector_positions": CONNECTOR_POSITIONS,
         "group_records": GROUP_RECORDS,
+        "dead_letter_records": DEAD_LETTER_RECORDS,
     }
 )
 """Every table by its name."""
 
-POSITIONED_TABLES: Final = frozenset({"group_records"})
+POSITIONED_TABLES: Final = frozenset({"group_records", "dead_letter_records"})
 """Those whose rows any sink of rows with positions may write, in exactly these columns."""

@@ -65,6 +65,11 @@ class HistoryReader:
             )
         self.snapshot: TableSnapshot = snapshot
 
+    @property
+    def tables(self) -> Tables:
+        """Where it is."""
+        return self._tables
+
     @cached_property
     def is_current(self) -> bool:
         """Whether every exported state record is in the history."""

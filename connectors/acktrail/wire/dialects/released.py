@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from acktrail.errors import MalformedRecord
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
 from acktrail.wire.dialects.batch_arrays import (
     UINT16,
     absent_if_none,
@@ -34,6 +34,7 @@ RecordT = TypeVar("RecordT")
 _VALUE_VERSION: Final = 0
 _ABSENT: Final = -1
 _COUNT_TAG: Final = 0
+_NO_SHARE_PARTITION: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,12 @@ def decode(key: bytes | None, value: bytes | None, layout: _Layout = _4_2) -> St
         if kind == UPDATE_TYPE:
             raise MalformedRecord("null value under an update key", part="value", position=0)
         return Tombstone(key=share_partition)
-    reader = Reader(value, "value")
+    return _read_value(kind, share_partition, Reader(value, "value"), layout)
+
+
+def _read_value(
+    kind: int, share_partition: SharePartition, reader: Reader, layout: _Layout
+) -> ShareSnapshot | ShareUpdate:
     read_version(reader, (_VALUE_VERSION,))
     return (_read_snapshot if kind == SNAPSHOT_TYPE else _read_update)(share_partition, reader, layout)
 
@@ -144,11 +150,22 @@ def _read_count(reader: Reader, layout: _Layout) -> int | None:
     return None
 
 
+def _value_end(kind: int, data: bytes, position: int, layout: _Layout) -> int:
+    reader = Reader(data, "value", position)
+    _read_value(kind, _NO_SHARE_PARTITION, reader, layout)
+    return reader.position
+
+
 def _dialect(layout: _Layout) -> Dialect[StateRecord]:
     return Dialect(name=layout.release, decode=partial(decode, layout=layout), encode=partial(encode, layout=layout))
 
 
-KAFKA_4_0: Final = _dialect(_Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False))
+_4_0: Final = _Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False)
+VALUE_ENDS: Final = (partial(_value_end, layout=_4_2), partial(_value_end, layout=_4_0))
+"""By the layouts of 4.1 and later, and of 4.0: where a value ends, by the record type of its key, the bytes that it is
+in and where it begins. Raises as ``decode``."""
+
+KAFKA_4_0: Final = _dialect(_4_0)
 KAFKA_4_1: Final = _dialect(_Layout(release="4.1", has_count=False))
 """A 4.2 record loses its count here. 4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker
 reads."""

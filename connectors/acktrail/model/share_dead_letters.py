@@ -1,0 +1,104 @@
+"""Dead-letter records of share groups (KIP-1191) beside the offsets that the history shows as archived."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareDeadLetter:
+    """What a broker wrote of a record that a share group gave up: the record's address, by the topic's name (its id
+    where the broker did not know a name), and why. `delivery_count` and `message` None: the broker did not write it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    delivery_count: int | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterCounts:
+    """Numbers of one share partition: archived = with_record + without_record, and records = with_record + not_archived
+    + repeated. `records` are dead-letter records, `repeated` those beyond the first of an offset, the others are
+    offsets. None: not known."""
+
+    archived: int | None
+    records: int
+    repeated: int
+    with_record: int | None
+    without_record: int | None
+    not_archived: int | None
+
+
+class DeadLetterDoubt(StrEnum):
+    """Why a number of ``DeadLetterCounts`` is not known; beside a doubt the others are lower bounds."""
+
+    HISTORY = "history"
+    """State records are missing: a record that is not seen as archived may be."""
+    LETTERS = "letters"
+    """Dead-letter records are missing, or none of the group is exported: an archived record may have one."""
+    TOPIC = "topic"
+    """Several topics had the name, one after the other: dead-letter records are of one of them."""
+    NAME = "name"
+    """No listing of topics had the name: whose archived offsets to compare with is not known."""
+
+
+_NOT_KNOWN: Final = {
+    DeadLetterDoubt.HISTORY: ("not_archived",),
+    DeadLetterDoubt.LETTERS: ("without_record",),
+    DeadLetterDoubt.TOPIC: ("with_record", "without_record", "not_archived"),
+    DeadLetterDoubt.NAME: ("archived", "with_record", "without_record", "not_archived"),
+}
+
+
+def doubted(counts: DeadLetterCounts, doubts: Collection[DeadLetterDoubt]) -> DeadLetterCounts:
+    """`counts` without the numbers that `doubts` leave unknown."""
+    unknown = {name for doubt in doubts for name in _NOT_KNOWN[doubt]}
+    return replace(
+        counts,
+        archived=None if "archived" in unknown else counts.archived,
+        with_record=None if "with_record" in unknown else counts.with_record,
+        without_record=None if "without_record" in unknown else counts.without_record,
+        not_archived=None if "not_archived" in unknown else counts.not_archived,
+    )
+
+
+def match_dead_letters(archived: Iterable[tuple[int, int]], offsets: Iterable[int]) -> DeadLetterCounts:
+    """Compare `archived`, ranges of offsets with both ends inclusive that may overlap, with the `offsets` of
+    dead-letter records, each in any order.
+
+    Cost: O(r log r + d log d) for r ranges and d records, however long the ranges are.
+    """
+    ranges, letters = _joined(archived), sorted(offsets)
+    found = distinct = at = 0
+    for offset, _ in groupby(letters):
+        distinct += 1
+        while at < len(ranges) and ranges[at][1] < offset:
+            at += 1
+        found += at < len(ranges) and ranges[at][0] <= offset
+    total = sum(last - first + 1 for first, last in ranges)
+    return DeadLetterCounts(
+        archived=total,
+        records=len(letters),
+        repeated=len(letters) - distinct,
+        with_record=found,
+        without_record=total - found,
+        not_archived=distinct - found,
+    )
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """The same offsets as ascending ranges that do not overlap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined

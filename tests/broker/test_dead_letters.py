@@ -1,0 +1,223 @@
+"""Dead-letter topics of share groups: exported whole, and beside the history their counts add up."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from broker.workload import Workload, until
+from confluent_kafka import AcknowledgeType, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from drivers.command_line import run
+from samples.history_tables import build
+
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.groups.dead_letter_connector import DeadLetterSource
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.testing import SourceSuite
+from acktrail.embedded import EmbeddedBroker
+from acktrail.tables.delta.store import Tables
+
+pytestmark = pytest.mark.broker
+
+HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "delivery.count": "5", "message": "no"}
+
+
+def keys(kafka: KafkaConfig, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "linger.ms": "0", **more}
+
+
+def headers(**changes: str) -> list[tuple[str, bytes]]:
+    return [(f"__dlq.errors.{name}", value.encode()) for name, value in {**HEADERS, **changes}.items()]
+
+
+class TestDeadLetterSource(SourceSuite):
+    """Everything that is asked of a source, with two topics, one of two partitions."""
+
+    connector_class = DeadLetterSource
+    rows = 6
+    examples = 2
+    poll_s = 0.1
+    kafka: ClassVar[KafkaConfig]
+    workload: ClassVar[Workload]
+    producer: ClassVar[Producer]
+    topics: tuple[str, ...] = ("dlq-a", "dlq-b")
+    numbers = count()
+
+    @pytest.fixture(autouse=True, scope="class")
+    @staticmethod
+    def _broker(broker: Any, workload: Workload) -> None:
+        own = TestDeadLetterSource
+        own.kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+        own.workload, own.producer = workload, Producer(to_librdkafka(own.kafka))
+
+    def config(self) -> Mapping[str, str]:
+        return keys(self.kafka, topics=",".join(self.topics))
+
+    def prepare(self) -> None:
+        self.topics = (f"dlq-{uuid.uuid4().hex}", f"dlq-{uuid.uuid4().hex}")
+        self.workload.create_topic(self.topics[0], 2)
+        self.workload.create_topic(self.topics[1])
+
+    def clean_up(self) -> None:
+        for topic in self.topics:
+            self.workload.delete_topic(topic)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            number = next(self.numbers)
+            topic, partition = ((self.topics[0], 0), (self.topics[0], 1), (self.topics[1], 0))[number % 3]
+            self.producer.produce(topic, partition=partition, headers=headers(offset=str(number)))
+        assert self.producer.flush(30) == 0
+
+
+def everything(
+    connector: DeadLetterSource, positions: Mapping[SourcePartition, Position]
+) -> tuple[list[SourceBatch], dict[str, float]]:
+    """What a bounded task gives, and its gauges."""
+    connector.start()
+    (config,) = connector.task_configs(1)
+    task = connector.task(config)
+    try:
+        task.start(SourceTaskContext(position=positions.get))
+        batches: list[SourceBatch] = []
+        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs")
+        return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}
+    finally:
+        task.stop()
+
+
+def rows_of(batches: list[SourceBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for table in batch.rows.values() for row in table.to_pylist()]
+
+
+def test_every_record_is_a_row(kafka: KafkaConfig, workload: Workload) -> None:
+    """Also one that is no dead letter, or has a broken header: with its address, a reason and the bytes of its headers,
+    never with a key or a value. A log that begins behind the position is read on; the gap stays visible. A topic of
+    the same name that comes later is another source partition."""
+    topic = f"dlq-{uuid.uuid4().hex}"
+    workload.create_topic(topic)
+    producer = Producer(to_librdkafka(kafka))
+    producer.produce(topic, b"secret-value", b"key", headers=headers())
+    producer.produce(topic, headers=headers(offset="-7"))
+    producer.produce(topic, b"secret-value")
+    producer.produce(topic, headers=headers(group="ü\x1b[2J"))
+    assert producer.flush(30) == 0
+    connector = DeadLetterSource(DeadLetterSource.config_def.parse(keys(kafka, topics=topic, bounded="true")))
+
+    batches, counts = everything(connector, {})
+
+    rows = rows_of(batches)
+    assert [(row["dlq_offset"], row["decode_status"], row["offset"]) for row in rows] == [
+        (0, "decoded", 7),
+        (1, "malformed_headers", None),
+        (2, "not_a_dead_letter", None),
+        (3, "decoded", 7),
+    ]
+    assert [row["headers"] is not None for row in rows] == [False, True, True, False]
+    assert [(row["key_bytes"], row["value_bytes"]) for row in rows] == [(3, 12), (None, None), (None, 12), (None, None)]
+    assert "offset is no number" in rows[1]["decode_error"]
+    assert (rows[0]["group_id"], rows[0]["delivery_count"], rows[0]["message"]) == ("g", 5, "no")
+    assert "secret" not in repr(rows)
+    assert counts["decoded"] + counts["malformed_headers"] + counts["not_a_dead_letter"] == len(rows)
+
+    for future in workload.admin.delete_records([TopicPartition(topic, 0, 3)]).values():
+        future.result()
+    (name,) = {batch.source_partition for batch in batches}
+    later, counts = everything(connector, {name: 1})
+    assert ([row["dlq_offset"] for row in rows_of(later)], counts["acktrail_dead_letter_records_passed_offsets"]) == (
+        [3],
+        2,
+    )
+
+    workload.delete_topic(topic)
+    until(lambda: topic not in workload.admin.list_topics(timeout=30).topics, what="the end of the topic")
+    workload.create_topic(topic)
+    producer.produce(topic, headers=headers())
+    assert producer.flush(30) == 0
+    again, _ = everything(connector, {name: 4})
+    assert [row["dlq_offset"] for row in rows_of(again)] == [0]
+    assert {batch.source_partition for batch in again} != {name}
+
+
+@pytest.fixture(scope="module")
+def with_dead_letters() -> Iterator[tuple[EmbeddedBroker, Workload]]:
+    """Kafka 4.4.0 with dead-letter topics on."""
+    with EmbeddedBroker("4.4.0") as broker:
+        yield broker, Workload(broker.config())
+
+
+def test_what_a_broker_writes_of_rejected_records(
+    with_dead_letters: tuple[EmbeddedBroker, Workload], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group rejects three of ten records, with a dead-letter topic from the second on. Found by the group's
+    configuration, its dead letters are those offsets; the counts add up; the record's fate names its dead letter."""
+    broker, workload = with_dead_letters
+    group, topic, letters, root = "fraud", "payments", "dlq.fraud", str(tmp_path / "tables")
+    workload.create_topic(topic)
+    workload.produce(topic, 4)
+    settle(workload, group, topic, rejected={1})
+    new = NewTopic(letters, 2, 1, config={"errors.deadletterqueue.group.enable": "true"})
+    for future in workload.admin.create_topics([new]).values():
+        future.result()
+    workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
+    workload.produce(topic, 6)
+    settle(workload, group, topic, rejected={5, 8})
+
+    store, worker = Tables(TablesConfig(uri=root)), Worker(ConfigStore())
+    config = {"sink.tables": root, "flush.interval.ms": "100", **keys(broker.config())}
+    try:
+        worker.create("letters", {"connector.class": "DeadLetterSource", **config})
+        until(lambda: store.read("dead_letter_records").num_rows == 2, what="two dead letters")
+    finally:
+        worker.stop()
+    done = run(capsys, "export", "--bootstrap-server", broker.bootstrap_servers, "--tables", root)
+    assert done.code == 0, done.stderr
+    build(store)
+
+    rows = sorted(store.read("dead_letter_records").to_pylist(), key=lambda row: row["offset"])
+    assert [(row["group_id"], row["topic"], row["partition"], row["offset"]) for row in rows] == [
+        (group, topic, 0, 5),
+        (group, topic, 0, 8),
+    ]
+    assert {(row["delivery_count"], row["message"], row["decode_status"]) for row in rows} == {
+        (1, "Offset rejected by client.", "decoded")
+    }
+    answer = json.loads(run(capsys, "dead-letters", group, "--tables", root, "--json").stdout)
+    (counted,) = answer["partitions"]
+    numbers = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")
+    assert ([counted[name] for name in numbers], counted["not_known"]) == ([3, 2, 1, 0, 2, 0], [])
+    fates = {
+        offset: json.loads(run(capsys, "record", group, topic, "0", str(offset), "--tables", root, "--json").stdout)
+        for offset in (0, 1, 5)
+    }
+    found = {offset: fate["lives"][0]["dead_letters"] for offset, fate in fates.items()}
+    assert (found[0], found[1]) == ([], [])
+    assert [(each["dlq_topic"], each["message"]) for each in found[5]] == [(letters, "Offset rejected by client.")]
+    shown = run(capsys, "record", group, topic, "0", "5", "--tables", root).stdout
+    assert f"dead-letter record {letters}, partition 0, offset {found[5][0]['dlq_offset']}" in shown
+
+
+def settle(workload: Workload, group: str, topic: str, *, rejected: set[int]) -> None:
+    """Reject these offsets, accept all others that come, until the last of the rejected was."""
+    left = set(rejected)
+    with workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+
+        def polled() -> bool:
+            for message in consumer.poll(0.5) or ():
+                is_rejected = message.offset() in rejected
+                consumer.acknowledge(message, AcknowledgeType.REJECT if is_rejected else AcknowledgeType.ACCEPT)
+                left.discard(message.offset())
+            consumer.commit_sync()
+            return not left
+
+        until(polled, timeout_s=60, what="rejected records")

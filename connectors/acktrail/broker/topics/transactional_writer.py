@@ -1,0 +1,212 @@
+"""Records of several topics in one transaction of librdkafka's producer: all of them or none."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from acktrail.broker.client.client_settings import ClientSettings
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.client.token_source import token_source
+from acktrail.config import KafkaConfig
+from acktrail.errors import (
+    AcktrailError,
+    ConcurrentCommit,
+    ConfigurationError,
+    NotAuthorized,
+    OutcomeUnknown,
+    RetryableError,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+TRANSACTION_S: Final = 60.0
+"""After this the coordinator aborts a transaction whose writer died, unless the next writer came first."""
+_QUEUE_KB: Final = 65_536
+_WAIT_S: Final = 0.1
+_BATCH_BYTES: Final = 1_000_000
+_PASSED_ON: Final = ("compression.type", "linger.ms")
+"""Properties of the configuration that are this producer's too."""
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001  # librdkafka's own codes have names with an underscore
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        90,  # PRODUCER_FENCED
+    }
+)
+_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """A record to write; `value` None: a tombstone."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what the record holds, without the few bytes that frame it."""
+        return len(self.key or b"") + len(self.value or b"") + sum(len(name) + len(text) for name, text in self.headers)
+
+
+class TransactionalWriter:
+    """The one writer of a transactional id. Making a second one (``fence``) ends the first: its open transaction is
+    aborted, and it can commit nothing any more. `most_bytes`: the smallest limit that a topic has on a batch.
+
+    Not thread-safe. After an error it is of no use any more: close it.
+    """
+
+    def __init__(self, config: KafkaConfig, transactional_id: str, *, most_bytes: int = _BATCH_BYTES) -> None:
+        settings = ClientSettings.from_config(config)
+        if settings.oauth is not None:
+            token_source(settings.oauth).current()  # what the callback raises in the constructor is lost
+        self._id, self._timeout_s = transactional_id, config.request_timeout_ms / 1_000
+        self._failure: Any = None
+        self._failed_topic = ""
+        own = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": int(TRANSACTION_S * 1_000),
+            "partitioner": "murmur2_random",  # where Kafka's own clients put a key
+            "queue.buffering.max.kbytes": _QUEUE_KB,
+            "message.max.bytes": 1_000_000_000,  # each topic's own limit decides
+            "batch.size": max(1, min(_BATCH_BYTES, most_bytes)),
+            "error_cb": lambda _: None,  # each call raises what matters to it
+            "log_level": 0,
+        }
+        given = {name: config.properties[name] for name in _PASSED_ON if name in config.properties}
+        self._producer = Producer({**to_librdkafka(config), **given, **own}, logger=_LOG)
+
+    def fence(self) -> None:
+        """Become the one writer; returns when what the former one left open is aborted or committed. Raises
+        NotAuthorized, RetryableError."""
+        with contextlib.suppress(KafkaException):  # without a connection the coordinator is asked half a second later
+            self._producer.list_topics("", timeout=self._timeout_s)
+        self._until_done(self._producer.init_transactions, "become the writer of")
+
+    def write(self, records: Iterable[OutRecord]) -> None:
+        """Commit `records` in one transaction.
+
+        Raises:
+            ConcurrentCommit: a newer writer fenced this one; nothing landed.
+            OutcomeUnknown: it is not known whether the transaction was committed.
+            NotAuthorized, ConfigurationError, RetryableError: nothing landed.
+        """
+        self._failure = None
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record)
+            left = self._producer.flush(TRANSACTION_S)
+        except KafkaException as error:
+            self._failure, left = error.args[0], 0
+        except SystemError:  # what confluent-kafka 2.16 makes of a fatal error while it reports deliveries
+            left = 1
+        if self._failure is not None or left:
+            raise self._aborted()
+        self._commit()
+
+    def close(self) -> None:
+        """Give up what is open; no waiting for brokers."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            self._producer.purge()
+            self._producer.flush(0)
+
+    def _produce(self, record: OutRecord) -> None:
+        deadline = time.monotonic() + TRANSACTION_S
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    key=record.key,
+                    value=record.value,
+                    headers=list(record.headers),
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001  # see _FENCED
+                self._producer.poll(_WAIT_S)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None and self._failure is None:
+            self._failure = error
+            self._failed_topic = message.topic()
+
+    def _aborted(self) -> AcktrailError:
+        """The error to raise for a transaction that was not committed, and will not be."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.abort_transaction(self._timeout_s)
+        failure = self._failure
+        try:
+            self._producer.begin_transaction()  # a fatal error shows the cause that deliveries hide
+        except KafkaException as error:
+            if error.args[0].fatal() or error.args[0].code() in _FENCED:
+                failure = error.args[0]
+        if failure is None:
+            return RetryableError("the brokers did not take the records in time", hint="see the brokers' logs")
+        return self._explained(failure)
+
+    def _explained(self, error: Any) -> AcktrailError:
+        if error.code() in _FENCED:
+            return ConcurrentCommit(
+                f"a newer writer has the transactional id {self._id}; nothing of this commit landed",
+                hint="let one worker run this connector at a time",
+                data={"transactional_id": self._id},
+            )
+        if error.code() in _TOO_LARGE:
+            return ConfigurationError(
+                f"the topic {self._failed_topic} refused a batch of records as too large",
+                hint="raise max.message.bytes of the topic, or start the connector again after it was lowered",
+                data={"topic": self._failed_topic},
+            )
+        if error.code() not in _REFUSED:
+            return RetryableError(f"the records were not written: {error.name()}", hint="see the brokers' logs")
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return NotAuthorized("WRITE", f"topic {self._failed_topic}")
+        return NotAuthorized("WRITE and DESCRIBE", f"transactional id {self._id}")
+
+    def _commit(self) -> None:
+        try:
+            self._until_done(self._producer.commit_transaction, "commit under")
+        except AcktrailError as error:
+            raise OutcomeUnknown(
+                f"it is not known whether a transaction of {self._id} was committed",
+                hint="run again: positions are read from the cluster, so that nothing is lost or doubled",
+                data={"transactional_id": self._id, "failure": error.message},
+            ) from None
+
+    def _until_done(self, call: Callable[[float], None], what: str) -> None:
+        """Repeat `call` while librdkafka asks for it. Raises NotAuthorized, ConcurrentCommit, RetryableError."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call(max(_WAIT_S, deadline - time.monotonic()))
+            except KafkaException as error:
+                failure = error.args[0]
+                if failure.retriable() and time.monotonic() < deadline:
+                    continue
+                if failure.code() in _FENCED or failure.code() > 0:
+                    raise self._explained(failure) from None
+                raise RetryableError(
+                    f"could not {what} the transactional id {self._id}: {failure.name()}",
+                    hint="is there a transaction coordinator (__transaction_state)?",
+                ) from None

@@ -1,0 +1,1 @@
+"""Delta tables as the origin of a connector."""

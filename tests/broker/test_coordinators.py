@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,6 +12,7 @@ from kafka.errors import RequestTimedOutError
 
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators
+from acktrail.broker.client.error_codes import REQUEST_TIMED_OUT
 from acktrail.errors import RetryableError
 
 
@@ -57,3 +60,54 @@ def test_a_coordinator_that_stays_silent_is_an_error_in_bounded_time() -> None:
     with pytest.raises(RetryableError):
         ask(client)
     assert 1 < client.asked < 100
+
+
+class BusyCluster(SilentClient):
+    """Three coordinators; those in `silent` do not answer."""
+
+    def __init__(self, silent: frozenset[int] = frozenset()) -> None:
+        super().__init__(silences=0)
+        self.silent = silent
+        self.largest, self.most = 0, 0
+        self.requests: Counter[int] = Counter()
+
+    def learn_coordinator(self, found: Any, key: str) -> int:
+        return zlib.crc32(key.encode()) % 3
+
+    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+        self.requests.update(node for node, _ in requests)
+        self.most = max(self.most, *Counter(node for node, _ in requests).values())
+        self.largest = max(self.largest, *(len(group_ids) for _, group_ids in requests))
+        return [self._reply(node, group_ids) for node, group_ids in requests]
+
+    def _reply(self, node: int, group_ids: list[str]) -> Any:
+        if node in self.silent:
+            return NoResponse(node_id=node, error=RequestTimedOutError())
+        rows = [SimpleNamespace(group_id=group_id, error_code=0, error_message=None) for group_id in group_ids]
+        return SimpleNamespace(groups=rows)
+
+
+def ask_many(cluster: BusyCluster, group_ids: list[str]) -> dict[str, Any]:
+    coordinators = Coordinators(cast("BrokerClient", cluster))
+    return dict(coordinators.query(group_ids, list, read=lambda row: row.group_id, tolerates_silence=True))
+
+
+def test_many_groups_are_few_requests_at_a_time() -> None:
+    """Each broker has at most two requests of at most 500 groups at once; every group has its own answer."""
+    cluster, names = BusyCluster(), [f"g{number}" for number in range(10_000)]
+    answers = ask_many(cluster, names)
+    assert (cluster.most, cluster.largest) == (2, 500)
+    assert [answers[name].body for name in names] == names
+
+
+def test_a_silent_coordinator_is_not_asked_about_all_its_groups() -> None:
+    """Its silence costs one round of requests a try, however many groups it has; the others answer."""
+    names = [f"g{number}" for number in range(10_000)]
+    silent, awake = BusyCluster(frozenset({1})), BusyCluster()
+    answers = ask_many(silent, names)
+    ask_many(awake, names)
+    assert {answers[name].error_code for name in names} == {0, REQUEST_TIMED_OUT}
+    assert silent.requests[0] == awake.requests[0]
+    tries = silent.requests[1] / 2
+    assert tries < 20
+    assert sum(answer.error_code == 0 for answer in answers.values()) > 6_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,12 @@ from servers.real_broker import restart
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.config import TablesConfig
+from acktrail.connect.metrics.export_lag import export_lag
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.states import RunState, TargetState
+from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import ForeignCluster
+from acktrail.errors import ForeignCluster, InputError
 from acktrail.export.export_run import ExportSummary, export
 from acktrail.tables.delta.store import Tables
 
@@ -99,6 +104,35 @@ def test_the_new_incarnation_goes_on_and_is_not_broken_twice(losing: EmbeddedBro
     summary = export_state(losing, tables)
     assert (summary.records_read, summary.gaps) == (10, ())
     assert [row["offset"] for row in rows(tables, "state_records", 1)] == [*range(100), *range(101, 136)]
+
+
+def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig) -> None:
+    """A worker's lag counts the records of the log that Kafka has now, not offsets of the tables; a person's position
+    is one of the tables, and may lie up to that log's end and not behind it."""
+    config = {"connector.class": "ShareGroupStateSource", "kafka.bootstrap.servers": losing.bootstrap_servers}
+    worker = Worker(ConfigStore())
+    try:
+        worker.create("state", {**config, "sink.tables": tables.uri, "flush.interval.ms": "100"})
+        run = worker.runs()["state"]
+        until(lambda: set(export_lag(run).records.values()) == {0}, what="all that was written is exported")
+        worker.aim("state", TargetState.STOPPED)
+        until(lambda: worker.status("state").state is RunState.STOPPED, what="the connector stopped")
+        write(losing, "later", {0: 4, 2: 3})
+        behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
+        assert behind == {0: 4, 1: 0, 2: 3}
+        (entry,) = (each for each in worker.offsets("state") if each.partition["partition"] == 0)
+        assert entry.offset is not None
+        end = int(entry.offset["offset"]) + 4
+        with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
+            worker.alter_offsets("state", [replace(entry, offset={"offset": end + 1})])
+        worker.alter_offsets("state", [replace(entry, offset={"offset": end})])
+        assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
+    finally:
+        worker.stop()
+    restart(losing)
+    assert set(export_lag(run).records.values()) == {None}  # a new leader, and not compared since
+    export_state(losing, tables)
+    assert set(export_lag(run).records.values()) == {0}
 
 
 def test_a_log_lost_twice_has_two_breaks(losing: EmbeddedBroker, tables: TablesConfig) -> None:

@@ -143,7 +143,12 @@ class ShareGroupAdmin(GroupWriter):
         `describe_groups` shows that. A topic this principal may not DESCRIBE is left out without an error.
         """
         wanted = tuple(dict.fromkeys(group_ids))
-        answers = self._coordinators.query(wanted, group_requests.offsets_request, tolerates_silence=tolerates_silence)
+        answers = self._coordinators.query(
+            wanted,
+            group_requests.offsets_request,
+            read=group_requests.share_offsets,
+            tolerates_silence=tolerates_silence,
+        )
         return tuple(group_requests.offsets(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
@@ -157,7 +162,8 @@ class ShareGroupAdmin(GroupWriter):
         """
         if topics is not None:
             self._check_partitions(topics)
-        answers = self._coordinators.query([group_id], partial(group_requests.offsets_request, topics=topics))
+        request_for = partial(group_requests.offsets_request, topics=topics)
+        answers = self._coordinators.query([group_id], request_for, read=group_requests.share_offsets)
         found = group_requests.offsets(group_id, answers[group_id])
         if found.error_code != NONE:
             raise self.error_of(found)

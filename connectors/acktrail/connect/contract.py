@@ -22,7 +22,15 @@ from threading import Event
 from typing import Any, ClassVar, Protocol
 
 from acktrail.connect.config_def import ConfigDef
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, StoredLogs
+from acktrail.connect.source_batches import (
+    Commit,
+    LogEnds,
+    LogMark,
+    Position,
+    SourceBatch,
+    SourcePartition,
+    StoredLogs,
+)
 from acktrail.errors import InputError
 
 Config = Mapping[str, Any]
@@ -207,9 +215,9 @@ class SourceConnector(ABC):
         """Those that are known after ``start``; a source that finds its parts as it goes gives none."""
         return ()
 
-    def ends(self) -> Mapping[SourcePartition, tuple[int, int]]:
-        """Where each source partition that is a log begins and ends now, as positions: for the lag of the export.
-        Called by any thread. Raises RetryableError and its like when that cannot be asked."""
+    def ends(self) -> Mapping[SourcePartition, LogEnds]:
+        """Where each source partition that is a log begins and ends now, in the offsets of its origin: for the lag of
+        the export. Called by any thread. Raises RetryableError and its like when that cannot be asked."""
         return {}
 
     def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
@@ -225,7 +233,8 @@ class SourceConnector(ABC):
         return SourcePartition(found)
 
     def check_position(self, source_partition: SourcePartition, position: Position) -> None:
-        """Whether reading can continue at `position`, when a person asks for it; raises InputError when it cannot."""
+        """Whether reading can continue at `position`, when a person asks for it; raises InputError when it cannot. Of a
+        log it is an offset of its origin, also where the sink's are shifted (``LogMark``)."""
 
 
 class WorkLease(Protocol):
@@ -286,6 +295,10 @@ class SinkConnector(ABC):
     ) -> Mapping[SourcePartition, Position]:
         """The committed positions of `source_partitions`, and of others that `connector` is known to have committed.
         Called by any thread."""
+
+    def log_marks(self, source_partitions: Sequence[SourcePartition]) -> Mapping[SourcePartition, LogMark]:  # noqa: ARG002  # for those that can
+        """What is noted beside the positions of logs; those without a note are left out. Called by any thread."""
+        return {}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
         """Set positions, None: remove one; all or none. The connector is stopped meanwhile.

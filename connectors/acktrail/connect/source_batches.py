@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NewType, Protocol
+from typing import Any, Final, NamedTuple, NewType, Protocol
 
 import pyarrow as pa
 
@@ -133,6 +133,23 @@ class Commit:
 
     rows: Mapping[str, int]
     positions: Mapping[SourcePartition, Position] = field(default_factory=dict)
+
+
+class LogEnds(NamedTuple):
+    """Offset of a log's first record, and one past that of its last, in the log's origin; `leader_epoch`: that of the
+    leader that said so (None: not known)."""
+
+    first: int
+    end: int
+    leader_epoch: int | None = None
+
+
+class LogMark(NamedTuple):
+    """What a sink noted of a log: how much larger its positions are than the offsets in the log that the source has
+    now, and the leader's epoch in which the log was last seen to be the same (None: not known)."""
+
+    offset_shift: int = 0
+    leader_epoch: int | None = None
 
 
 class StoredLog(Protocol):

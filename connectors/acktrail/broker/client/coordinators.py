@@ -23,14 +23,19 @@ from acktrail.broker.client.error_codes import (
 from acktrail.errors import RetryableError
 
 _GROUPS_AT_ONCE: Final = 500
+"""Groups of a request."""
+_IN_FLIGHT: Final = 2
+"""Requests that one broker has at a time: it answers one after the other, and each waits no longer than its timeout."""
 _TIMEOUTS: Final = 2
 """A query is repeated for this many request timeouts, as in Kafka's clients (``default.api.timeout.ms``)."""
 
 _RequestFor = Callable[[Sequence[str]], Any]
+_Read = Callable[[Any], Any]
 
 
 class CoordinatorResponse(NamedTuple):
-    """The response of the coordinator `node_id` about one group; `body` is None when it could not be asked."""
+    """The response of the coordinator `node_id` about one group; `body` is what was read of it, None when it could not
+    be asked."""
 
     node_id: int | None
     error_code: int
@@ -65,10 +70,17 @@ class Coordinators:
         self._known: dict[str, int] = {}
 
     def query(
-        self, group_ids: Iterable[str], request_for: _RequestFor, *, tolerates_silence: bool = False
+        self,
+        group_ids: Iterable[str],
+        request_for: _RequestFor,
+        *,
+        read: _Read = lambda body: body,
+        tolerates_silence: bool = False,
     ) -> dict[str, CoordinatorResponse]:
         """One response for each group. `request_for` makes the request for groups that share a coordinator; its
-        response has `groups` with `group_id`, `error_code` and `error_message`.
+        response has `groups` with `group_id`, `error_code` and `error_message`. `read` gives what is kept of each.
+
+        However many groups there are, a broker has few requests at a time, and memory few responses.
 
         Raises Unreachable or RetryableError when a coordinator did not answer in time; with `tolerates_silence` its
         groups have the error REQUEST_TIMED_OUT instead.
@@ -78,7 +90,7 @@ class Coordinators:
         backoff = Backoff(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
             try:
-                responses |= self._round(pending, request_for, backoff)
+                responses |= self._round(pending, request_for, read, backoff)
             except RetryableError as error:
                 if not tolerates_silence:
                     raise
@@ -117,26 +129,31 @@ class Coordinators:
             self._known.pop(group_id, None)
 
     def _round(
-        self, group_ids: Sequence[str], request_for: _RequestFor, backoff: Backoff
+        self, group_ids: Sequence[str], request_for: _RequestFor, read: _Read, backoff: Backoff
     ) -> dict[str, CoordinatorResponse]:
-        """One response for each group; a coordinator that went away or was silent is one that moved."""
+        """One response for each group; a coordinator that went away or was silent is one that moved, and is not asked
+        about its other groups."""
         responses = self._locate(group_ids)
         by_node: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
             if group_id in self._known:
                 by_node[self._known[group_id]].append(group_id)
-        sent = [(node, part) for node, groups in by_node.items() for part in _parts(groups)]
-        replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
-        for (node, part), reply in zip(sent, replies, strict=True):
-            if not isinstance(reply, NoResponse):
-                responses |= {
-                    row.group_id: CoordinatorResponse(node, row.error_code, row.error_message, row)
-                    for row in reply.groups
-                }
-            elif backoff.left_s > 0:
-                responses |= dict.fromkeys(part, CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE))
-            else:
-                raise self._client.explain(reply)
+        left = {node: _parts(groups) for node, groups in by_node.items()}
+        while left:
+            sent = [(node, part) for node, parts in left.items() for part in parts[:_IN_FLIGHT]]
+            left = {node: parts[_IN_FLIGHT:] for node, parts in left.items() if parts[_IN_FLIGHT:]}
+            replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
+            for (node, part), reply in zip(sent, replies, strict=True):
+                if not isinstance(reply, NoResponse):
+                    responses |= {
+                        row.group_id: CoordinatorResponse(node, row.error_code, row.error_message, read(row))
+                        for row in reply.groups
+                    }
+                elif backoff.left_s > 0:
+                    unanswered = [*part, *(group_id for rest in left.pop(node, ()) for group_id in rest)]
+                    responses |= dict.fromkeys(unanswered, CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE))
+                else:
+                    raise self._client.explain(reply)
         return responses
 
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:

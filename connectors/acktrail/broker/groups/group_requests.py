@@ -70,14 +70,18 @@ def offsets_request(group_ids: Sequence[str], topics: Mapping[str, Sequence[int]
 
 
 def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
-    """The part of response 90 about a group."""
-    topics = () if answer.body is None else answer.body.topics
+    """The part of response 90 about a group, whose body was read by `share_offsets`."""
     return GroupOffsets(
         group_id=group_id,
         error_code=answer.error_code,
         error=error_text(answer.error_code, answer.message),
-        offsets=tuple(sorted(_share_offset(topic, row) for topic in topics for row in topic.partitions)),
+        offsets=answer.body or (),
     )
+
+
+def share_offsets(body: Any) -> tuple[ShareOffset, ...]:
+    """The share partitions of a group in response 90, by topic and partition."""
+    return tuple(sorted(_share_offset(topic, row) for topic in body.topics for row in topic.partitions))
 
 
 def known_topic_id(topic_id: UUID | None) -> str | None:

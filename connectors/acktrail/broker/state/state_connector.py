@@ -9,7 +9,7 @@ from acktrail.broker.log_source import PARTITIONS, LogSource
 from acktrail.broker.state.state_source import StateTask
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.connect.contract import Config
-from acktrail.connect.source_batches import Position, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import LogEnds, Position, SourcePartition, state_source_partition
 from acktrail.errors import InputError
 from acktrail.model.share_partition import STATE_TOPIC
 
@@ -27,16 +27,14 @@ class ShareGroupStateSource(LogSource):
             self._kafka, bounded=self.config["bounded"], partitions=config[PARTITIONS], linger_s=self.linger_s
         )
 
-    def ends(self) -> Mapping[SourcePartition, tuple[int, int]]:
-        """The logs' starts and high watermarks. Offsets of a log that Kafka replaced differ from those of the tables:
-        its lag is a lower bound until then."""
+    def ends(self) -> Mapping[SourcePartition, LogEnds]:
+        """The logs' starts and high watermarks, and the epochs of their leaders."""
         with ShareGroupAdmin(self._kafka) as admin:
             topic = StateTopic(admin)
             logs = topic.log_offsets() if topic.is_present else {}
             return {
-                state_source_partition(topic.cluster_id, topic.topic_id, number): (
-                    log.log_start_offset or 0,
-                    log.high_watermark or 0,
+                state_source_partition(topic.cluster_id, topic.topic_id, number): LogEnds(
+                    log.log_start_offset or 0, log.high_watermark or 0, log.leader_epoch
                 )
                 for number, log in logs.items()
             }

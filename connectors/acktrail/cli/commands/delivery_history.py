@@ -261,6 +261,7 @@ def _by_topic(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, every_ms: int) -> list[dict[str, Any]]:
     """`rows` with `at_least`: state records of the interval are missing, so that every count is a least one. A count of
     undated records that is 0 then is not known: what is missing may be any number."""
+    kept_from_ms = completeness.kept_from_ms
     missing: dict[tuple[str, str, int | None], list[MissingRecords]] = {}
     for each in completeness.missing:
         for key in (each.key,) if each.key is not None else completeness.keys_on(each.state_partition):
@@ -270,7 +271,9 @@ def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, e
     def is_at_least(row: Mapping[str, Any]) -> bool:
         begin = row["interval_start_ms"]
         own = missing.get((row["group_id"], row["topic_id"], row["partition"]), ())
-        return not completeness.is_current or any(each.touches(begin, begin + every_ms) for each in own)
+        if not completeness.is_current or (kept_from_ms is not None and begin < kept_from_ms):
+            return True
+        return any(each.touches(begin, begin + every_ms) for each in own)
 
     touched = [(row, is_at_least(row)) for row in rows]
     return [

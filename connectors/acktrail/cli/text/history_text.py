@@ -42,6 +42,8 @@ _UNKNOWN: Final = {
     "ended, never that one began",
     UnknownReason.EARLIER: "anything before state record {until}: the export began there",
     UnknownReason.GAP: "anything from state record {since} to {until}: pruned before it was exported",
+    UnknownReason.DROPPED: "anything from state record {since} to {until}: exported, and not kept since "
+    "(`acktrail maintain --keep`)",
     UnknownReason.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
     UnknownReason.UNDATED: "since when it was so at state record {until}, which only shows it",
     UnknownReason.SKIPPED_ENDINGS: "how earlier deliveries ended: at state record {until} the count grew by more than "
@@ -56,8 +58,11 @@ _UNKNOWN: Final = {
 _LOST: Final = {
     UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
     UnknownReason.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",
+    UnknownReason.DROPPED: "{records}, from {after} until {until}: exported, and not kept since "
+    "(`acktrail maintain --keep`)",
     UnknownReason.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
 }
+_NOT_KEPT: Final = "anything before {before}: older changes are not kept (`acktrail maintain --keep`)"
 _STALE: Final = "exported state records that the history does not have yet: run `acktrail history`"
 
 
@@ -84,6 +89,8 @@ def status_text(status: OffsetStatus) -> str:
 def conclusion(history: RecordHistory) -> str:
     """What became of the record, in one line."""
     recorded, now = history.last_recorded, history.now
+    if recorded is None and history.kept_from_ms is not None:
+        return f"{_STATUSES[now.status.kind]}; what happened before {instant_text(history.kept_from_ms)} is not kept"
     if recorded is None:
         return _WITHOUT_RECORD[now.status.kind]
     text = f"{status_text(recorded.status)}, delivery count {recorded.status.delivery_count}{_since(recorded)}"
@@ -99,6 +106,8 @@ def _since(interval: StatusInterval) -> str:
 
 def unknown_text(period: UnknownPeriod) -> str:
     """What is not known, and why."""
+    if period.before_ms is not None:
+        return _NOT_KEPT.format(before=instant_text(period.before_ms))
     return _UNKNOWN[period.reason].format(
         since=position_text(period.since) or "?", until=position_text(period.until) or "the newest"
     )
@@ -125,6 +134,7 @@ def unknown_json(period: UnknownPeriod) -> dict[str, Any]:
         "text": unknown_text(period),
         "since": position_json(period.since),
         "until": position_json(period.until),
+        "before": instant_text(period.before_ms),
     }
 
 
@@ -148,7 +158,9 @@ def at_least_text(number: int, completeness: HistoryCompleteness) -> str:
 
 def missing_lines(completeness: HistoryCompleteness) -> list[str]:
     """Lines to print below an answer: what is missing; none where nothing is."""
-    lines = _lost_lines(completeness, completeness.missing)
+    kept = completeness.kept_from_ms
+    lines = [] if kept is None else [_NOT_KEPT.format(before=instant_text(kept))]
+    lines += _lost_lines(completeness, completeness.missing)
     return ["", "Not known:", *(f"  {line}" for line in lines)] if lines else []
 
 
@@ -172,6 +184,7 @@ def completeness_fields(completeness: HistoryCompleteness) -> dict[str, Any]:
             "is_complete": completeness.is_complete,
             "is_current": completeness.is_current,
             "known_from": position_json(completeness.known_from),
+            "kept_from": instant_text(completeness.kept_from_ms),
             "missing": list(_lost(completeness.missing)),
         },
     }

@@ -10,7 +10,7 @@ from threading import Event, Thread
 from typing import Final
 
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.source_batches import SourcePartition
+from acktrail.connect.source_batches import LogEnds, LogMark, Position, SourcePartition
 from acktrail.errors import AcktrailError
 
 _EVERY_S: Final = 15.0
@@ -27,21 +27,30 @@ class ExportLag:
 
 
 def export_lag(run: ConnectorRun, clock: Callable[[], float] = time.time) -> ExportLag:
-    """Ask now. A partition that was never committed is behind by all of its log. A position behind the end is that of
-    another log, since positions are looked up first: the lag is not known."""
+    """Ask now. A partition that was never committed is behind by all of its log. The lag is not known where the log may
+    be another one than the exported one: a position lies behind its end (positions are looked up first), or it has a
+    new leader and was not compared since."""
     source = run.plan.source
     try:
         known = source.source_partitions() or list(source.ends())
         reached = run.plan.sink.positions(run.plan.name, known)
+        marks = run.plan.sink.log_marks(known)
         ends = source.ends()
     except Exception as error:  # noqa: BLE001  # a plug-in's own: the lag is not known, and the watch continues
         reason = error.message if isinstance(error, AcktrailError) else type(error).__name__
         return ExportLag(records=dict.fromkeys(source.source_partitions()), reason=reason, seen_at=clock())
-    behind: dict[SourcePartition, int | None] = {}
-    for each, (first, end) in ends.items():
-        position = reached.get(each, first)
-        behind[each] = end - position if isinstance(position, int) and position <= end else None
+    behind = {each: _behind(reached.get(each), marks.get(each, LogMark()), end) for each, end in ends.items()}
     return ExportLag(records=behind, reason="", seen_at=clock())
+
+
+def _behind(position: Position | None, mark: LogMark, ends: LogEnds) -> int | None:
+    """How many records lie behind `position`; None: not known."""
+    if position is None:
+        return ends.end - ends.first
+    if None not in (mark.leader_epoch, ends.leader_epoch) and mark.leader_epoch != ends.leader_epoch:
+        return None
+    end = ends.end + mark.offset_shift
+    return end - position if isinstance(position, int) and position <= end else None
 
 
 class LagWatch:

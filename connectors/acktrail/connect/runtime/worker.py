@@ -207,7 +207,7 @@ class Worker:
             source_partition = source.source_partition(entry.partition)
             position = None if entry.offset is None else position_of(entry.offset)
             if position is not None:
-                source.check_position(source_partition, position)
+                _check_position(run, source_partition, position)
             if source_partition in positions:
                 raise InputError(f"{dict(entry.partition)} is named twice")
             positions[source_partition] = position
@@ -365,6 +365,20 @@ class Worker:
                 raise NotStopped(name)
             time.sleep(_LOOK_S)
         return run
+
+
+def _check_position(run: ConnectorRun, source_partition: SourcePartition, position: Position) -> None:
+    """Ask the source whether reading can continue there, in its own offsets."""
+    mark = run.plan.sink.log_marks([source_partition]).get(source_partition)
+    shift = 0 if mark is None else mark.offset_shift
+    if not shift or not isinstance(position, int):
+        run.plan.source.check_position(source_partition, position)
+        return
+    try:
+        run.plan.source.check_position(source_partition, position - shift)
+    except InputError as error:
+        text = f"{error.message}; offset {position} is {position - shift} there, because the log was replaced"
+        raise InputError(text, hint=error.hint, data={**error.data, "offset_shift": shift}) from error
 
 
 def _redaction(given: Texts, resolved: Texts) -> Redaction:

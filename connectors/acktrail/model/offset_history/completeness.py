@@ -16,15 +16,18 @@ from acktrail.model.offset_history.record_history import StatusInterval, Unknown
 from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
 from acktrail.model.share_partition import SharePartition
 
+_FROM_THE_BEGINNING: Final = frozenset({UnknownReason.EARLIER, UnknownReason.DROPPED})
+"""Of these a history lacks its oldest part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRecords:
     """State records of one state partition that the history of a share partition (None: of every one) lacks.
 
-    `reason` is ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported) or
-    ``UNREADABLE``. `first_record` and `last_record` (inclusive) are offsets in the state partition; None: not known.
-    `after_ms` is the broker's time of the last record before them; None: any time before `until`, the next state record
-    that has the whole state of the share partition (None: there is none yet).
+    `reason` is ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported), ``DROPPED``
+    (exported, and not kept) or ``UNREADABLE``. `first_record` and `last_record` (inclusive) are offsets in the state
+    partition; None: not known. `after_ms` is the broker's time of the last record before them; None: any time before
+    `until`, the next state record that has the whole state of the share partition (None: there is none yet).
     """
 
     key: SharePartition | None
@@ -48,23 +51,25 @@ class HistoryCompleteness:
     """What the history of some share partitions lacks in a period.
 
     `is_current`: every exported state record is in the history. `state_partitions`: those with records of each share
-    partition.
+    partition. `kept_from_ms`: changes before this time (ms since the epoch) were in the history and are not kept; None:
+    all are.
     """
 
     missing: tuple[MissingRecords, ...]
     is_current: bool
     state_partitions: Mapping[SharePartition, frozenset[int]]
+    kept_from_ms: int | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether a count from the history is exact; otherwise it is a lower bound."""
-        return self.is_current and not self.missing
+        return self.is_current and not self.missing and self.kept_from_ms is None
 
     @property
     def known_from(self) -> RecordPosition | None:
         """The record from which on all share partitions are known; None: each is known from its beginning, or one is
         not known yet."""
-        begun = [each.until for each in self.missing if each.reason is UnknownReason.EARLIER]
+        begun = [each.until for each in self.missing if each.reason in _FROM_THE_BEGINNING]
         known = [at for at in begun if at is not None]
         if len(known) < len(begun):
             return None
@@ -84,7 +89,9 @@ class HistoryCompleteness:
 
     def within(self, since_ms: int | None = None, until_ms: int | None = None) -> HistoryCompleteness:
         """What it lacks of the time at or after `since_ms` and before `until_ms`."""
-        return replace(self, missing=tuple(each for each in self.missing if each.touches(since_ms, until_ms)))
+        missing = tuple(each for each in self.missing if each.touches(since_ms, until_ms))
+        is_all_kept = self.kept_from_ms is None or (since_ms is not None and since_ms >= self.kept_from_ms)
+        return replace(self, missing=missing, kept_from_ms=None if is_all_kept else self.kept_from_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +116,8 @@ class LastKnownState:
 def last_known_states(changes: Iterable[StatusChange], first: int, last: int) -> tuple[LastKnownState, ...]:
     """The newest delivery state that each offset from `first` to `last` (inclusive) had.
 
-    Ascending pieces; offsets without a piece were never in scope of the group. Statuses without a delivery state are
+    Ascending pieces; offsets without a piece were never in scope of the group, or their
+    changes are not kept. Statuses without a delivery state are
     skipped: that the start offset moved past an offset, that the share partition was deleted. `changes` are those of
     one share partition on one state partition that share an offset with the range, in log order.
     """

@@ -138,6 +138,8 @@ class UnknownReason(StrEnum):
     """Nothing is known before `until`: older state records were deleted before the export began."""
     GAP = "gap"
     """Records between `since` and `until` were pruned before they were exported."""
+    DROPPED = "dropped_by_retention"
+    """State records from `since` to `until`, or changes before the time `before_ms`, were there and are not kept."""
     UNREADABLE = "unreadable"
     """The record `since` cannot be read; it is known again from `until` on."""
     UNDATED = "undated"
@@ -152,11 +154,13 @@ class UnknownReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownPeriod:
-    """Something that is not known, from the record `since` to the record `until` where these apply."""
+    """Something that is not known, from the record `since` to the record `until` where these apply; of ``DROPPED``
+    changes before `before_ms` (ms since the epoch)."""
 
     reason: UnknownReason
     since: RecordPosition | None = None
     until: RecordPosition | None = None
+    before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +173,12 @@ class RecordHistory:
     offset: int
     intervals: tuple[StatusInterval, ...]
     unknown_periods: tuple[UnknownPeriod, ...]
+
+    @property
+    def kept_from_ms(self) -> int | None:
+        """The time before which changes are not kept, so that the first interval may have had others before it; None:
+        all are kept."""
+        return next((each.before_ms for each in self.unknown_periods if each.before_ms is not None), None)
 
     @property
     def now(self) -> StatusInterval:
@@ -184,23 +194,37 @@ class RecordHistory:
         return next(recorded, None)
 
 
-def record_history(offset: int, changes: Iterable[StatusChange]) -> RecordHistory | None:
-    """The history of `offset` by the changes of its share partition on one state partition, in log order; or None."""
+def record_history(
+    offset: int, changes: Iterable[StatusChange], kept_from_ms: int | None = None
+) -> RecordHistory | None:
+    """The history of `offset` by the changes of its share partition on one state partition, in log order; or None.
+    `kept_from_ms`: changes before this time are not kept; None: all are."""
     own = tuple(
         replace(interval, first_offset=offset, last_offset=offset)
         for interval in status_intervals(change for change in changes if change.covers(offset))
         if interval.first_offset <= offset <= interval.last_offset
     )
-    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own))) if own else None
+    if not own:
+        return None
+    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own, kept_from_ms)))
+
+
+def history_without_changes(offset: int, status: OffsetStatus, kept_from_ms: int) -> RecordHistory:
+    """The history of an offset all of whose changes were before `kept_from_ms`: the status that it has since."""
+    interval = StatusInterval(first_offset=offset, last_offset=offset, status=status, since=None, is_dated=False)
+    periods = tuple(_unknown_periods((interval,), kept_from_ms))
+    return RecordHistory(offset=offset, intervals=(interval,), unknown_periods=periods)
 
 
 _REASONS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 _BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 
 
-def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
+def _unknown_periods(own: Sequence[StatusInterval], kept_from_ms: int | None) -> Iterator[UnknownPeriod]:
     yield UnknownPeriod(reason=UnknownReason.DELIVERIES)
-    if own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
+    if kept_from_ms is not None:
+        yield UnknownPeriod(reason=UnknownReason.DROPPED, before_ms=kept_from_ms)
+    elif own[0].status.kind is OffsetStatusKind.UNKNOWN and own[0].until is not None:
         yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)
     for interval in own:
         kind, since = interval.status.kind, interval.since
@@ -211,7 +235,7 @@ def _unknown_periods(own: Sequence[StatusInterval]) -> Iterator[UnknownPeriod]:
     for before, after in pairwise(own):
         yield from _between(before, after)
     seen = [interval.status.kind for interval in own if interval.status.kind not in _BEFORE_ALL]
-    if seen and seen[0] is OffsetStatusKind.BELOW_START:
+    if kept_from_ms is None and seen and seen[0] is OffsetStatusKind.BELOW_START:
         yield UnknownPeriod(reason=UnknownReason.NEVER_IN_SCOPE, until=own[0].until)
 
 

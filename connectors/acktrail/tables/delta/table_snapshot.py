@@ -27,6 +27,8 @@ COMMIT_ID: Final = "commit_id"
 """The metadata that identifies a commit."""
 _UPKEEP: Final = (b'"operation":"VACUUM', b'"operation":"SET TBLPROPERTIES"')
 """The operation of a commit without any file where it has nothing to do with rows."""
+_RETENTION: Final = b'"acktrail.maintained":"retention"'
+"""What a commit has that only drops rows which are not kept."""
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -92,18 +94,20 @@ class TableSnapshot:
 
     @property
     def last_change(self) -> int:
-        """The newest version that is more than the same rows in other files (a compaction, a vacuum). Reads the log
-        file of each later one; one that is gone counts as a change."""
+        """The newest version that is more than the same rows in other files (a compaction, a vacuum), or without some
+        that are not kept (a retention). Reads the log file of each later one; one that is gone counts as a change."""
         with self.place.translated():
             versions = range(self.version, 0, -1)
-            return next((each for each in versions if not self._has_same_rows(each)), 0)
+            return next((each for each in versions if not self._brings_no_rows(each)), 0)
 
-    def _has_same_rows(self, version: int) -> bool:
+    def _brings_no_rows(self, version: int) -> bool:
         file = f"_delta_log/{version:020d}.json"
         if not self.place.has(file):
             return False
         with self.place.storage().open_input_stream(file) as stream:
             content = stream.read()
+        if _RETENTION in content:
+            return True
         if b'"dataChange":' in content:
             return b'"dataChange":true' not in content
         return any(operation in content for operation in _UPKEEP)

@@ -11,12 +11,13 @@ from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
 from acktrail.connect.config_values import ConfigType, under
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
-from acktrail.connect.source_batches import Position, SourcePartition, state_log
+from acktrail.connect.source_batches import LogMark, Position, SourcePartition, state_log
 from acktrail.errors import InputError
 from acktrail.secrets import resolved_properties
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.skipped_records import skip_records
+from acktrail.tables.exported.stored_log import StoredRecords
 from acktrail.tables.lease import WorkerLease, since_boot_s
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
@@ -86,6 +87,12 @@ class DeltaSinkConnector(SinkConnector):
         """Of logs: the numbers that their commits carry, whichever connector made them. Then those of `connector`."""
         tables = Tables(self._tables)
         return {**_log_positions(tables, source_partitions), **ConnectorPositions(tables, connector).positions()}
+
+    def log_marks(self, source_partitions: Sequence[SourcePartition]) -> Mapping[SourcePartition, LogMark]:
+        """As the newest commit of ``state_records`` has them."""
+        snapshot = Tables(self._tables).snapshot("state_records")
+        stored = {} if snapshot is None else {each: StoredRecords(snapshot, each, 0) for each in source_partitions}
+        return {each: LogMark(own.offset_shift, own.leader_epoch) for each, own in stored.items()}
 
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
         """A log can only be moved forward: what is skipped is a recorded gap. Back or away, its rows would be

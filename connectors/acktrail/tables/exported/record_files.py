@@ -27,6 +27,8 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 RECORDS: Final = "state_records"
 DROPPED_ROWS: Final = "retention/rows"
 """The app id whose number is how many rows the retention ever dropped from a table."""
+DROPPED_BEFORE: Final = "retention/before_ms"
+"""The app id whose number is the time (ms since the epoch) before which the retention dropped rows."""
 _ADDRESS: Final = ("state_partition", "offset")
 _STATISTICS: Final = (
     "num_records",

@@ -1,8 +1,8 @@
 """How complete the history of share partitions is, from its rows, the ranges of the export and unreadable records.
 
 Sources: rows of ``delivery_history`` to and from ``unknown``; ``held_states``, for share partitions without such a row;
-``export_ranges``, for gaps with no record behind them yet; ``state_records``, for unreadable records that name no share
-partition.
+``export_ranges``, for gaps with no record behind them yet and what the retention dropped; ``state_records``, for
+unreadable records that name no share partition.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import share_partition_of
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.record_history import UnknownReason
@@ -25,12 +26,26 @@ from acktrail.model.offset_history.status_changes import Cause, RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
+from acktrail.tables.exported.record_files import DROPPED_BEFORE
 from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions, unattributed_records
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
 """Records with the whole state: nothing is unknown after them."""
+_GAP: Final = ("gap_first", "gap_last", "gap_reason")
 _LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
+
+
+class NotedGap(NamedTuple):
+    """Offsets of a state partition, both inclusive, that the tables have no records of, and why."""
+
+    first: int
+    last: int
+    reason: str | None
+
+
+NotedGaps = Mapping[int, Sequence[NotedGap]]
+"""Ascending, by state partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +73,26 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Hist
     for row in held:
         places[share_partition_of(row)].add(row["state_partition"])
     numbers = sorted({row["state_partition"] for row in held})
-    gaps, positions = _noted_gaps(tables, numbers), change_positions(tables, numbers)
+    gaps, positions = noted_gaps(tables, numbers), change_positions(tables, numbers)
     behind = (  # gaps behind the last record of the history, which has no row for them yet
-        MissingRecords(key=None, state_partition=n, reason=UnknownReason.GAP, first_record=first, last_record=last)
+        MissingRecords(
+            key=None,
+            state_partition=n,
+            reason=UnknownReason.GAP,
+            first_record=max(gap.first, positions[n]),
+            last_record=gap.last,
+        )
         for n, own in gaps.items()
-        for first, last in own
-        if first >= positions[n] > 0
+        for gap in own
+        if gap.last >= positions[n] > 0
     )
     missing = [*_of_rows(tables, scope, held), *behind]
+    placed = (_with_reason(each, gaps) for each in _with_places(tables, missing, gaps))
     return HistoryCompleteness(
-        missing=(*_with_places(tables, missing, gaps), *_unattributed(tables, numbers)),
+        missing=(*placed, *_unattributed(tables, numbers)),
         is_current=is_current,
         state_partitions={key: frozenset(own) for key, own in places.items()},
+        kept_from_ms=tables.transaction_version(CHANGES, DROPPED_BEFORE),
     )
 
 
@@ -122,19 +145,44 @@ def _of_share_partition(
     yield from open_now
 
 
-def _noted_gaps(tables: Tables, numbers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-    """First and last offset of the gaps that the exporter noted, ascending, by state partition."""
+def noted_gaps(tables: Tables, numbers: Sequence[int]) -> NotedGaps:
+    """The gaps that the exporter and the retention noted, ascending, by state partition."""
     where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
-    rows = tables.read("export_ranges", columns=["state_partition", "gap_first", "gap_last"], where=where).to_pylist()
-    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row in rows:
-        found[row["state_partition"]].append((row["gap_first"], row["gap_last"]))
-    return {number: sorted(own) for number, own in found.items()}
+    found: defaultdict[int, list[NotedGap]] = defaultdict(list)
+    for row in tables.read("export_ranges", columns=["state_partition", *_GAP], where=where).to_pylist():
+        found[row["state_partition"]].append(NotedGap(*(row[name] for name in _GAP)))
+    return {number: sorted(own, key=lambda gap: gap.first) for number, own in found.items()}
 
 
-def _with_places(
-    tables: Tables, missing: Sequence[MissingRecords], gaps: Mapping[int, Sequence[tuple[int, int]]]
-) -> Iterator[MissingRecords]:
+def dropped_gap(
+    gaps: NotedGaps, state_partition: int, *, at: int | None = None, before: int | None = None
+) -> NotedGap | None:
+    """The newest gap with what the retention dropped: with the state record `at`, or before the record `before`; with
+    neither, any. None: there is none."""
+    found = (
+        gap
+        for gap in reversed(gaps.get(state_partition, ()))
+        if gap.reason == DROPPED_BY_RETENTION
+        and (at is None or gap.first <= at <= gap.last)
+        and (before is None or gap.first < before)
+    )
+    return next(found, None)
+
+
+def _with_reason(missing: MissingRecords, gaps: NotedGaps) -> MissingRecords:
+    """`missing` with the retention as the reason where it was that."""
+    number, until = missing.state_partition, missing.until
+    if missing.reason is UnknownReason.GAP and missing.first_record is not None:
+        gap = dropped_gap(gaps, number, at=missing.first_record)
+        return missing if gap is None else replace(missing, reason=UnknownReason.DROPPED)
+    if missing.reason is UnknownReason.EARLIER:
+        gap = dropped_gap(gaps, number, before=None if until is None else until.offset)
+        if gap is not None:
+            return replace(missing, reason=UnknownReason.DROPPED, first_record=gap.first, last_record=gap.last)
+    return missing
+
+
+def _with_places(tables: Tables, missing: Sequence[MissingRecords], gaps: NotedGaps) -> Iterator[MissingRecords]:
     """`missing` where those that are gaps have their end and the broker's time of the record before them."""
     before: defaultdict[int, set[int]] = defaultdict(set)
     for each in missing:
@@ -146,7 +194,7 @@ def _with_places(
         if each.reason is not UnknownReason.GAP or first is None:
             yield each
             continue
-        ends = [last for begin, last in gaps.get(each.state_partition, ()) if begin <= first <= last]
+        ends = [gap.last for gap in gaps.get(each.state_partition, ()) if gap.first <= first <= gap.last]
         yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
 
 

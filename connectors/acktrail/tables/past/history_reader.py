@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
@@ -12,24 +12,40 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, changes_of
+from acktrail.columnar.model_values import CHANGE_COLUMNS, changes_of, known_states_of
 from acktrail.columnar.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
 from acktrail.model.offset_history.completeness import HistoryCompleteness, LastKnownState, last_known_states
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind
-from acktrail.model.offset_history.record_history import RecordHistory, StatusInterval, record_history
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind, status_ranges
+from acktrail.model.offset_history.record_history import (
+    RecordHistory,
+    StatusInterval,
+    UnknownPeriod,
+    UnknownReason,
+    history_without_changes,
+    record_history,
+)
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
-from acktrail.tables.past.history_completeness import Scope, read_completeness
-from acktrail.tables.past.history_tables import CHANGES, HELD
+from acktrail.tables.exported.record_files import DROPPED_BEFORE
+from acktrail.tables.past.history_completeness import (
+    NotedGaps,
+    Scope,
+    dropped_gap,
+    noted_gaps,
+    read_completeness,
+)
+from acktrail.tables.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.tables.saved_states import RECORDS_USED
 
 _NEAREST: Final = 3
 _UNKNOWN: Final = StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN, since=None, is_dated=False)
+_BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})
+"""Reasons behind which a retention may be."""
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
 
 
@@ -64,6 +80,8 @@ class HistoryReader:
                 hint="run `acktrail history` (or `acktrail reconcile`) after an export",
             )
         self.snapshot: TableSnapshot = snapshot
+        self.kept_from_ms: int | None = snapshot.transaction_version(DROPPED_BEFORE)
+        """Changes before this time (ms since the epoch) are not kept; None: all are."""
 
     @property
     def tables(self) -> Tables:
@@ -93,18 +111,29 @@ class HistoryReader:
 
     def instances(self, group_id: str, topic: str, partition: int, offset: int) -> tuple[RecordInstance, ...]:
         """What became of one record within a group; `topic` is a name or a topic id. Reads only the files and row
-        groups whose least and greatest values allow the record. Raises UnknownName (the history does not have the
+        groups whose least and greatest values allow the record. Where the retention dropped all changes of the record,
+        its history is the status that it has since. Raises UnknownName (the history does not have the
         group, or the topic or partition within it), InputError (nothing at all is known of the share partition)."""
         rows = self._changes(group_id, self.ids_of(topic), partition, offset, offset)
-        if not rows.num_rows:
-            self._raise_unknown(group_id, topic, partition)
         of_place: defaultdict[tuple[str, int], list[StatusChange]] = defaultdict(list)
         for change in sorted(changes_of(rows), key=lambda change: change.at.offset):
             of_place[change.key.topic_id, change.at.state_partition].append(change)
+        histories = {
+            place: history
+            for place, changes in of_place.items()
+            if (history := record_history(offset, changes, self.kept_from_ms)) is not None
+        }
+        if self.kept_from_ms is not None:
+            histories |= self._without_changes(group_id, topic, partition, offset, histories, self.kept_from_ms)
+        if not histories:
+            self._raise_unknown(group_id, topic, partition)
+        doubtful = {number for (_, number), history in histories.items() if _reasons(history) & _BY_GAPS}
+        gaps = noted_gaps(self._tables, sorted(doubtful)) if doubtful else {}
         found = (
-            RecordInstance(topic=self.topic(topic_id), state_partition=number, history=history)
-            for (topic_id, number), changes in of_place.items()
-            if (history := record_history(offset, changes)) is not None
+            RecordInstance(
+                topic=self.topic(topic_id), state_partition=number, history=_explained(history, number, gaps)
+            )
+            for (topic_id, number), history in histories.items()
         )
         return tuple(sorted(found, key=_begun))
 
@@ -187,6 +216,27 @@ class HistoryReader:
         )
         return self.snapshot.read(columns=CHANGE_COLUMNS.names, where=where)
 
+    def _without_changes(
+        self,
+        group_id: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        known: Collection[tuple[str, int]],
+        kept_from_ms: int,
+    ) -> dict[tuple[str, int], RecordHistory]:
+        """By topic id and state partition, other than those `known`: the status of an offset in the saved states, which
+        were made from the changes that are not kept, too."""
+        own = pc.field("topic_id").isin(self.ids_of(topic)) & (pc.field("partition") == partition)
+        rows = saved_rows(self._tables, (pc.field("group_id") == group_id) & own)
+        found = {}
+        for number, (key, state) in zip(rows["state_partition"].to_pylist(), known_states_of(rows), strict=True):
+            if (key.topic_id, number) not in known:
+                ranges = status_ranges(state)
+                status = next(each.status for each in ranges if each.first_offset <= offset <= each.last_offset)
+                found[key.topic_id, number] = history_without_changes(offset, status, kept_from_ms)
+        return found
+
     def _raise_unknown(self, group_id: str, topic: str, partition: int) -> None:
         rows, ids = self.known_partitions(group_id).to_pylist(), self.ids_of(topic)
         known = sorted({row["partition"] for row in rows if row["topic_id"] in ids})
@@ -201,6 +251,26 @@ class HistoryReader:
             hint="no record of it could be read",
             data={"topic_ids": ids},
         )
+
+
+def _reasons(history: RecordHistory) -> set[UnknownReason]:
+    return {period.reason for period in history.unknown_periods}
+
+
+def _explained(history: RecordHistory, state_partition: int, gaps: NotedGaps) -> RecordHistory:
+    """`history` where missing records that the retention dropped are named so."""
+
+    def explained(period: UnknownPeriod) -> UnknownPeriod:
+        since, until = period.since, period.until
+        if period.reason is UnknownReason.GAP and since is not None:
+            gap = dropped_gap(gaps, state_partition, at=since.offset)
+        elif period.reason is UnknownReason.EARLIER and until is not None:
+            gap = dropped_gap(gaps, state_partition, before=until.offset)
+        else:
+            return period
+        return period if gap is None else replace(period, reason=UnknownReason.DROPPED)
+
+    return replace(history, unknown_periods=tuple(map(explained, history.unknown_periods)))
 
 
 def _log_order(change: StatusChange) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import DROPPED_BEFORE
 from acktrail.tables.past.history_tables import (
     CHANGES,
     change_positions,
@@ -30,6 +31,7 @@ from acktrail.tables.past.history_tables import (
     saved_rows,
     unattributed_records,
 )
+from acktrail.times import instant_text
 
 _RECORDS: Final = "state_records"
 
@@ -72,6 +74,8 @@ class SettledHistory:
         kept = None if records is None else records.properties.get("state_topic_id")
         self._refusal: str | None = None
         """Why the tables are no history of Kafka's state topic."""
+        self._not_kept: str | None = None
+        """That older changes were dropped."""
         if kept is not None and state_topic_id not in (None, kept):
             self._refusal = (
                 f"the tables hold the records of another state topic (id {kept}; Kafka's has {state_topic_id})"
@@ -80,6 +84,9 @@ class SettledHistory:
         if snapshot is None:
             self._refusal = "the tables have no history (run acktrail export, then acktrail history)"
             return
+        kept_from_ms = snapshot.transaction_version(DROPPED_BEFORE)
+        if kept_from_ms is not None:
+            self._not_kept = f"changes before {instant_text(kept_from_ms)} are not kept (acktrail maintain --keep)"
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
         self.positions = change_positions(tables, numbers)
         """The offset of the first state record whose changes are not in the history, by state partition."""
@@ -135,7 +142,7 @@ class SettledHistory:
 
     def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> RangeOutcome:
         if rows is None:
-            reason = "the history has no record of it (run acktrail export, then acktrail history)"
+            reason = self._not_kept or "the history has no record of it (run acktrail export, then acktrail history)"
             return RangeOutcome(settled=_unknown(own), reason=reason)
         number = own.state_partition
         doubts = [] if number is None else self._doubts[number]
@@ -148,8 +155,8 @@ class SettledHistory:
                 f"record {own.record_offset} of it (run acktrail export, then acktrail history)"
             )
         else:
-            lacking = "state records of it are missing in the export" if found.unknown else None
-            return RangeOutcome(settled=found, reason=lacking)
+            lacking = self._not_kept or "state records of it are missing in the export"
+            return RangeOutcome(settled=found, reason=lacking if found.unknown else None)
         return RangeOutcome(settled=replace(found, unknown=own.records), reason=reason)  # it may have changed since
 
 

@@ -23,7 +23,7 @@ from acktrail.tables.delta.table_commit import check_expected, commit, write_row
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.sinks.open_tables import OpenTables, refitted, stored_schema
 
-_TABLE: Final = "connector_positions"
+POSITIONS: Final = "connector_positions"
 _NAME: Final = b"table"
 _LOOKS: Final = 5
 _COLUMNS: Final = ("source_partition", "number", "table", "position")
@@ -90,15 +90,15 @@ class ConnectorPositions:
             if not lost:
                 return found
         raise DamagedTables(
-            f"{_TABLE} lost the position that goes with commit {lost[0].landed} of {self._connector} to "
+            f"{POSITIONS} lost the position that goes with commit {lost[0].landed} of {self._connector} to "
             f"{lost[0].table}",
             hint="give the connector another name and tables: which of its rows are committed is not known",
-            table=_TABLE,
+            table=POSITIONS,
         )
 
     def _look(self, wanted: Sequence[SourcePartition] | None) -> dict[SourcePartition, Standing]:
         """The positions, and then the rows' tables: these may be newer."""
-        snapshot = self._tables.snapshot(_TABLE)
+        snapshot = self._tables.snapshot(POSITIONS)
         if snapshot is None:
             return {}
         own: dict[str, Any] = {"connector": self._connector}
@@ -119,7 +119,7 @@ class ConnectorPositions:
         """One commit of `entries`. Raises ConcurrentCommit when another writer wrote ahead of one of them."""
         entries, at = list(entries), self._clock()
         self._tables.append(
-            _TABLE,
+            POSITIONS,
             [
                 {
                     "connector": self._connector,
@@ -155,7 +155,7 @@ class ConnectorPositions:
         """Bring the dead letters that were written ahead under `numbers`, and count by now, to their table; those that
         are there already are left. Gives how many rows that were."""
         found = self._tables.rows(
-            _TABLE,
+            POSITIONS,
             {
                 "connector": self._connector,
                 "source_partition": [str(each) for each in numbers],

@@ -14,18 +14,26 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, RowsRefused
 from acktrail.tables.delta.table_layout import creation
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, table_root
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 
+MADE_BY: Final = "made_by"
+"""The property of a table that a sink created; one that was there before belongs to someone else."""
+OF_CONNECTOR: Final = "connector"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _LONGEST_NAME: Final = 128
 _NEXT: Final = "rename it with the transform Route"
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a sink may create a table of this name."""
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def check_table_name(name: str, rows: pa.Schema | None = None) -> None:
     """Pass for a name that is one folder on every storage and collides with no other: small letters (to some storages
     ``A`` is ``a``), digits, ``_``, and single ``-`` and ``.`` between them. Raises RowsRefused, also for the
     names of acktrail's own tables, unless the table is one of ``POSITIONED_TABLES`` and `rows` has its columns."""
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if not is_table_name(name):
         raise RowsRefused(
             f"{name[:_LONGEST_NAME]!r} cannot be the name of a table",
             hint=f"small letters, digits and _, with . and - between them, at most {_LONGEST_NAME}; {_NEXT}",
@@ -97,8 +105,16 @@ class OpenTables:
         with place.translated():
             ensure_conditional_put(self._root)
             options = self._root.options
+            own = {PROPERTY_PREFIX + MADE_BY: OF_CONNECTOR}
             try:
-                made = DeltaTable.create(place.uri, schema, mode="error", storage_options=options, **creation(name, {}))
+                made = DeltaTable.create(
+                    place.uri,
+                    schema,
+                    mode="error",
+                    storage_options=options,
+                    raise_if_key_not_exists=False,
+                    **creation(name, own),
+                )
             except DeltaError:  # another writer created it first?
                 found = self.snapshot(name)
                 if found is None:

@@ -23,6 +23,7 @@ from acktrail.errors import DamagedTables
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.sinks.open_tables import schema_of
 from acktrail.tables.upkeep.compaction_plan import MOST_BYTES, SORTED_ROWS, TableFile
 
 SORTED_BY: Final = {"state_records": ("state_partition", "offset")}
@@ -94,8 +95,11 @@ def discard(place: TablePlace, done: Rewrite) -> None:
         storage.delete_file(action.path)
 
 
-def stored_schema(snapshot: TableSnapshot) -> pa.Schema:
-    """The columns that the files of a table have, in acktrail's types."""
+def file_schema(snapshot: TableSnapshot) -> pa.Schema:
+    """The columns that the files of a table have: in acktrail's types, or as they are stored where the table is a
+    connector's own."""
+    if snapshot.name not in TABLES:
+        return schema_of(snapshot)
     stored = {own.name for own in snapshot.delta.schema().fields}
     return pa.schema([own for own in TABLES[snapshot.name] if own.name in stored and own.name != CHUNK])
 
@@ -107,7 +111,7 @@ def scanned(
     where: pc.Expression | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of `files`, oldest file first, batch by batch; row groups that `where` rules out are not read."""
-    schema = stored_schema(snapshot)
+    schema = file_schema(snapshot)
     for file in files:
         dataset = ds.dataset([file.path], schema=schema, format="parquet", filesystem=snapshot.place.storage())
         scanner = dataset.scanner(columns=list(columns), filter=where, batch_size=_AT_ONCE, batch_readahead=1)
@@ -115,7 +119,7 @@ def scanned(
 
 
 def _pieces(snapshot: TableSnapshot, files: Sequence[TableFile]) -> Iterator[pa.Table]:
-    order, schema = SORTED_BY.get(snapshot.name), stored_schema(snapshot)
+    order, schema = SORTED_BY.get(snapshot.name), file_schema(snapshot)
     if order is None:
         for batch in scanned(snapshot, files, schema.names):
             yield cast_to_schema(pa.Table.from_batches([batch]), schema)
@@ -152,7 +156,7 @@ class _Writer:
     """Files of at most about ``MOST_BYTES``, as pieces come."""
 
     def __init__(self, snapshot: TableSnapshot, files: Sequence[TableFile]) -> None:
-        self._snapshot, self._schema = snapshot, stored_schema(snapshot)
+        self._snapshot, self._schema = snapshot, file_schema(snapshot)
         self._chunk = files[0].chunk
         self._modified_ms = max(file.modified_ms for file in files)
         """As old as the rows: readers take files in this order."""
@@ -238,7 +242,7 @@ class _Measure:
         for name in columns:
             column = rows[name]
             nulls[name] = column.null_count
-            if pa.types.is_boolean(column.type) or pa.types.is_binary(column.type):
+            if not _has_bounds(column.type):
                 continue
             found = pc.min_max(column)
             least[name], greatest[name] = found["min"].as_py(), found["max"].as_py()
@@ -259,6 +263,12 @@ class _Measure:
             },
             separators=(",", ":"),
         )
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Whether the log gets least and greatest values of such a column: those that are text in one way alone."""
+    is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
 
 
 def _bound(choose: Callable[..., Any], parts: Sequence[_Measure], side: str, name: str) -> Any:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.config import TablesConfig
-from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE
 from acktrail.tables.upkeep.compaction_plan import MOST_BYTES
 from acktrail.tables.upkeep.file_rewrite import table_files
 from acktrail.tables.upkeep.log_cleanup import LogFile, log_files
-from acktrail.tables.upkeep.maintenance import COMPACTED, MAINTAINED_TABLES, MaintenancePolicy
+from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_small_files
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy
 from acktrail.tables.upkeep.rewrite_commit import MAINTAINED
 
 _DAY_MS: Final = 86_400_000
@@ -65,8 +65,7 @@ class TableForecast:
 
 def forecast(config: TablesConfig, policy: MaintenancePolicy) -> list[TableForecast]:
     """Growth and a year ahead of every table; reads logs alone."""
-    tables = Tables(config)
-    return [_of(own, policy) for own in filter(None, map(tables.snapshot, MAINTAINED_TABLES))]
+    return [_of(own, policy) for own in MaintainedTables(config).snapshots()]
 
 
 def _of(snapshot: TableSnapshot, policy: MaintenancePolicy) -> TableForecast:
@@ -89,7 +88,7 @@ def _year(name: str, now: dict[str, Any], day: DailyGrowth, policy: MaintenanceP
     kept = -(-size // MOST_BYTES) + policy.small_files + max(0, day.files)
     if name == RANGES_TABLE:
         kept = 1 + max(0, day.files)
-    files = (grown, min(grown, kept) if name in (*COMPACTED, RANGES_TABLE) else grown)
+    files = (grown, min(grown, kept) if grows_by_small_files(name) else grown)
     tombstones = max(0, day.files) * policy.vacuum_after_ms // _DAY_MS
     kept_days = max(1, policy.log_keep_ms // _DAY_MS)
     return YearAhead(

@@ -7,11 +7,10 @@ import contextlib
 import datetime as dt
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.tables.delta.damaged_files import files_of
@@ -20,25 +19,17 @@ from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import COPIED, copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.sinks.connector_positions import POSITIONS
 from acktrail.tables.upkeep.compaction_plan import TableFile, compaction_bins
 from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
 from acktrail.tables.upkeep.log_cleanup import LogFile, log_files, remove, unneeded
+from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_small_files
 from acktrail.tables.upkeep.range_merging import merged_ranges
 from acktrail.tables.upkeep.retention import AGED_BY, Retention, drop_records, drop_rows, dropped_before, old_rows
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
+from acktrail.tables.upkeep.superseded_positions import without_superseded
 from acktrail.times import new_run_id
 
-MAINTAINED_TABLES: Final = tuple(name for name in TABLES if not name.startswith("reset_"))
-"""The tables of resets have few rows, and compact themselves."""
-COMPACTED: Final = (
-    RECORDS,
-    "group_observations",
-    "offset_observations",
-    "share_partition_states",
-    "reconciliations",
-    "quality_results",
-)
-"""Tables that grow by small files. Others are replaced as a whole, or order their files themselves."""
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _SMALL_FILES: Final = 8
@@ -90,10 +81,10 @@ _Progress = Callable[[str], None]
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing, and reads logs alone."""
-    tables, at = Tables(config), now_ms or _now_ms()
+    tables, at = MaintainedTables(config), now_ms or _now_ms()
     before = dropped_before(tables, policy.retention, at)
     found = []
-    for snapshot in _snapshots(tables):
+    for snapshot in tables.snapshots():
         own = _looked_at(tables, snapshot, policy, before, at)
         own.unneeded_files = _vacuum(snapshot, _vacuum_hours(policy, at), execute=False)
         found.append(own)
@@ -115,11 +106,11 @@ def maintain(
         ConcurrentCommit: others kept committing; run again.
         ConfigurationError, RetryableError: the storage refused or failed; run again.
     """
-    tables, at = Tables(config), now_ms or _now_ms()
+    tables, at = MaintainedTables(config), now_ms or _now_ms()
     ensure_whole(tables)
     copy_ranges(tables)
     before = dropped_before(tables, policy.retention, at)
-    found = {own.name: _looked_at(tables, own, policy, before, at) for own in _snapshots(tables)}
+    found = {own.name: _looked_at(tables, own, policy, before, at) for own in tables.snapshots()}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")
     done.merge_ranges()
@@ -180,12 +171,16 @@ class _Maintenance:
 
     def compact(self, name: str) -> None:
         """Write small files as few."""
-        if name in COMPACTED:
+        own = self._found[name]
+        if grows_by_small_files(name) and name != RANGES_TABLE:
+            change = without_superseded(self._tables) if name == POSITIONS else None
             for _ in range(2):  # what became of small files may be enough for the next tier
-                bins = compaction_bins(self._files(name), more_than=self._policy.small_files)
-                for files in bins:
-                    commit_rewrite(self._tables, name, rewrite(self._snapshot(name), files), what="compact")
-        self._found[name].files_after = len(self._files(name))
+                for files in compaction_bins(self._files(name), more_than=self._policy.small_files):
+                    done = rewrite(self._snapshot(name), files, change)
+                    is_changed = done.rows != done.rows_before
+                    if commit_rewrite(self._tables, name, done, what="compact", changes_rows=is_changed):
+                        own.rows_dropped += done.rows_before - done.rows
+        own.files_after = len(self._files(name))
 
     def clean(self, name: str) -> None:
         """Make a checkpoint, and remove what lies before one that is old enough, and files that nothing needs."""
@@ -228,7 +223,7 @@ def _looked_at(
         log_files=len(_old_log(tables, name, log, policy, at_ms)),
     )
     more_than = 1 if name == RANGES_TABLE else policy.small_files
-    if name in (*COMPACTED, RANGES_TABLE):
+    if grows_by_small_files(name):
         found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
     if name in AGED_BY and before_ms is not None:
         found.rows_dropped = old_rows(tables, name, before_ms)
@@ -260,10 +255,6 @@ def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:
 def _vacuum_hours(policy: MaintenancePolicy, at_ms: int) -> int:
     """As delta-rs counts them, back from the time of this machine's clock."""
     return max(0, math.ceil(policy.vacuum_after_ms / _HOUR_MS) + round((_now_ms() - at_ms) / _HOUR_MS))
-
-
-def _snapshots(tables: Tables) -> Iterator[TableSnapshot]:
-    return filter(None, map(tables.snapshot, MAINTAINED_TABLES))
 
 
 def _now_ms() -> int:

@@ -22,11 +22,11 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
 from acktrail.tables.upkeep.compaction_plan import MOST_FILES, SORTED_ROWS, TableFile
 from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, rewrite, scanned, table_files
 from acktrail.tables.upkeep.range_merging import DroppedRecords, merged_ranges, with_dropped
-from acktrail.tables.upkeep.rewrite_commit import DROPPED_BEFORE, commit_rewrite, rows_may_change
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
 
 AGED_BY: Final = {
     RECORDS: "timestamp_ms",

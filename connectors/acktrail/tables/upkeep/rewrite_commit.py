@@ -23,8 +23,6 @@ from acktrail.tables.upkeep.file_rewrite import Rewrite, discard
 
 MAINTAINED: Final = "maintained"
 """The metadata of a commit of the maintenance: what it did."""
-DROPPED_BEFORE: Final = "retention/before_ms"
-"""The app id whose number is the time (ms since the epoch) before which the retention dropped rows."""
 _APPEND_ONLY: Final = "delta.appendOnly"
 _ATTEMPTS: Final = 50
 _PAUSE_S: Final = 0.05

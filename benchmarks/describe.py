@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,8 @@ def _make(broker: EmbeddedBroker, numbers: range, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     if TOPIC not in admin.list_topics(timeout=60).topics:
         admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(60)
+        while TOPIC not in admin.list_topics(timeout=60).topics:
+            time.sleep(0.05)
     offsets = [NewStartOffset(topic=TOPIC, partition=index, start_offset=0) for index in range(partitions)]
 
     def make(own: range) -> None:

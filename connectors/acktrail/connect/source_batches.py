@@ -137,7 +137,7 @@ class Commit:
 
 class LogEnds(NamedTuple):
     """Offset of a log's first record, and one past that of its last, in the log's origin; `leader_epoch`: that of the
-    leader that said so (None: not known)."""
+    leader whose answer this is (None: not known)."""
 
     first: int
     end: int

@@ -1,4 +1,4 @@
-"""A month of one commit a minute, on a simulated clock: what it leaves with and without a daily maintenance.
+"""A month of one commit a minute, on a simulated clock: what it leaves with maintenance once a day or hour, and without.
 
 The commits are written as the exporter's own leave them (a Parquet file and a log entry in each of the two tables),
 straight into the folder: minutes instead of hours. What is measured runs in processes of its own: opening both tables
@@ -19,7 +19,9 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import measure
 import pyarrow as pa
@@ -30,6 +32,7 @@ from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep import rewrite_commit
 from acktrail.tables.upkeep.growth import forecast
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
@@ -52,57 +55,71 @@ _NOTHING = "import acktrail.tables.exported.delta_sink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a month leaves: data files that the tables name, bytes of the logs; seconds to
-    open both tables and for an export without new records, less the start of a process, and its memory."""
+    """What a month leaves: data files that the tables name, all files in their folders (those that are kept for readers
+    of older versions, and the logs, among them), bytes of the logs; seconds to open both tables and for an export
+    without new records, less the start of a process, and their memory."""
 
     files: int
+    stored_files: int
     log_mb: float
     open_s: float
+    open_mb: float
     idle_s: float
     idle_mb: float
 
 
-def compare(*, days: int = 30, minutes: int = MINUTES_OF_A_DAY, state_partitions: int = 50) -> list[Row]:
-    """The table's rows: `days` of `minutes` commits, each with two records of every state partition."""
+def compare(
+    *,
+    days: int = 30,
+    minutes: int = MINUTES_OF_A_DAY,
+    state_partitions: int = 50,
+    alone_days: int | None = None,
+    hourly_days: int = 2,
+) -> list[Row]:
+    """The table's rows: `days` of `minutes` commits, each with two records of every state partition, maintained once a
+    day; beside them `alone_days` (None: as many) without maintenance, and `hourly_days` maintained every hour."""
     with tempfile.TemporaryDirectory() as folder:
-        alone, kept = _Month(f"{folder}/alone", state_partitions), _Month(f"{folder}/kept", state_partitions)
-        spent = 0.0
-        for day in range(days):
-            for month in (alone, kept):
-                month.commit(minutes, day)
-            began = time.perf_counter()
-            kept.maintain(day + 1)
-            spent += time.perf_counter() - began
-        without, with_it = alone.left(), kept.left()
+        kept, daily_s = _maintained(f"{folder}/kept", days, minutes, state_partitions, times_a_day=1)
+        hourly, hourly_s = _maintained(f"{folder}/hourly", hourly_days, minutes, state_partitions, times_a_day=24)
+        alone, unkept_days = _Month(f"{folder}/alone", state_partitions), days if alone_days is None else alone_days
+        for day in range(unkept_days):
+            alone.commit(minutes, day)
+        without, with_it, by_hours = alone.left(), kept.left(), hourly.left()
         rows, expected = kept.rows(), days * minutes * 2 * state_partitions
         if rows != expected:
             raise RuntimeError(f"{rows} rows are left of {expected}")
         ahead = next(each for each in forecast(kept.config, MaintenancePolicy()) if each.table == "state_records")
-    commits = f"{days * minutes:,} commits"
+    beside = f"{unkept_days * minutes:,} commits, not maintained"
     return [
         Row(
-            what=f"{commits}: files of both tables",
-            ours=f"{with_it.files:,}",
-            beside=f"not maintained: {without.files:,}",
+            what=f"{days * minutes:,} commits: files that both tables name",
+            ours=f"{with_it.files:,}; {with_it.stored_files:,} in their folders",
+            beside=f"{beside}: {without.files:,}; {without.stored_files:,}",
             ratio=f"{without.files / with_it.files:,.0f}x fewer",
         ),
         Row(
             what="bytes of both logs",
             ours=f"{with_it.log_mb:,.0f} MB",
-            beside=f"not maintained: {without.log_mb:,.0f} MB",
+            beside=f"{without.log_mb:,.0f} MB",
             ratio=f"{without.log_mb / max(with_it.log_mb, 0.1):,.1f}x less",
         ),
         Row(
             what="opening both tables",
-            ours=f"{with_it.open_s:.2f} s",
-            beside=f"not maintained: {without.open_s:.2f} s",
-            ratio=f"{without.open_s / max(with_it.open_s, 0.001):,.0f}x faster; a maintenance {spent / days:.1f} s",
+            ours=f"{with_it.open_s:.2f} s, {with_it.open_mb:,.0f} MB",
+            beside=f"{without.open_s:.2f} s, {without.open_mb:,.0f} MB",
+            ratio=f"{without.open_s / max(with_it.open_s, 0.001):,.1f}x faster",
         ),
         Row(
             what="an export without new records, before it reads",
             ours=f"{with_it.idle_s:.2f} s, {with_it.idle_mb:,.0f} MB",
-            beside=f"not maintained: {without.idle_s:.2f} s, {without.idle_mb:,.0f} MB",
+            beside=f"{without.idle_s:.2f} s, {without.idle_mb:,.0f} MB",
             ratio=f"{without.idle_mb / with_it.idle_mb:.1f}x less memory",
+        ),
+        Row(
+            what="a maintenance",
+            ours=f"once a day {daily_s:.1f} s",
+            beside=f"every hour of {hourly_days} days {hourly_s:.1f} s",
+            ratio=f"hourly: {by_hours.files:,} files, logs {by_hours.log_mb:,.0f} MB, opened in {by_hours.open_s:.2f} s",
         ),
         Row(
             what="a year foretold from the last day: records' files",
@@ -110,6 +127,20 @@ def compare(*, days: int = 30, minutes: int = MINUTES_OF_A_DAY, state_partitions
             beside="" if ahead.year is None else f"not maintained: {ahead.year.files[0]:,}",
         ),
     ]
+
+
+def _maintained(
+    folder: str, days: int, minutes: int, state_partitions: int, *, times_a_day: int
+) -> tuple[_Month, float]:
+    """Some days, and the seconds that a maintenance took."""
+    month, spent, own = _Month(folder, state_partitions), 0.0, minutes // times_a_day
+    for part in range(days * times_a_day):
+        last = minutes - own * (times_a_day - 1)
+        month.commit(last if (part + 1) % times_a_day == 0 else own, part / times_a_day, share=1 / times_a_day)
+        began = time.perf_counter()
+        month.maintain((part + 1) / times_a_day)
+        spent += time.perf_counter() - began
+    return month, spent / (days * times_a_day)
 
 
 class _Month:
@@ -127,11 +158,12 @@ class _Month:
         self._begin_ms = int(time.time() * 1_000) - 31 * DAY_MS
         self._next = 0
 
-    def commit(self, minutes: int, day: int) -> None:
-        """The commits of a day, with one checkpoint at its end: delta-rs makes one every 25 commits."""
+    def commit(self, minutes: int, day: float, share: float = 1.0) -> None:
+        """`minutes` commits in that share of a day, with one checkpoint at the end: delta-rs makes one every 25
+        commits."""
         records, ranges = (_Log(self.config.uri, name) for name in ("state_records", "export_ranges"))
         for minute in range(minutes):
-            at_ms = self._begin_ms + day * DAY_MS + minute * (DAY_MS // minutes)
+            at_ms = self._begin_ms + int((day + share * minute / minutes) * DAY_MS)
             commit_id, first = uuid.uuid4().hex, self._next
             at = dt.datetime.fromtimestamp(at_ms / 1_000, dt.UTC).isoformat()
             own = self._ranges
@@ -154,18 +186,20 @@ class _Month:
                 self._ranges_file.with_numbers(
                     *([number] * len(own) for number in (*_range_of(first).values(), at_ms * 1_000))
                 ),
-                {"numRecords": len(own), "minValues": {"first_offset": first}, "maxValues": {"last_offset": first + 1}},
+                _ranges_statistics(own, {**_range_of(first), "exported_at": at}),
                 at_ms,
                 {"state_records": version},
                 {"acktrail.copied_commit": commit_id},
             )
             self._next += 2
-        self._checkpoint(self._begin_ms + (day + 1) * DAY_MS - 1)
+        self._checkpoint(self._begin_ms + int((day + share) * DAY_MS) - 1)
 
-    def maintain(self, days: int) -> None:
-        """At the end of a day, by its clock."""
-        now_ms = self._begin_ms + days * DAY_MS
-        maintain(self.config, MaintenancePolicy(), now_ms=now_ms)
+    def maintain(self, days: float) -> None:
+        """After so much time, by its clock; files are removed from the tables at that time, too."""
+        now_ms = self._begin_ms + int(days * DAY_MS)
+        clock = SimpleNamespace(time_ns=lambda: now_ms * 1_000_000, sleep=time.sleep)
+        with mock.patch.object(rewrite_commit, "time", clock):
+            maintain(self.config, MaintenancePolicy(), now_ms=now_ms)
         self._age(now_ms)
 
     def rows(self) -> int:
@@ -174,20 +208,23 @@ class _Month:
         return rows.group_by(["state_partition", "offset"]).aggregate([]).num_rows
 
     def left(self) -> Left:
-        files = log_bytes = 0
+        files = stored = log_bytes = 0
         for name in ("state_records", "export_ranges"):
             snapshot = self._tables.snapshot(name)
             assert snapshot is not None
             files += len(snapshot.files())
             folder = Path(self.config.uri, name)
+            stored += sum(file.is_file() for file in folder.rglob("*"))
             log_bytes += sum(file.stat().st_size for file in (folder / "_delta_log").iterdir())
         start = measure.run([sys.executable, "-c", _NOTHING])
         opened = measure.run([sys.executable, "-c", _OPEN, self.config.uri])
         idle = measure.run([sys.executable, "-c", _IDLE, self.config.uri, CLUSTER])
         return Left(
             files=files,
+            stored_files=stored,
             log_mb=log_bytes / 1e6,
             open_s=max(0.0, opened.wall_s - start.wall_s),
+            open_mb=opened.peak_mb,
             idle_s=max(0.0, idle.wall_s - start.wall_s),
             idle_mb=idle.peak_mb,
         )
@@ -296,6 +333,14 @@ def _ranges(state_partitions: int) -> list[dict[str, Any]]:
         "log_start_offset": 0,
     }
     return [{**dict.fromkeys(EXPORT_RANGES.names), **own, "state_partition": n} for n in range(state_partitions)]
+
+
+def _ranges_statistics(ranges: list[dict[str, Any]], own: dict[str, Any]) -> dict[str, Any]:
+    """What the log has of a file of ranges that differ in their state partition: of every column."""
+    known = {name: value for name, value in {**ranges[0], **own}.items() if value is not None}
+    nulls = {name: 0 if name in known else len(ranges) for name in EXPORT_RANGES.names}
+    greatest = {**known, "state_partition": len(ranges) - 1}
+    return {"numRecords": len(ranges), "minValues": known, "maxValues": greatest, "nullCount": nulls}
 
 
 def _ranges_file(ranges: list[dict[str, Any]]) -> _Template:

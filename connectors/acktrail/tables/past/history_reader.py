@@ -229,7 +229,7 @@ class HistoryReader:
         were made from the changes that are not kept, too."""
         own = pc.field("topic_id").isin(self.ids_of(topic)) & (pc.field("partition") == partition)
         rows = saved_rows(self._tables, (pc.field("group_id") == group_id) & own)
-        found = {}
+        found: dict[tuple[str, int], RecordHistory] = {}
         for number, (key, state) in zip(rows["state_partition"].to_pylist(), known_states_of(rows), strict=True):
             if (key.topic_id, number) not in known:
                 ranges = status_ranges(state)

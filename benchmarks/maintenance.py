@@ -1,4 +1,4 @@
-"""A month of one commit a minute, on a simulated clock: what it leaves with maintenance once a day or hour, and without.
+"""A month of one commit a minute, on a simulated clock: what it leaves, maintained or not.
 
 The commits are written as the exporter's own leave them (a Parquet file and a log entry in each of the two tables),
 straight into the folder: minutes instead of hours. What is measured runs in processes of its own: opening both tables
@@ -119,7 +119,7 @@ def compare(
             what="a maintenance",
             ours=f"once a day {daily_s:.1f} s",
             beside=f"every hour of {hourly_days} days {hourly_s:.1f} s",
-            ratio=f"hourly: {by_hours.files:,} files, logs {by_hours.log_mb:,.0f} MB, opened in {by_hours.open_s:.2f} s",
+            ratio=f"hourly: {by_hours.files:,} files, logs {by_hours.log_mb:,.0f} MB, opened {by_hours.open_s:.2f} s",
         ),
         Row(
             what="a year foretold from the last day: records' files",

@@ -153,9 +153,7 @@ class StateTopicConsumer:
         if not rows.num_rows:
             return
         self._moved_at = time.monotonic()
-        decoded = decode_records(rows.combine_chunks())
-        origin = [pa.repeat(text, decoded.num_rows) for text in (self._topic.cluster_id, self._run_id)]
-        records = pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
+        records = state_rows(rows, self._topic.cluster_id, self._run_id)
         for partition, part in partition_runs(records, "state_partition"):
             self._buffers[partition].put(part)
 
@@ -216,6 +214,13 @@ class StateTopicConsumer:
         if partition in self._reading:
             self._source().unassign(partition)
             self._reading.discard(partition)
+
+
+def state_rows(raw: pa.Table, cluster_id: str, run_id: str | None) -> pa.Table:
+    """Raw records (``RAW_RECORDS``) as rows of ``STATE_RECORDS``."""
+    decoded = decode_records(raw.combine_chunks())
+    origin = [pa.repeat(pa.scalar(text, pa.string()), decoded.num_rows) for text in (cluster_id, run_id)]
+    return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
 
 
 def partition_runs(rows: pa.Table, column: str) -> Iterator[tuple[int, pa.Table]]:

@@ -20,14 +20,19 @@ from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.errors import ConfigurationError, DamagedTables, RowsRefused
+from acktrail.errors import DamagedTables, RowsRefused
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.sinks.parquet_sink import ParquetSink, ParquetSinkTask
+from acktrail.tables.sinks.file_storage import FolderFiles
+from acktrail.tables.sinks.parquet_sink import ParquetSinkTask
 
 PART = SourcePartition("p")
 LOGS = SinkTaskContext(connector="c", run_id="run", cluster_id="memory", reads_logs=True)
 ROWS = SinkTaskContext(connector="c", run_id="run", dead_letter_table="dead")
+
+
+def a_task(root: Path, context: SinkTaskContext) -> ParquetSinkTask:
+    return ParquetSinkTask(FolderFiles(root), context)
 
 
 def stored(root: Path, table: str) -> pa.Table:
@@ -46,7 +51,7 @@ def test_files_and_delta_tables_have_the_same_rows(tmp_path: Path) -> None:
     later[1].start_offset, later[1].end_offset = 55, 60
     delta = Tables(TablesConfig(uri=str(tmp_path / "delta")))
     for each in (logs, later):
-        for sink in (DeltaSink(delta, cluster_id="memory", run_id="run"), ParquetSinkTask(tmp_path / "files", LOGS)):
+        for sink in (DeltaSink(delta, cluster_id="memory", run_id="run"), a_task(tmp_path / "files", LOGS)):
             TaskExecution(MemoryTask(each, batch_rows=9), sink, policy=FlushPolicy(rows=20)).run()
 
     for table, order in (("state_records", "offset"), ("export_ranges", "log_end_offset")):
@@ -73,8 +78,8 @@ sys.path[:0] = {json.dumps(sys.path)}
 from pathlib import Path
 from typing import Any
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.tables.sinks import parquet_files as files
-from tables.test_parquet_sink import LOGS, MemoryTask, ParquetSinkTask, some_logs
+from acktrail.tables.sinks import file_storage as files
+from tables.test_parquet_sink import LOGS, MemoryTask, a_task, some_logs
 calls = 0
 def killing(own):
     def call(*arguments, **named):
@@ -84,13 +89,13 @@ def killing(own):
             os._exit(9)
         return own(*arguments, **named)
     return call
-owner = {{"create": files.ParquetFolder, "_sync": files, "link": files.os}}[{step!r}]
+owner = {{"create": files.FolderFiles, "_sync": files, "link": files.os}}[{step!r}]
 setattr(owner, {step!r}, killing(getattr(owner, {step!r})))
-sink = ParquetSinkTask(Path({str(tmp_path)!r}), LOGS)
+sink = a_task(Path({str(tmp_path)!r}), LOGS)
 TaskExecution(MemoryTask(some_logs(), batch_rows=5), sink, policy=FlushPolicy(rows=10)).run()
 """
     assert subprocess.run([sys.executable, "-c", child], check=False).returncode == 9
-    TaskExecution(MemoryTask(some_logs(), batch_rows=5), ParquetSinkTask(tmp_path, LOGS)).run()
+    TaskExecution(MemoryTask(some_logs(), batch_rows=5), a_task(tmp_path, LOGS)).run()
     records, ranges = stored(tmp_path, "state_records"), stored(tmp_path, "export_ranges")
     found = sorted(zip(records["state_partition"].to_pylist(), records["offset"].to_pylist(), strict=True))
     assert found == [(number, offset) for number in range(3) for offset in range(7 * number, 40)]
@@ -98,8 +103,8 @@ TaskExecution(MemoryTask(some_logs(), batch_rows=5), sink, policy=FlushPolicy(ro
 
 
 def test_rows_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
-    """Names that leave the folder, a second table, a changed type, rows without a position, a URI."""
-    sink = ParquetSinkTask(tmp_path / "files", ROWS)
+    """Names that leave the folder, a second table, a changed type, rows without a position."""
+    sink = a_task(tmp_path / "files", ROWS)
 
     def put(table: str, column: list[Any], at: int | None = 1) -> None:
         sink.put(SourceBatch(source_partition=PART, rows={table: pa.table({"a": column})}, position=at))
@@ -110,35 +115,33 @@ def test_rows_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
             put(table, column)
     with pytest.raises(RowsRefused, match="doubled"):
         put("t", [1], None)
-    with pytest.raises(ConfigurationError, match="folder"):
-        ParquetSink({"folder": "s3://bucket/x"})
     sink.flush()
     assert stored(tmp_path / "files", "t").num_rows == 1
 
 
 def test_dead_letters_follow_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are held until there is a table, and delivered once, also when a crash comes between."""
-    sink = ParquetSinkTask(tmp_path, ROWS)
+    sink = a_task(tmp_path, ROWS)
     bad = SourceBatch(source_partition=PART, rows={"t": pa.table({"a": ["x", "y"]})}, position={"n": 1})
     sink.put(all_dead(bad, "why", "dead"))
     assert not sink.flush().positions
     sink.put(SourceBatch(source_partition=PART, rows={"t": pa.table({"a": [1]})}, position={"n": 2}))
     with monkeypatch.context() as broken:
-        broken.setattr(ParquetSinkTask, "_complete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(ParquetSinkTask, "_complete", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sink.flush()
     assert not (tmp_path / "dead").exists()
     for _ in range(2):
-        assert ParquetSinkTask(tmp_path, ROWS).position(PART) == {"n": 2}
+        assert a_task(tmp_path, ROWS).position(PART) == {"n": 2}
     assert stored(tmp_path, "dead")["reason"].to_pylist() == ["why", "why"]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     """A file without a footer stops the sink before anything is written."""
-    sink = ParquetSinkTask(tmp_path, ROWS)
+    sink = a_task(tmp_path, ROWS)
     sink.put(SourceBatch(source_partition=PART, rows={"t": pa.table({"a": [1]})}, position=1))
     sink.flush()
     (file,) = tmp_path.rglob("*.parquet")
     file.write_bytes(b"PAR1")
     with pytest.raises(DamagedTables, match=file.name):
-        ParquetSinkTask(tmp_path, ROWS).start()
+        a_task(tmp_path, ROWS).start()

@@ -13,11 +13,12 @@ from tables.conftest import RunningStorage
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.tables.conditional_object import _split
+from acktrail.tables.bucket import split_options
 from acktrail.tables.delta.storage_credentials import client_options, missing_credentials
 from acktrail.tables.delta.storage_errors import storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
+from acktrail.tables.sinks.file_storage import file_storage
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -121,7 +122,7 @@ def test_options_reach_the_client_of_leases() -> None:
         "google_service_account": "f",
     }
     storage = {"aws_access_key_id": "k", "azure_storage_account_name": "a", "google_service_account": "f"}
-    assert _split(options) == (storage, {"allow_http": "true", "timeout": "3s"})
+    assert split_options(options) == (storage, {"allow_http": "true", "timeout": "3s"})
 
 
 def of_azure(address: str) -> TablesConfig:
@@ -158,10 +159,15 @@ def of_google(address: str) -> TablesConfig:
 def test_other_clouds_are_asked_and_their_refusals_understood(
     object_storage: RunningStorage, made: Any, code: str, says: str
 ) -> None:
-    """Options reach the clients of Azure and Google for tables and for leases; a refusal is one line without a key."""
+    """Options reach the clients of Azure and Google for tables, leases and plain files; a refusal is one line without a
+    key."""
     object_storage.control(refuse_with=code)
     config = made(object_storage.address)
-    calls = (lambda: Tables(config).read("state_records"), lambda: WorkerLease(config, "x", owner="w").acquire())
+    calls = (
+        lambda: Tables(config).read("state_records"),
+        lambda: WorkerLease(config, "x", owner="w").acquire(),
+        lambda: file_storage(config).folders(""),
+    )
     for call in calls:
         with pytest.raises(ConfigurationError) as caught:
             call()

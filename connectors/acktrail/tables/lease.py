@@ -17,6 +17,7 @@ import contextlib
 import datetime as dt
 import hashlib
 import json
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from typing import Final
 from urllib.parse import quote
 
 from acktrail.config import TablesConfig
+from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import InputError, LeaseLost, RetryableError
 from acktrail.tables.conditional_object import ConditionalObject, ObjectVersion, conditional_object
 from acktrail.times import now_ms
@@ -34,6 +36,7 @@ _LONGEST_NAME: Final = 200
 _PATIENCE: Final = 1.1
 """A worker that stands by waits this many times the holder's `ttl_s`: clocks need not run at one speed."""
 _TRIES: Final = 2
+_RENEWALS: Final = 3
 _UNREADABLE_TTL_S: Final = 60.0
 """Of a lease that something else wrote over: it is taken after that time."""
 
@@ -183,6 +186,31 @@ class WorkerLease:
             return False
         self._mine, self._until, self._sent = written, began + self.ttl_s, set()
         return True
+
+
+class SinkLease:
+    """A `WorkerLease` that is written three times in its life, however often it is asked for."""
+
+    def __init__(self, config: TablesConfig, terms: LeaseTerms) -> None:
+        self._lease = WorkerLease(config, terms.connector, owner=terms.owner, ttl_s=terms.ttl_s)
+        self._renew_s = terms.ttl_s / _RENEWALS
+        self._renewed_at = -math.inf
+        self.holder = ""
+
+    def acquire(self) -> bool:
+        now = since_boot_s()
+        if self._lease.is_held and now - self._renewed_at < self._renew_s:
+            return True
+        if self._lease.acquire():
+            self._renewed_at = now
+            return True
+        found = self._lease.held_by()
+        self.holder = "another worker" if found is None else found.owner
+        return False
+
+    def release(self) -> None:
+        self._renewed_at = -math.inf
+        self._lease.release()
 
 
 def lease_path(name: str) -> str:

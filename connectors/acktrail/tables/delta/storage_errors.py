@@ -10,6 +10,8 @@ from acktrail.tables.delta.damaged_files import Damage
 
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 """Tables that are derived from ``state_records`` and can be built again."""
+NO_ANSWER: Final = "the storage does not answer"
+"""The reason of an error after which a request may still arrive."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
 
 
@@ -111,7 +113,7 @@ _CAUSES: Final = (
         RetryableError,
     ),
     _Cause(
-        "the storage does not answer",
+        NO_ANSWER,
         "check the endpoint and the network, then run again",
         (
             "error sending request",

@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from acktrail.config import TablesConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType, under
+from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.source_batches import LogMark, Position, SourcePartition, state_log
 from acktrail.errors import InputError
-from acktrail.secrets import resolved_properties
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.skipped_records import skip_records
 from acktrail.tables.exported.stored_log import StoredRecords
-from acktrail.tables.lease import WorkerLease, since_boot_s
+from acktrail.tables.lease import SinkLease
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
-
-_TABLES: Final = "tables"
-_FILE: Final = "tables.options"
-_OPTION: Final = "option."
-_RENEWALS: Final = 3
-
-TABLES_KEYS: Final = ConfigDef(
-    [
-        ConfigKey(
-            name=_TABLES,
-            type=ConfigType.STRING,
-            documentation="Root of the tables: a folder or a URI such as s3://bucket/prefix.",
-            importance=Importance.HIGH,
-            validator=NonEmpty(),
-            group="Tables",
-        ),
-        ConfigKey(
-            name=_FILE,
-            type=ConfigType.STRING,
-            default=None,
-            documentation="A file with key=value lines for the object storage; options given here win over it.",
-            group="Tables",
-        ),
-    ],
-    {_OPTION: "any option of the object storage: aws_region, aws_endpoint_url, aws_access_key_id ..."},
-)
-
-
-def tables_config(config: Config) -> TablesConfig:
-    """Where the tables of a sink's parsed configuration are. Raises ConfigurationError when the file cannot be read."""
-    file = config[_FILE]
-    options = {} if file is None else resolved_properties(Path(file))
-    options |= {name: str(value) for name, value in under(config, _OPTION).items()}
-    return TablesConfig(uri=config[_TABLES], options=options)
+from acktrail.tables.storage_keys import TABLES_KEYS, tables_config
 
 
 class DeltaSinkConnector(SinkConnector):
@@ -74,7 +36,7 @@ class DeltaSinkConnector(SinkConnector):
 
     def lease(self, terms: LeaseTerms) -> WorkLease:
         """A small object beside the tables (``tables.lease``)."""
-        return _TablesLease(self._tables, terms)
+        return SinkLease(self._tables, terms)
 
     def task(self, context: SinkTaskContext) -> SinkTask:
         if not context.reads_logs:
@@ -135,28 +97,3 @@ def _log_positions(tables: Tables, wanted: Sequence[SourcePartition]) -> dict[So
     snapshot = tables.snapshot("state_records")
     found = {} if snapshot is None else {each: snapshot.transaction_version(each) for each in wanted}
     return {each: number for each, number in found.items() if number is not None}
-
-
-class _TablesLease:
-    """A `WorkerLease` that is written three times in its life, however often it is asked for."""
-
-    def __init__(self, config: TablesConfig, terms: LeaseTerms) -> None:
-        self._lease = WorkerLease(config, terms.connector, owner=terms.owner, ttl_s=terms.ttl_s)
-        self._renew_s = terms.ttl_s / _RENEWALS
-        self._renewed_at = -math.inf
-        self.holder = ""
-
-    def acquire(self) -> bool:
-        now = since_boot_s()
-        if self._lease.is_held and now - self._renewed_at < self._renew_s:
-            return True
-        if self._lease.acquire():
-            self._renewed_at = now
-            return True
-        found = self._lease.held_by()
-        self.holder = "another worker" if found is None else found.owner
-        return False
-
-    def release(self) -> None:
-        self._renewed_at = -math.inf
-        self._lease.release()

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
-from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType
-from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext
+from acktrail.connect.config_def import ConfigDef
+from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.dead_letters import parts_of
 from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
+from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
+from acktrail.tables.lease import SinkLease
 from acktrail.tables.sinks.connector_positions import packed, unpacked
+from acktrail.tables.sinks.file_storage import FileStorage, file_storage
 from acktrail.tables.sinks.open_tables import check_table_name, fitted
 from acktrail.tables.sinks.parquet_files import Footer, ParquetFolder
+from acktrail.tables.storage_keys import storage_config, storage_keys
 
 _RANGES: Final = "export_ranges"
 _LOG: Final = "state_records"
+_FOLDER: Final = "folder"
+_AT_ONCE: Final = 8
+"""Requests to the storage at one time, at the start."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Stored:
-    """What the files have of a source partition. `table` None: nothing."""
+    """What the files have of a source partition."""
 
-    table: str | None = None
-    footer: Footer | None = None
-    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    table: str
+    footer: Footer
+    schema: pa.Schema
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,8 +68,8 @@ class ParquetSinkTask(SinkTask):
     Raises (all methods): as ``ParquetFolder``.
     """
 
-    def __init__(self, root: Path, context: SinkTaskContext) -> None:
-        self._root, self._context = root, context
+    def __init__(self, storage: FileStorage, context: SinkTaskContext) -> None:
+        self._storage, self._context = storage, context
         self._stored: dict[SourcePartition, _Stored] = {}
         self._held: dict[SourcePartition, _Held] = {}
         self._started = False
@@ -78,16 +84,16 @@ class ParquetSinkTask(SinkTask):
                 check_table_name(dead)
             except RowsRefused as error:
                 raise ConfigurationError(f"errors.deadletterqueue.table: {error.message}") from error
-        self._stored = stored_partitions(self._root, self._prefix)
-        for source_partition, stored in self._stored.items():
-            if stored.footer is not None:
-                self._complete(source_partition, stored.footer)
+        named = stored_partitions(self._storage, lambda name: name.startswith(self._prefix))
+        self._stored = {SourcePartition(each.removeprefix(self._prefix)): own for each, own in named.items()}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(lambda each: self._complete(each[0], each[1].footer), self._stored.items()))
         self._started = True
 
     def position(self, source_partition: SourcePartition) -> Position | None:
         """As of the newest file; None when there is none."""
-        footer = self._of(source_partition).footer
-        return None if footer is None else footer.position
+        stored = self._of(source_partition)
+        return None if stored is None else stored.footer.position
 
     @property
     def pending_rows(self) -> int:
@@ -107,11 +113,12 @@ class ParquetSinkTask(SinkTask):
         has_rows = any(rows.num_rows for rows in filled.values())
         if not has_rows and not is_gap and not dead and batch.position == self._reached(stored, held):
             return
-        bound = stored.table if held is None or held.table is None else held.table
-        table = _one_table(source_partition, bound, [*filled])
-        fit = [self._fitted(name, rows, held.schema if held else stored.schema) for name, rows in filled.items()]
         if held is None:
-            held = self._held[source_partition] = _Held(position=batch.position, schema=stored.schema)
+            bound, schema = (None, pa.schema([])) if stored is None else (stored.table, stored.schema)
+            held = _Held(position=batch.position, schema=schema, table=bound)
+        table = _one_table(source_partition, held.table, [*filled])
+        fit = [self._fitted(name, rows, held.schema) for name, rows in filled.items()]
+        self._held[source_partition] = held
         held.table, held.position = table, batch.position
         held.rows += fit
         held.schema = fit[0].schema if fit else held.schema
@@ -143,15 +150,15 @@ class ParquetSinkTask(SinkTask):
     def _prefix(self) -> str:
         return "" if self._context.reads_logs else connector_prefix(self._context.connector)
 
-    def _of(self, source_partition: SourcePartition) -> _Stored:
+    def _of(self, source_partition: SourcePartition) -> _Stored | None:
         self.start()
-        return self._stored.get(source_partition, _Stored())
+        return self._stored.get(source_partition)
 
     @staticmethod
-    def _reached(stored: _Stored, held: _Held | None) -> Position | None:
+    def _reached(stored: _Stored | None, held: _Held | None) -> Position | None:
         if held is not None:
             return held.position
-        return None if stored.footer is None else stored.footer.position
+        return None if stored is None else stored.footer.position
 
     def _fitted(self, name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if self._context.reads_logs and name == _LOG:
@@ -163,7 +170,8 @@ class ParquetSinkTask(SinkTask):
         return fitted(rows, schema, name)
 
     def _write(self, source_partition: SourcePartition, held: _Held, table: str) -> dict[str, int]:
-        before = self._of(source_partition).footer
+        stored = self._of(source_partition)
+        before = None if stored is None else stored.footer
         parts = pa.concat_tables([held.schema.empty_table(), *held.rows], promote_options="default")
         dead, letters = self._context.dead_letter_table, pa.concat_tables(held.dead) if held.dead else None
         footer = Footer(
@@ -178,10 +186,10 @@ class ParquetSinkTask(SinkTask):
         )
         self._folder(table).create(self._named(source_partition), parts, footer)
         self._stored[source_partition] = _Stored(table=table, footer=footer, schema=held.schema)
-        return {table: parts.num_rows, **self._complete(source_partition, footer)}
+        return {table: parts.num_rows, **self._complete(source_partition, footer, is_new=True)}
 
-    def _complete(self, source_partition: SourcePartition, footer: Footer) -> dict[str, int]:
-        """Make the files that follow the one of `footer`, unless they are there."""
+    def _complete(self, source_partition: SourcePartition, footer: Footer, *, is_new: bool = False) -> dict[str, int]:
+        """Make the files that follow the one of `footer`, unless they are there; `is_new`: they can hardly be."""
         rows: dict[str, pa.Table] = {}
         if footer.spans:
             spans = [
@@ -193,7 +201,7 @@ class ParquetSinkTask(SinkTask):
             rows[table] = letters
         for table, part in rows.items():
             folder = self._folder(table)
-            if not folder.has(self._named(source_partition), footer.number):
+            if is_new or not folder.has(self._named(source_partition), footer.number):
                 try:
                     folder.create(self._named(source_partition), part, footer.of_follower())
                 except ConcurrentCommit:
@@ -210,7 +218,7 @@ class ParquetSinkTask(SinkTask):
         return [{**row, "exported_at": row["exported_at"].isoformat()} for row in rows]
 
     def _folder(self, table: str) -> ParquetFolder:
-        return ParquetFolder(self._root, table)
+        return ParquetFolder(self._storage, table)
 
     def _named(self, source_partition: SourcePartition) -> SourcePartition:
         return SourcePartition(self._prefix + source_partition)
@@ -221,18 +229,22 @@ def connector_prefix(connector: str) -> str:
     return f"{quote(connector, safe='')}/"
 
 
-def stored_partitions(root: Path, prefix: str) -> dict[SourcePartition, _Stored]:
-    """What the files under `root` have of source partitions whose name in the folders begins with `prefix`."""
-    found: dict[SourcePartition, _Stored] = {}
-    for table in sorted(each.name for each in root.iterdir() if each.is_dir()) if root.is_dir() else ():
-        folder = ParquetFolder(root, table)
-        for named in folder.partitions():
-            footer = folder.newest(named) if named.startswith(prefix) else None
-            if footer is not None and not footer.is_follower:
-                schema = folder.schema(named, footer.number)
-                source_partition = SourcePartition(named.removeprefix(prefix))
-                found[source_partition] = _Stored(table=table, footer=footer, schema=schema)
-    return found
+def stored_partitions(storage: FileStorage, wanted: Callable[[str], bool]) -> dict[SourcePartition, _Stored]:
+    """What the files have of source partitions whose name in the folders is `wanted`. Cost: one request for each table,
+    and three or a few more for each source partition, some of them at a time."""
+
+    def stored(place: tuple[str, SourcePartition]) -> _Stored | None:
+        found = ParquetFolder(storage, place[0]).newest(place[1])
+        if found is None or found[0].is_follower:
+            return None
+        return _Stored(table=place[0], footer=found[0], schema=found[1])
+
+    tables = [name for name in storage.folders("") if name != _RANGES and not name.startswith("_")]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        named = pool.map(lambda table: ParquetFolder(storage, table).partitions(), tables)
+        places = [(table, each) for table, own in zip(tables, named, strict=True) for each in own if wanted(each)]
+        found = zip(places, pool.map(stored, places), strict=True)
+        return {each: own for (_, each), own in found if own is not None}
 
 
 def _one_table(source_partition: SourcePartition, bound: str | None, named: Sequence[str]) -> str | None:
@@ -245,44 +257,39 @@ def _one_table(source_partition: SourcePartition, bound: str | None, named: Sequ
 
 
 class ParquetSink(SinkConnector):
-    """Writes Parquet files into a folder."""
+    """Writes Parquet files into a folder or a bucket."""
 
-    description = "Plain Parquet files in a folder, read by any engine, exactly once."
-    config_def: ClassVar[ConfigDef] = ConfigDef(
-        [
-            ConfigKey(
-                name="folder",
-                type=ConfigType.STRING,
-                documentation="Folder of the files: one folder for each table, one in it for each source partition.",
-                importance=Importance.HIGH,
-                validator=NonEmpty(),
-                group="Files",
-            )
-        ]
+    description = "Plain Parquet files in a folder or a bucket, read by any engine, exactly once."
+    config_def: ClassVar[ConfigDef] = storage_keys(
+        _FOLDER,
+        "Where the files are, a folder or a URI such as s3://bucket/prefix: one folder for each table, one in it for "
+        "each source partition.",
+        group="Files",
     )
 
     def __init__(self, config: Config) -> None:
-        """Raises ConfigurationError for a URI: other storages have no way yet to create a file only if it is new."""
         super().__init__(config)
-        if "://" in config["folder"]:
-            raise ConfigurationError("ParquetSink writes into a folder of this machine", hint="DeltaSink takes URIs")
-        self._root = Path(config["folder"]).absolute()
+        self._config = storage_config(config, _FOLDER)
+        self._storage = file_storage(self._config)
 
     def start(self) -> None:
-        """Make the folder."""
-        try:
-            self._root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"{self._root} cannot be made: {error.strerror}") from None
+        """Make the folder; see that the bucket keeps two writers apart, as for tables."""
+        Tables(self._config).prepare()
+
+    def lease(self, terms: LeaseTerms) -> WorkLease:
+        """A small object beside the files (``tables.lease``)."""
+        return SinkLease(self._config, terms)
 
     def task(self, context: SinkTaskContext) -> ParquetSinkTask:
-        return ParquetSinkTask(self._root, context)
+        return ParquetSinkTask(self._storage, context)
 
     def positions(
         self, connector: str, source_partitions: Sequence[SourcePartition]
     ) -> Mapping[SourcePartition, Position]:
         """Of logs, whichever connector wrote them, and those of `connector`."""
-        logs = stored_partitions(self._root, "")
-        own = stored_partitions(self._root, connector_prefix(connector))
-        found = {each: logs[each] for each in source_partitions if each in logs} | own
-        return {each: stored.footer.position for each, stored in found.items() if stored.footer is not None}
+        prefix, logs = connector_prefix(connector), frozenset(source_partitions)
+        found = stored_partitions(self._storage, lambda name: name in logs or name.startswith(prefix))
+        return {
+            each if each in logs else SourcePartition(each.removeprefix(prefix)): stored.footer.position
+            for each, stored in found.items()
+        }

@@ -1,0 +1,244 @@
+"""Objects below a root in object storage, through obstore: read, listed, and put under a condition. delta-rs's options
+are taken as they are.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail.tables.delta.storage_credentials import uses_profile
+from acktrail.tables.delta.storage_errors import storage_failure
+from acktrail.tables.delta.table_place import TableRoot
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+PAGE: Final = 1_000
+"""How many names S3 gives for one request."""
+_CLIENT: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+"""Options of the connection, with or without the storage's prefix."""
+_PREFIXES: Final = ("aws_", "google_", "azure_storage_", "azure_")
+_OF_DELTA_RS: Final = frozenset(
+    {
+        "allow_unsafe_rename",
+        "assume_role_arn",
+        "ec2_metadata_disabled",
+        "ec2_metadata_timeout",
+        "force_credential_load",
+        "iam_role_arn",
+        "iam_role_session_name",
+        "max_retries",
+        "profile",
+        "retry_timeout",
+        "s3_addressing_style",
+        "s3_allow_unsafe_rename",
+        "s3_assume_role_arn",
+        "s3_get_internal_server_error_retries",
+        "s3_locking_provider",
+        "s3_pool_idle_timeout_seconds",
+        "s3_role_session_name",
+        "sts_pool_idle_timeout_seconds",
+    }
+)
+"""Options that delta-rs has beyond those of the storages."""
+_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)")
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+
+
+class Bucket:
+    """Objects below `root`, addressed by their path from there. Threads may share it.
+
+    `patience` bounds a request with all its retries; None: what the options say. Raises (all methods):
+    ConfigurationError, RetryableError: the storage refused or failed.
+    """
+
+    def __init__(self, root: TableRoot, *, patience: dt.timedelta | None = None) -> None:
+        self.root, self._patience = root, patience
+        self._opened: ObjectStore | None = None
+
+    def get(self, path: str) -> tuple[bytes, Mapping[str, str]] | None:
+        """An object and what identifies this version of it; None: there is none."""
+        import obstore
+
+        with self._translated():
+            try:
+                found = obstore.get(self._store, path)
+                return bytes(found.bytes()), _marks(found.meta)
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+    def tail(self, path: str, most: int) -> pa.Buffer | None:
+        """The last bytes of an object, at most `most`; None: there is none."""
+        import obstore
+
+        with self._translated():
+            try:
+                size = obstore.head(self._store, path)["size"]  # not every storage knows ranges from the end
+                return pa.py_buffer(obstore.get_range(self._store, path, start=max(0, size - most), end=size))
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+    def has(self, path: str) -> bool:
+        """Whether there is an object."""
+        import obstore
+
+        with self._translated():
+            try:
+                return bool(obstore.head(self._store, path))
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return False
+
+    def put(self, path: str, data: Any, mode: Any) -> Mapping[str, str] | None:
+        """Put `data` where the condition `mode` holds: ``create`` (there is no object), or the marks of the version to
+        replace. Gives the marks of the new version; None: the condition does not hold."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._translated():
+            try:
+                return _marks(obstore.put(self._store, path, data, mode=mode, use_multipart=False))
+            except (AlreadyExistsError, PreconditionError):
+                return None
+            except FileNotFoundError as error:  # the object to replace, or else the bucket
+                if mode == "create":
+                    raise
+                _check_bucket(error)
+                return None
+
+    def folders(self, path: str) -> list[str]:
+        """Names of what has objects below it, sorted. `path` empty: the root."""
+        import obstore
+
+        with self._translated():
+            found = obstore.list_with_delimiter(self._store, path or None)["common_prefixes"]
+            return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def page(self, folder: str, after: str) -> list[str]:
+        """The first ``PAGE`` names in a folder that sort behind `after`, sorted."""
+        import obstore
+
+        names: list[str] = []
+        with self._translated():
+            for found in obstore.list(self._store, folder, offset=f"{folder}/{after}", chunk_size=PAGE):
+                own = (each["path"].rpartition("/")[2] for each in found)
+                names += [name for name in own if name > after]  # not every storage can begin in the middle
+                if len(names) >= PAGE:
+                    break
+        return sorted(names)[:PAGE]
+
+    @property
+    def _store(self) -> ObjectStore:
+        if self._opened is None:
+            self._opened = _open(self.root, self._patience)
+        return self._opened
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            raise storage_failure(error, self.root.shown) from None
+
+
+def _check_bucket(error: FileNotFoundError) -> None:
+    """Raises `error` when it says that the bucket is missing; else it is the object."""
+    if "NoSuchBucket" in str(error):
+        raise error
+
+
+def _open(root: TableRoot, patience: dt.timedelta | None) -> ObjectStore:
+    from obstore.store import from_url
+
+    options = root.options or {}
+    if patience is None:
+        config, client = split_options(options)
+        retries = {"max_retries": _number(options, root), "retry_timeout": _duration(options, root)}
+    else:
+        config, client = split_options({"timeout": f"{patience.seconds}s", **options})
+        retries = {"max_retries": 2, "retry_timeout": patience}
+    arguments: dict[str, Any] = {"config": config, "client_options": client, "retry_config": retries}
+    if uses_profile(root.uri, options):
+        arguments["credential_provider"] = _profile(root.shown)
+    return from_url(root.uri, **arguments)
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
+    """delta-rs's `options` as obstore's: those of the storage, those of the connection."""
+    config: dict[str, str] = {}
+    client: dict[str, Any] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        bare = next((lower.removeprefix(each) for each in _PREFIXES if lower.startswith(each)), lower)
+        if bare in _CLIENT:
+            client[bare] = value
+        elif bare not in _OF_DELTA_RS:
+            config[lower] = value
+    return config, client
+
+
+def _number(options: Mapping[str, str], root: TableRoot) -> int:
+    text = options["max_retries"]
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(f"tables at {root.shown}: max_retries={text!r} is no number", hint="for example 5")
+    return int(text)
+
+
+def _duration(options: Mapping[str, str], root: TableRoot) -> dt.timedelta:
+    text = options["retry_timeout"]
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(
+            f"tables at {root.shown}: retry_timeout={text!r} is no duration", hint="a number and ms, s or m: 30s"
+        )
+    return dt.timedelta(milliseconds=int(found[1]) * _UNITS_MS[found[2]])
+
+
+def _profile(shown: str) -> Any:
+    """obstore reads no profiles: boto3 does."""
+    try:
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        raise MissingDependency(
+            "leases and Parquet files cannot use a profile's credentials without boto3",
+            hint="pip install boto3, or put aws_access_key_id and aws_secret_access_key into the file of options",
+        ) from None
+    try:
+        return Boto3CredentialProvider()
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigurationError(
+            f"tables at {shown}: the profile gives no credentials ({type(error).__name__})",
+            hint="check AWS_PROFILE and the files in ~/.aws",
+        ) from None
+
+
+def _marks(meta: Mapping[str, Any]) -> dict[str, str]:
+    """What identifies this version."""
+    return {name: str(meta[name]) for name in ("e_tag", "version") if meta.get(name) is not None}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from servers.broker_diagnosis import diagnosis
 from xdist.scheduler import LoadScopeScheduling
 
 from acktrail.config import KafkaConfig
@@ -76,7 +77,23 @@ def broker() -> Iterator[EmbeddedBroker]:
     It writes no snapshot and prunes nothing, however long the run takes.
     """
     with EmbeddedBroker(properties=_LEFT_ALONE) as running:
+        _shared.append(running)
         yield running
+        _shared.clear()
+
+
+_shared: list[EmbeddedBroker] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure on a broker shows what that broker says."""
+    report = yield
+    if report.failed:
+        own = [each for each in getattr(item, "funcargs", {}).values() if isinstance(each, EmbeddedBroker)]
+        for each in {id(broker): broker for broker in [*own, *_shared]}.values():
+            report.sections.append((f"broker {each.version}", diagnosis(each)))
+    return report
 
 
 @pytest.fixture

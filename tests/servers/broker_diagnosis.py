@@ -19,7 +19,7 @@ _THREAD: Final = re.compile(
     r'^"(?:data-plane-kafka-request-handler|group-coordinator-event|share-coordinator-event|persister|'
     r'kafka-[^"]*network-thread|executor-|[^"]*reaper)[^"]*"'
 )
-_IDLE: Final = ("RequestChannel.receiveRequest", "SystemTimer.advanceClock", "EventAccumulator.take", "Selector.poll")
+_IDLE: Final = ("RequestChannel.receiveRequest", "SystemTimer.advanceClock", "EventAccumulator.poll", "Selector.poll")
 _FRAMES: Final = 16
 _LINES: Final = 40
 

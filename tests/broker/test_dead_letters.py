@@ -21,6 +21,7 @@ from acktrail.broker.groups.dead_letter_connector import DeadLetterSource
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.connect.testing import SourceSuite
@@ -156,28 +157,29 @@ def with_dead_letters() -> Iterator[tuple[EmbeddedBroker, Workload]]:
         yield broker, Workload(broker.config())
 
 
-def test_what_a_broker_writes_of_rejected_records(
+def test_what_a_broker_writes_of_records_that_are_given_up(
     with_dead_letters: tuple[EmbeddedBroker, Workload], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A group rejects three of ten records, with a dead-letter topic from the second on. Found by the group's
-    configuration, its dead letters are those offsets; the counts add up; the record's fate names its dead letter."""
+    """A group gives up four of ten records, with a dead-letter topic from the second on: two are rejected, one reaches
+    the delivery count limit. A connector that began before there was such a topic finds it by the group's
+    configuration; its dead letters are those offsets, the counts add up, and a record's fate names its dead letter."""
     broker, workload = with_dead_letters
     group, topic, letters, root = "fraud", "payments", "dlq.fraud", str(tmp_path / "tables")
     workload.create_topic(topic)
     workload.produce(topic, 4)
     settle(workload, group, topic, rejected={1})
-    new = NewTopic(letters, 2, 1, config={"errors.deadletterqueue.group.enable": "true"})
-    for future in workload.admin.create_topics([new]).values():
-        future.result()
-    workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
-    workload.produce(topic, 6)
-    settle(workload, group, topic, rejected={5, 8})
-
     store, worker = Tables(TablesConfig(uri=root)), Worker(ConfigStore())
-    config = {"sink.tables": root, "flush.interval.ms": "100", **keys(broker.config())}
+    config = {"sink.tables": root, "flush.interval.ms": "100", "topics.refresh.interval.ms": "100"}
     try:
-        worker.create("letters", {"connector.class": "DeadLetterSource", **config})
-        until(lambda: store.read("dead_letter_records").num_rows == 2, what="two dead letters")
+        worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
+        until(lambda: worker.status("letters").state is RunState.RUNNING, what="the connector's task")
+        new = NewTopic(letters, 2, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for future in workload.admin.create_topics([new]).values():
+            future.result()
+        workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
+        workload.produce(topic, 6)
+        settle(workload, group, topic, rejected={5, 8}, released=6)
+        until(lambda: store.read("dead_letter_records").num_rows == 3, what="three dead letters")
     finally:
         worker.stop()
     done = run(capsys, "export", "--bootstrap-server", broker.bootstrap_servers, "--tables", root)
@@ -185,39 +187,45 @@ def test_what_a_broker_writes_of_rejected_records(
     build(store)
 
     rows = sorted(store.read("dead_letter_records").to_pylist(), key=lambda row: row["offset"])
-    assert [(row["group_id"], row["topic"], row["partition"], row["offset"]) for row in rows] == [
-        (group, topic, 0, 5),
-        (group, topic, 0, 8),
+    rejected, exceeded = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
+    assert [(row["offset"], row["delivery_count"], row["message"]) for row in rows] == [
+        (5, 1, rejected),
+        (6, 5, exceeded),
+        (8, 1, rejected),
     ]
-    assert {(row["delivery_count"], row["message"], row["decode_status"]) for row in rows} == {
-        (1, "Offset rejected by client.", "decoded")
+    assert {(row["group_id"], row["topic"], row["partition"], row["decode_status"]) for row in rows} == {
+        (group, topic, 0, "decoded")
     }
     answer = json.loads(run(capsys, "dead-letters", group, "--tables", root, "--json").stdout)
     (counted,) = answer["partitions"]
     numbers = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")
-    assert ([counted[name] for name in numbers], counted["not_known"]) == ([3, 2, 1, 0, 2, 0], [])
+    assert ([counted[name] for name in numbers], counted["not_known"]) == ([4, 3, 1, 0, 3, 0], [])
     fates = {
         offset: json.loads(run(capsys, "record", group, topic, "0", str(offset), "--tables", root, "--json").stdout)
         for offset in (0, 1, 5)
     }
     found = {offset: fate["lives"][0]["dead_letters"] for offset, fate in fates.items()}
     assert (found[0], found[1]) == ([], [])
-    assert [(each["dlq_topic"], each["message"]) for each in found[5]] == [(letters, "Offset rejected by client.")]
+    assert [(each["dlq_topic"], each["message"]) for each in found[5]] == [(letters, rejected)]
     shown = run(capsys, "record", group, topic, "0", "5", "--tables", root).stdout
     assert f"dead-letter record {letters}, partition 0, offset {found[5][0]['dlq_offset']}" in shown
 
 
-def settle(workload: Workload, group: str, topic: str, *, rejected: set[int]) -> None:
-    """Reject these offsets, accept all others that come, until the last of the rejected was."""
-    left = set(rejected)
+def settle(workload: Workload, group: str, topic: str, *, rejected: set[int], released: int | None = None) -> None:
+    """Reject and release these offsets and accept all others, until each was rejected, or released five times."""
+    left, deliveries = set(rejected), 0
+
     with workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
 
         def polled() -> bool:
+            nonlocal deliveries
             for message in consumer.poll(0.5) or ():
-                is_rejected = message.offset() in rejected
-                consumer.acknowledge(message, AcknowledgeType.REJECT if is_rejected else AcknowledgeType.ACCEPT)
+                kind = AcknowledgeType.REJECT if message.offset() in rejected else AcknowledgeType.ACCEPT
+                if message.offset() == released:
+                    kind, deliveries = AcknowledgeType.RELEASE, deliveries + 1
+                consumer.acknowledge(message, kind)
                 left.discard(message.offset())
             consumer.commit_sync()
-            return not left
+            return not left and (released is None or deliveries == 5)
 
-        until(polled, timeout_s=60, what="rejected records")
+        until(polled, timeout_s=60, what="records that are given up")

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 from kafka.record.util import calc_crc32c
+from samples.dead_letters import headers_of
 from samples.dump_lines import dump_line
+from state_topics.segment_bytes import header_bytes
 
 from acktrail.columnar.decoding.batch_codecs import unpacked
 from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
@@ -21,7 +23,9 @@ from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.copied_files import read_dump
 from acktrail.offline.read.log_segment import Fragment, IntactBatch, is_log, read_batches
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage
+from acktrail.offline.read.sink_objects import read_sink_object
 from acktrail.wire import group_record
+from acktrail.wire.dead_letter_headers import read_dead_letter
 from acktrail.wire.dialects.detect_layout import detect_layout
 from acktrail.wire.raw_record import RawRecord, decode_raw
 from acktrail.wire.record_batch import HEADER_BYTES, Compression
@@ -81,6 +85,13 @@ def group_records(data: bytes) -> None:
     except InputError:
         return
     assert group_record.decode(*encode_group_record(record)) == record
+
+
+def dead_letters(data: bytes) -> None:
+    """The headers of a dead letter are read or refused; what is read is what a broker would write of it."""
+    with suppress(InputError):
+        found = read_dead_letter(data)
+        assert read_dead_letter(header_bytes(headers_of(found))) == found
 
 
 def columns(data: bytes) -> None:
@@ -158,12 +169,12 @@ _SCRATCH: list[Path] = []
 def use_scratch(folder: Path) -> None:
     """Where targets that read files keep theirs."""
     folder.mkdir(exist_ok=True)
-    _SCRATCH[:] = [folder / "dump.jsonl"]
+    _SCRATCH[:] = [folder / "dump.jsonl", folder / "t+3+0000000007.bin", folder / "t+3+0000000007.keys.bin"]
 
 
 def dump(data: bytes) -> None:
     """A dump is read or refused; what is read is spelt the same."""
-    (file,) = _SCRATCH
+    file = _SCRATCH[0]
     file.write_bytes(data)
     found: list[RawRecord] = []
     with suppress(InputError):
@@ -171,6 +182,21 @@ def dump(data: bytes) -> None:
     if found:
         file.write_text("".join(dump_line(record) + "\n" for record in found), encoding="utf-8")
         assert list(read_dump(file)) == found
+
+
+def sink_object(data: bytes) -> None:
+    """An object is read to its end whatever it and its keys hold: values and damage lie one behind the other."""
+    _, values, keys = _SCRATCH
+    cut = data[0] % (len(data) + 1) if data else 0
+    keys.write_bytes(data[1:cut])
+    values.write_bytes(data[cut:])
+    damage: list[SegmentDamage] = []
+    found = list(read_sink_object(values, ReadReport(on_damage=damage.append)))
+    assert [record.offset for record in found] == list(range(7, 7 + len(found)))
+    own = [each for each in damage if each.file == str(values)]
+    read = b"".join((record.value or b"") + b"\n" for record in found)
+    assert data[cut:].startswith(read)
+    assert [each.position for each in own] == ([len(read)] if len(read) < len(data[cut:]) else [])
 
 
 def planted(data: bytes) -> None:
@@ -182,9 +208,11 @@ def planted(data: bytes) -> None:
 TARGETS: Final[dict[str, Callable[[bytes], Any]]] = {
     "codecs": codecs,
     "columns": columns,
+    "dead_letters": dead_letters,
     "dump": dump,
     "group_records": group_records,
     "planted": planted,
     "records": records,
     "segment": segment,
+    "sink_object": sink_object,
 }

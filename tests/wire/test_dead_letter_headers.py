@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.dead_letters import headers_of
 from state_topics.segment_bytes import header_bytes
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
@@ -25,21 +26,6 @@ LETTERS = st.builds(
     delivery_count=st.none() | st.integers(0, 2**15 - 1),
     message=st.none() | TEXT,
 )
-
-
-def headers_of(letter: ShareDeadLetter) -> list[tuple[bytes, bytes | None]]:
-    """As a broker writes them: a header each, none for what it does not know."""
-    fields = {
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "group": letter.group_id,
-        "delivery.count": letter.delivery_count,
-        "message": letter.message,
-    }
-    return [
-        (f"__dlq.errors.{name}".encode(), str(value).encode()) for name, value in fields.items() if value is not None
-    ]
 
 
 @given(LETTERS, st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=9)), max_size=3), st.randoms())

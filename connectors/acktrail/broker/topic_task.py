@@ -124,6 +124,11 @@ class TopicTask(SourceTask):
         """The rows of at least one of `records`, which have the columns that `columns` gives."""
 
     @property
+    def is_present(self) -> bool:
+        """Whether the topic was found."""
+        return self._topic is not None
+
+    @property
     def is_finished(self) -> bool:
         if self._topic is None:
             return self._bounded and self._admin is not None

@@ -140,7 +140,15 @@ class DeadLetterTask(SourceTask):
                 about="Offsets between a position and the start of its dead-letter log.",
                 value=sum(topic.passed_offsets for topic in topics),
             ),
-            Gauge(name="acktrail_dead_letter_topics", about="Dead-letter topics that are followed.", value=len(topics)),
+            *(
+                Gauge(
+                    name="acktrail_dead_letter_topics",
+                    about="Dead-letter topics that are named, by whether they are there.",
+                    value=sum(topic.is_present is present for topic in topics),
+                    labels={"state": state},
+                )
+                for state, present in (("present", True), ("missing", False))
+            ),
         )
 
     def _look(self) -> None:

@@ -156,7 +156,7 @@ class _Object:
         def kinds(index: int) -> Sequence[int]:
             return INT16.unpack_from(keys[index]) if index < len(keys) else _ANY_KIND
 
-        keyed = self._split(kinds)
+        keyed = self._split(kinds, len(keys))
         is_whole = self._reached(keyed) == len(self._data)
         if not keys or (is_whole and len(keyed) == len(keys)):
             return keyed, keys
@@ -166,9 +166,15 @@ class _Object:
             return alone, []
         return keyed, keys
 
-    def _split(self, kinds: Callable[[int], Sequence[int]]) -> _Pieces:
-        """The values by the layout that reads most of them; none where two read as much in two ways."""
-        read = [_split(self._data, self._reading.separator, kinds, value_end) for value_end in VALUE_ENDS]
+    def _split(self, kinds: Callable[[int], Sequence[int]], wanted: int | None = None) -> _Pieces:
+        """The values by the first layout that reads `wanted` of them and nothing is left; else by the one that reads
+        most, and none where two read as much in two ways."""
+        read: list[_Pieces] = []
+        for value_end in VALUE_ENDS:
+            pieces = _split(self._data, self._reading.separator, kinds, value_end)
+            if len(pieces) == wanted and self._reached(pieces) == len(self._data):
+                return pieces
+            read.append(pieces)
         most = max(map(self._reached, read))
         best = [pieces for pieces in read if self._reached(pieces) == most]
         return best[0] if all(pieces == best[0] for pieces in best) else []

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
+from acktrail.errors import UnknownName
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "described"
 _MAKERS = 6
 """Connections that make groups: a broker answers those of one connection one after the other."""
+_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +99,6 @@ def _make(broker: EmbeddedBroker, numbers: range, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     if TOPIC not in admin.list_topics(timeout=60).topics:
         admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(60)
-        while TOPIC not in admin.list_topics(timeout=60).topics:
-            time.sleep(0.05)
     offsets = [NewStartOffset(topic=TOPIC, partition=index, start_offset=0) for index in range(partitions)]
 
     def make(own: range) -> None:
@@ -105,5 +106,10 @@ def _make(broker: EmbeddedBroker, numbers: range, partitions: int) -> None:
             for number in own:
                 raise_unless_done(share_groups.alter_offsets(f"many-{number:05}", offsets), operation="READ")
 
+    for _ in range(_TRIES):
+        with suppress(UnknownName):  # the coordinator learns of a new topic a little later
+            make(numbers[:1])
+            break
+        time.sleep(0.1)
     with ThreadPoolExecutor(_MAKERS) as makers:
         list(makers.map(make, [numbers[start::_MAKERS] for start in range(_MAKERS)]))

@@ -11,7 +11,9 @@ import datetime as dt
 import io
 import json
 import os
+import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +25,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import measure
 import pyarrow as pa
 import pyarrow.parquet as pq
 from table import Row
@@ -39,25 +40,31 @@ from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 CLUSTER, TOPIC, RUN = "cluster-1", "AAAAAAAAAAAAAAAAAAAAAQ", "20260101T000000Z-00000000"
 MINUTES_OF_A_DAY = 1_440
 DAY_MS = 86_400_000
-_OPEN = (
-    "import sys; from acktrail.config import TablesConfig; from acktrail.tables.delta.store import Tables\n"
-    "tables = Tables(TablesConfig(uri=sys.argv[1]))\n"
-    "print([tables.snapshot(name).version for name in ('state_records', 'export_ranges')])"
-)
-_IDLE = (
-    "import sys; from acktrail.config import TablesConfig; from acktrail.tables.delta.store import Tables\n"
-    "from acktrail.tables.exported.delta_sink import DeltaSink\n"
-    "sink = DeltaSink(Tables(TablesConfig(uri=sys.argv[1])), cluster_id=sys.argv[2], run_id='idle')\n"
-    "sink.start(); sink.flush()"
-)
-_NOTHING = "import acktrail.tables.exported.delta_sink"
+_OPEN = """
+import json, sys, time
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_sink import DeltaSink
+tables, began = Tables(TablesConfig(uri=sys.argv[1])), time.perf_counter()
+for name in ("state_records", "export_ranges"):
+    tables.snapshot(name).files()
+if sys.argv[2:]:
+    began, sink = time.perf_counter(), DeltaSink(tables, cluster_id=sys.argv[2], run_id="idle")
+    sink.start()
+    sink.flush()
+spent_s = time.perf_counter() - began
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(json.dumps([spent_s, int(peak.split()[1]) / 1024]))
+"""
+"""A process of its own opens both tables with their lists of files, or does what an export does that finds nothing;
+it prints the seconds after its imports, and its peak memory in MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
     """What a month leaves: data files that the tables name, all files in their folders (those that are kept for readers
     of older versions, and the logs, among them), bytes of the logs; seconds to open both tables and for an export
-    without new records, less the start of a process, and their memory."""
+    without new records, in a process that has imported what it needs, and the peak memory of each."""
 
     files: int
     stored_files: int
@@ -216,17 +223,16 @@ class _Month:
             folder = Path(self.config.uri, name)
             stored += sum(file.is_file() for file in folder.rglob("*"))
             log_bytes += sum(file.stat().st_size for file in (folder / "_delta_log").iterdir())
-        start = measure.run([sys.executable, "-c", _NOTHING])
-        opened = measure.run([sys.executable, "-c", _OPEN, self.config.uri])
-        idle = measure.run([sys.executable, "-c", _IDLE, self.config.uri, CLUSTER])
+        open_s, open_mb = _measured(self.config.uri)
+        idle_s, idle_mb = _measured(self.config.uri, CLUSTER)
         return Left(
             files=files,
             stored_files=stored,
             log_mb=log_bytes / 1e6,
-            open_s=max(0.0, opened.wall_s - start.wall_s),
-            open_mb=opened.peak_mb,
-            idle_s=max(0.0, idle.wall_s - start.wall_s),
-            idle_mb=idle.peak_mb,
+            open_s=open_s,
+            open_mb=open_mb,
+            idle_s=idle_s,
+            idle_mb=idle_mb,
         )
 
     def _checkpoint(self, at_ms: int) -> None:
@@ -238,10 +244,17 @@ class _Month:
 
     def _age(self, at_ms: int) -> None:
         """Files that were written now are as old as the simulated clock."""
-        for log in Path(self.config.uri).glob("*/_delta_log"):
-            for file in os.scandir(log):
+        for folder in (each for table in Path(self.config.uri).iterdir() for each in (table, table / "_delta_log")):
+            for file in os.scandir(folder):
                 if file.stat().st_mtime > at_ms / 1_000:
                     os.utime(file.path, (at_ms / 1_000, at_ms / 1_000))
+
+
+def _measured(*arguments: str) -> tuple[float, float]:
+    """The medians of three processes."""
+    command = [sys.executable, "-c", _OPEN, *arguments]
+    runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(3)]
+    return statistics.median(own[0] for own in runs), statistics.median(own[1] for own in runs)
 
 
 class _Log:
@@ -259,6 +272,7 @@ class _Log:
         self._version += 1
         path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         (self._folder / path).write_bytes(content)
+        os.utime(self._folder / path, (at_ms / 1_000, at_ms / 1_000))
         add = {
             "path": path,
             "partitionValues": {},

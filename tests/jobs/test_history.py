@@ -30,6 +30,7 @@ from acktrail.tables.exported.record_files import NewRecords
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.saved_states import HISTORY, SavedStates
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.workers import merged
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
@@ -236,10 +237,25 @@ def as_older_releases_left_it(world: World, table: str) -> None:
     world.tables.replace(table, rows)
 
 
+def optimized(world: World, table: str) -> None:
+    """By an engine that knows nothing of acktrail, with all that no version needs removed."""
+    records = world.tables.snapshot(table)
+    assert records is not None
+    records.delta.optimize.compact()
+    records.delta.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+def maintained(world: World, _: str) -> None:
+    """By acktrail itself."""
+    maintain(world.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0, log_keep_ms=0))
+
+
 @pytest.mark.parametrize(
     ("deed", "table", "reason"),
     [
         (None, "", None),
+        (optimized, "state_records", None),
+        (maintained, "", None),
         (as_older_releases_left_it, "held_states", None),
         (lose, "held_states", "held_states has no states"),
         (lose, "delivery_history", "delivery_history lacks changes"),

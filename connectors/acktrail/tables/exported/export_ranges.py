@@ -97,7 +97,8 @@ def _copy(tables: Tables) -> int:
     records = tables.snapshot("state_records")
     if records is None:
         return 0
-    copied = tables.transaction_version("export_ranges", COPIED)
+    ranges = tables.snapshot("export_ranges")
+    copied = None if ranges is None else ranges.transaction_version(COPIED)
     after = copied or 0  # the version that made the table: it has no rows
     commits = records.commits(after=after)
     if len(commits) != max(0, records.version - after):
@@ -118,5 +119,6 @@ def _copy(tables: Tables) -> int:
             transactions={COPIED: records.version},
             expected={COPIED: copied},
             metadata={COPIED_COMMIT: commits[records.version].get(COMMIT_ID, "")},
+            at=ranges,
         )
     return len(rows)

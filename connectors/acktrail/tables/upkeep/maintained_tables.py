@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow.fs as fs
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
@@ -28,7 +28,7 @@ _BY_SMALL_FILES: Final = frozenset(
         "reconciliations",
         "quality_results",
         "connector_positions",
-        "group_records",
+        *POSITIONED_TABLES,
     }
 )
 

@@ -183,7 +183,9 @@ def test_other_clouds_are_asked_and_their_refusals_understood(
     ("text", "kind", "says"),
     [
         ("<Code>ExpiredToken</Code>", ConfigurationError, "have expired"),
-        ("<Code>RequestTimeTooSkewed</Code>", ConfigurationError, "the clock"),
+        ("<Code>RequestTimeTooSkewed</Code>", RetryableError, "the clock"),
+        ("No space left on device (os error 28)", RetryableError, "is full"),
+        ("File too large (os error 27)", RetryableError, "is full"),
         ("<Code>PermanentRedirect</Code>", ConfigurationError, "the region"),
         ("status: 503 Service Unavailable <Code>SlowDown</Code>", RetryableError, "failed by itself"),
         ("request or response body error", RetryableError, "does not answer"),

@@ -23,7 +23,14 @@ class _Cause(NamedTuple):
     kind: type[AcktrailError] = ConfigurationError
 
 
+_NEWER: Final = ("unsupported table features", "kernel error: unsupported")
+
 _CAUSES: Final = (
+    _Cause(
+        "a newer program gave it features that this release does not have",
+        "install a newer release of acktrail, or name other tables",
+        _NEWER,
+    ),
     _Cause(
         "the storage ignores conditional writes, so that two writers would overwrite each other",
         "use a storage that honours If-None-Match, or a local folder",
@@ -34,7 +41,12 @@ _CAUSES: Final = (
         "give this user write access to the folder, or name another with --tables",
         ("permission denied", "read-only file system", "operation not permitted"),
     ),
-    _Cause("the storage is full", "make room, then run again", ("no space left", "quota")),
+    _Cause(
+        "the storage is full",
+        "make room, then run again",
+        ("no space left", "quota", "file too large"),
+        RetryableError,
+    ),
     _Cause(
         "the folder cannot be created",
         "name a folder whose parents are folders",
@@ -59,6 +71,7 @@ _CAUSES: Final = (
         "the clock of this machine differs from the storage's",
         "set the clock",
         ("requesttimetooskewed",),
+        RetryableError,
     ),
     _Cause(
         "the credentials were refused",
@@ -151,6 +164,11 @@ _CAUSES: Final = (
         ("unknown scheme", "no suitable object store", "invalid table location", "not a valid url", "unknown url"),
     ),
 )
+
+
+def needs_newer_release(error: BaseException) -> bool:
+    """Whether a table is one that this release cannot read or write."""
+    return any(mark in str(error).lower() for mark in _NEWER)
 
 
 def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:

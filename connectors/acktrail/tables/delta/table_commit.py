@@ -19,6 +19,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
+from acktrail.tables.delta.storage_errors import needs_newer_release
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
@@ -89,7 +90,7 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
         # A commit whose response got lost is found by its id: writing it again would double its rows.
         version = _landed(snapshot.place, base, commit_id, error)
         if version is None:
-            if isinstance(error, CommitFailedError):
+            if isinstance(error, CommitFailedError) and not needs_newer_release(error):
                 raise _moved(snapshot.name, {}) from None
             raise snapshot.place.failure(error) from None
     try:

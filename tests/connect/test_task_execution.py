@@ -16,7 +16,7 @@ from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.connect.signals import stop_on_signals
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, Unreachable
+from acktrail.errors import ConcurrentCommit, ForeignCluster, Unreachable
 
 
 class CountingSink(MemorySink):
@@ -212,6 +212,22 @@ def test_failure_ends_the_run_and_stops_the_task(pairs: list[Any]) -> None:
         TaskExecution(source, MemorySink(tables), policy=FlushPolicy(rows=20)).run()
     assert list(tables.positions.values()) == [20]
     assert source.is_stopped
+
+
+def test_what_was_read_of_an_origin_that_is_gone_is_committed(pairs: list[Any]) -> None:
+    """Records of a topic that was recreated cannot be read again by the next run."""
+    polls = iter([None, None, ForeignCluster("recreated", hint="other tables")])
+
+    def end() -> None:
+        found = next(polls)
+        if found is not None:
+            raise found
+
+    tables = MemoryTables()
+    task = watched(MemoryLog(pairs=pairs, end_offset=100), end)
+    with pytest.raises(ForeignCluster):
+        TaskExecution(task, MemorySink(tables)).run()
+    assert task.committed == {task.source_partition: 20}
 
 
 def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:

@@ -45,7 +45,8 @@ def export_continuously(
     outage = _Outage(notice)
 
     def on_progress(now: Progress) -> None:
-        outage.end()
+        if not now.pending_rows:
+            outage.end()
         progress(now)
 
     run = ExportRun(kafka, tables, run_id, stop, policy, on_progress)
@@ -101,7 +102,7 @@ class _Outage:
         return pause_s
 
     def end(self) -> None:
-        """Records were read or committed."""
+        """What was read is committed."""
         if self._began_at is not None:
             seconds = time.monotonic() - self._began_at
             self._began_at, self._pause_s = None, _FIRST_PAUSE_S

@@ -42,7 +42,7 @@ class StateTopic:
         if now is None or now.topic_id != self.topic_id:
             raise ForeignCluster(
                 f"{self.name} was deleted or recreated while it was read",
-                hint="records read since are not kept; export the new topic to tables of its own",
+                hint="export the new topic to tables of its own",
                 data={"topic_id": self.topic_id, "topic_id_now": now.topic_id if now else None},
             )
 

@@ -39,7 +39,7 @@ class Outage:
         return pause_s if left_s is None else min(pause_s, left_s)
 
     def end(self) -> None:
-        """Rows were read or committed."""
+        """What was read is committed, or an attempt has lasted for a while."""
         if self._began_at is not None:
             seconds = self._clock() - self._began_at
             self._began_at, self._pause_s, self.reason = None, _FIRST_PAUSE_S, ""

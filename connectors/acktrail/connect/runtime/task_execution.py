@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, Position, RowCounts, SourceBatch, SourcePartition
-from acktrail.errors import InputError
+from acktrail.errors import ForeignCluster, InputError
 
 _AHEAD_BYTES: Final = 32 * 1024 * 1024
 """About as much as is read during a commit."""
@@ -32,12 +32,14 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is. Records are counted in logs; observations do not count."""
+    """How far a run is. Records are counted in logs; observations do not count. `pending_rows` of any kind are read and
+    not committed."""
 
     records_read: int
     records_committed: int
     partitions_finished: int
     partitions: int
+    pending_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,8 @@ class TaskExecution:
         as one commit takes. The next run reads the rest again, so that a stop takes no longer than two commits, however
         much was read ahead.
 
-        An error ends the run at once: uncommitted records are read again by the next run.
+        An error ends the run at once: uncommitted records are read again by the next run. Only where the source says
+        that its origin is another one now (ForeignCluster), what was read before is committed first.
 
         Raises:
             AcktrailError: any error of the source or the sink.
@@ -223,7 +226,11 @@ class TaskExecution:
         flushed_at = self._clock()
         with ReadAhead(self._source, stop, poll_s=self._policy.poll_s) as reading:
             while not reading.is_over:
-                taken = reading.take(self._policy.poll_s)
+                try:
+                    taken = reading.take(self._policy.poll_s)
+                except ForeignCluster:  # what was read before is nowhere else any more
+                    self._flush()
+                    raise
                 ended, count = reading.partitions
                 self._done = replace(self._done, partitions_finished=ended, partitions=count)
                 if taken is not None:
@@ -281,6 +288,7 @@ class TaskExecution:
                 records_committed=committed,
                 partitions_finished=self._done.partitions_finished,
                 partitions=self._done.partitions,
+                pending_rows=self._sink.pending_rows,
             )
         )
 

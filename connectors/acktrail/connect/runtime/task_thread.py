@@ -22,6 +22,7 @@ from acktrail.errors import AcktrailError, InputError, LogChanged, OutcomeUnknow
 
 _FORGET_S: Final = 600.0
 _GAPS_KEPT: Final = 1_000
+_LASTING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ class TaskThread:
         self._run: TaskExecution | None = None
         self._source: SourceTask | None = None
         self._before = TaskSummary()
+        self._began_at = 0.0
         self.errors: Counter[str] = Counter()
         """Errors that ended an attempt, by the name of their class."""
         self.last_success_at: float | None = None
@@ -145,7 +147,7 @@ class TaskThread:
         return min(2.0 ** (len(self._failures) - 2), self._parts.errors.longest_pause_s)
 
     def _attempt(self) -> None:
-        run_id = self._parts.new_run_id()
+        run_id, self._began_at = self._parts.new_run_id(), time.monotonic()
         source, sink = self._parts.make(run_id)
         self._source = source
         run = self._run = TaskExecution(
@@ -168,8 +170,11 @@ class TaskThread:
     def _dead(self, batch: SourceBatch, error: InputError) -> SourceBatch:
         return all_dead(batch, error.message, self._parts.errors.dead_letter_table)
 
-    def _progressed(self, _: Progress) -> None:
-        self._outage.end()
+    def _progressed(self, progress: Progress) -> None:
+        # What was read can still meet a storage that takes nothing; where nothing comes, time shows that all is well.
+        has_lasted = time.monotonic() - self._began_at > _LASTING_S
+        if not progress.pending_rows and (progress.records_committed or has_lasted):
+            self._outage.end()
         self.last_success_at = time.time()
 
     def _may_restart(self) -> bool:

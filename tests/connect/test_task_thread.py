@@ -1,0 +1,46 @@
+"""A task that lives on through outages says each of them once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.workload import until
+from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
+
+from acktrail.connect.runtime.connector_config import ErrorPolicy
+from acktrail.connect.runtime.task_execution import FlushPolicy
+from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
+from acktrail.connect.source_batches import Commit
+from acktrail.errors import RetryableError
+
+
+def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -> None:
+    """Reading succeeds in every attempt and does not end the outage: the commit does."""
+    tables, said = MemoryTables(), list[str]()
+    left = iter(range(4))
+
+    class FullSink(MemorySink):
+        def flush(self) -> Commit:
+            if self.pending_rows and next(left, None) is not None:
+                raise RetryableError("the storage is full")
+            return super().flush()
+
+    def make(_: str) -> tuple[MemoryTask, MemorySink]:
+        log = MemoryLog(pairs=pairs, end_offset=100)
+        return MemoryTask([log], is_continuous=True), FullSink(tables)
+
+    parts = TaskParts(
+        name="one",
+        make=make,
+        flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
+        errors=ErrorPolicy(longest_pause_s=0.01),
+        new_run_id=lambda: "run",
+        committed=lambda _: {},
+    )
+    thread = TaskThread(parts, lambda event, _: said.append(event))
+    thread.start()
+    until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
+    thread.request_stop()
+    assert thread.join(30)
+    assert said == ["outage_began", "outage_ended"]
+    assert thread.errors == {"RetryableError": 4}

@@ -1,4 +1,5 @@
-"""A broker to break, a state topic that is written all the time, and a worker that exports it."""
+"""A broker to break, a state topic that is written all the time, and workers that export it. One worker outlives most
+faults: it is started again only by a test that kills it, and replaced only after a test that failed."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ from typing import Any, Final
 
 import pytest
 from broker.workload import until
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from servers.connect_worker import ConnectWorker, connect_worker
-from servers.real_broker import kill
+from servers.kafka_proxy import KafkaProxy, kafka_proxy
+from servers.moving_clock import MovingClock, moving_clock
 from state_topics.export_checker import check_nothing_lost_or_doubled
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic
 
 from acktrail.config import TablesConfig
+from acktrail.connect.source_batches import state_source_partition
 from acktrail.embedded import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
 
@@ -33,7 +37,7 @@ def good(number: int) -> Pair:
     """A snapshot of one of some groups."""
     group_id = b"group-%d" % (number % 7)
     key = struct.pack(">hh", 0, len(group_id)) + group_id + bytes(15) + b"\1" + struct.pack(">i", number % 3)
-    head = struct.pack(">hiiiq", 0, number, 1, 1, number)
+    head = struct.pack(">hiiiqqq", 0, number, 1, 1, number, number, number)
     batch = struct.pack(">qqbhB", number, number + 3, 2, 1, 0)
     return key, head + b"\2" + batch + b"\0"
 
@@ -69,6 +73,7 @@ class Writer:
             "enable.idempotence": True,
             "message.timeout.ms": 300_000,
             "linger.ms": 20,
+            "reconnect.backoff.max.ms": 500,
             "log_level": 0,
         }
         producer = Producer(properties)
@@ -100,84 +105,192 @@ def writing(broker: EmbeddedBroker, rate: int = 400) -> Iterator[Writer]:
 
 @dataclass
 class Export:
-    """A worker that exports the state topic of `broker` into `tables`."""
+    """A worker that exports the state topic of `broker` into `tables`, through `network`. `is_sound`: the last test
+    that used it came to its end."""
 
     broker: EmbeddedBroker
     tables: TablesConfig
     worker: ConnectWorker
+    network: KafkaProxy
+    is_sound: bool = True
 
     def rows(self) -> int:
-        store = Tables(self.tables)
-        return int(store.read("state_records", columns=["offset"]).num_rows) if store.exists("state_records") else 0
+        snapshot = Tables(self.tables).snapshot("state_records")
+        return 0 if snapshot is None else sum(file.rows or 0 for file in snapshot.files())
 
     def grows(self, by: int = 1) -> None:
         """Wait until there are more rows."""
         before = self.rows()
-        until(lambda: self.rows() >= before + by, what="more rows")
+        self._until(lambda: self.rows() >= before + by, "more rows")
+
+    def pauses(self, than: int) -> None:
+        """Wait until more outages than that have begun."""
+        self._until(lambda: self.outages()[0] > than, "the line that says that it pauses")
+
+    def continues(self) -> None:
+        """Wait until every outage that began has ended."""
+        self._until(lambda: len(set(self.outages())) == 1, "the line that says that it continues")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            until(condition, timeout_s=120, what=what)
+        except AssertionError as error:
+            error.add_note("\n".join(self.worker.said[-20:]))
+            raise
+
+    def caught_up(self) -> bool:
+        """Whether the positions are the ends of the logs."""
+        snapshot = Tables(self.tables).snapshot("state_records")
+        if snapshot is None:
+            return False
+        ids = [snapshot.properties[name] for name in ("cluster_id", "state_topic_id")]
+        ends = log_ends(self.broker)
+        return all(snapshot.transaction_version(state_source_partition(*ids, n)) == end for n, end in ends.items())
 
     def is_complete(self) -> bool:
-        """Whether the tables have reached the ends of the logs."""
+        """Whether the tables have every record; ``export_ranges`` follows a little later."""
         try:
             check_nothing_lost_or_doubled(self.broker, self.tables)
         except AssertionError:
             return False
         return True
 
-    def finish(self) -> int:
-        """Let the worker reach the end, stop it, and prove that nothing is lost or doubled; how many rows there are."""
-        until(self.is_complete, what="a complete export")
-        assert self.worker.stop() == 0
-        return check_nothing_lost_or_doubled(self.broker, self.tables)
+    def complete(self) -> int:
+        """Let the worker reach the end, and prove that nothing is lost or doubled; how many rows there are."""
+        self._until(self.caught_up, "a complete export")
+        for _ in range(20):
+            if self.is_complete():
+                break
+        rows = check_nothing_lost_or_doubled(self.broker, self.tables)
+        self.is_sound = True
+        return rows
 
     def outages(self) -> tuple[int, int]:
-        """How many lines said that an outage began, and that one ended."""
-        said = self.worker.said
+        """How many lines said that an outage of the task began, and that one ended."""
+        said = [line for line in self.worker.said if "task 0" in line]
         return sum("pauses, trying again" in line for line in said), sum("continues after" in line for line in said)
 
 
-@pytest.fixture(scope="module")
+def log_starts(broker: EmbeddedBroker) -> dict[int, int]:
+    return _offsets(broker, OffsetSpec.earliest())
+
+
+def log_ends(broker: EmbeddedBroker) -> dict[int, int]:
+    return _offsets(broker, OffsetSpec.latest())
+
+
+def _offsets(broker: EmbeddedBroker, spec: OffsetSpec) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    asked = admin.list_offsets({TopicPartition(STATE_TOPIC, number): spec for number in range(PARTITIONS)})
+    return {place.partition: future.result(30).offset for place, future in asked.items()}
+
+
+@pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     quickly = {
         "log.retention.check.interval.ms": "300",
         "log.initial.task.delay.ms": "300",
         "log.segment.delete.delay.ms": "0",
+        # A broker that was killed is let in again after the session that it had.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
     }
     with EmbeddedBroker(properties=quickly) as running:
         create_state_topic(running, PARTITIONS)
         yield running
 
 
-@pytest.fixture
-def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens an export into tables of its own: keys of the worker and of the connector can be given."""
+OpenExport = Callable[..., Export]
+
+
+@contextmanager
+def exports(broker: EmbeddedBroker, folder: Path) -> Iterator[OpenExport]:
+    """Opens exports that end with the block, into tables of their own unless `tables` are given. Keys of the worker and
+    of the connector can be given, variables, and another connector with the same cluster and tables (`beside`)."""
     with contextlib.ExitStack() as stack:
+        network = stack.enter_context(kafka_proxy(broker.bootstrap_servers))
 
         def opened(
             tables: TablesConfig | None = None,
             *,
             name: str = "worker",
             worker: Mapping[str, object] | None = None,
+            environment: Mapping[str, str] | None = None,
+            beside: Mapping[str, Any] | None = None,
             **keys: str,
         ) -> Export:
-            target = tables or TablesConfig(uri=str(tmp_path / "tables"))
-            options = {f"sink.option.{key}": value for key, value in target.options.items()}
+            target = tables or TablesConfig(uri=str(folder / "tables"))
             config = {
                 "connector.class": "ShareGroupStateSource",
-                "kafka.bootstrap.servers": broker.bootstrap_servers,
-                "kafka.request.timeout.ms": "3000",
+                "kafka.bootstrap.servers": network.config().bootstrap_servers,
+                "kafka.request.timeout.ms": "2000",
                 "sink.tables": target.uri,
                 "flush.interval.ms": "100",
                 "linger.ms": "20",
                 "errors.retry.delay.max.ms": "1000",
-                **options,
+                **{f"sink.option.{key}": value for key, value in target.options.items()},
                 **{key.replace("_", "."): value for key, value in keys.items()},
             }
-            own = {"rest.listener": "", **(worker or {})}
-            running = stack.enter_context(connect_worker(tmp_path / name, own, {"name": "state", "config": config}))
+            own = {"rest.listener": "", "lease.ttl.ms": 5_000, **(worker or {})}
+            connectors = [{"name": "state", "config": config}]
+            if beside:
+                common = {key: value for key, value in config.items() if key.startswith(("kafka.", "sink."))}
+                connectors.append({"name": beside["name"], "config": {**common, **beside["config"]}})
+            running = stack.enter_context(connect_worker(folder / name, own, *connectors, environment=environment))
             running.start()
-            return Export(broker, target, running)
+            return Export(broker, target, running, network)
 
         yield opened
 
 
-__all__ = ["Export", "Writer", "kill", "writing"]
+@pytest.fixture
+def export(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[OpenExport]:
+    """Opens exports of one test (``exports``)."""
+    with exports(broker, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> MovingClock | str:
+    """The clock of the long-lived worker, or why it has that of the machine."""
+    try:
+        return moving_clock(tmp_path_factory.mktemp("clock"))
+    except pytest.skip.Exception as reason:
+        return str(reason)
+
+
+@pytest.fixture(scope="session")
+def _long_lived(
+    broker: EmbeddedBroker, clock: MovingClock | str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Export]]:
+    """The export that outlives the faults, another one after a test that failed."""
+    environment = clock.environment if isinstance(clock, MovingClock) else {}
+    with contextlib.ExitStack() as stack:
+        opened: list[Export] = []
+
+        def sound() -> Export:
+            if not opened or not opened[-1].is_sound:
+                if opened:
+                    opened[-1].worker.kill()
+                folder = tmp_path_factory.mktemp("long-lived")
+                opened.append(stack.enter_context(exports(broker, folder))(environment=environment))
+            return opened[-1]
+
+        yield sound
+
+
+@pytest.fixture
+def running(_long_lived: Callable[[], Export]) -> Export:
+    """An export that is at work, and was before; every test that uses it ends with ``Export.complete``."""
+    export = _long_lived()
+    export.is_sound = False
+    return export
+
+
+@pytest.fixture
+def counts(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Reports what a fault's test counted, at the end of the run."""
+    return lambda **found: record_property("faults", ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()))
+
+
+__all__ = ["Export", "OpenExport", "Writer", "log_ends", "log_starts", "writing"]

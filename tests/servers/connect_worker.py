@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 __all__ = ["ConnectWorker", "connect_worker"]
 
@@ -22,18 +25,24 @@ class ConnectWorker:
 
     folder: Path
     command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     runs: int = 0
     process: subprocess.Popen[bytes] | None = None
     killed: int = 0
-    _files: list[Path] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """The lines on stderr of all its processes so far."""
+    _reader: threading.Thread | None = None
 
     def start(self) -> None:
         """A new process; the one before must have ended."""
         assert self.process is None or self.process.poll() is not None
         self.runs += 1
-        self._files.append(self.folder / f"stderr-{self.runs}.txt")
-        with self._files[-1].open("wb") as stderr:
-            self.process = subprocess.Popen(self.command, stderr=stderr)
+        # A pipe, not a file: what is said about files that may not grow must be heard.
+        self.process = subprocess.Popen(
+            self.command, stderr=subprocess.PIPE, env={**os.environ, **self.environment}, text=True, errors="replace"
+        )
+        self._reader = threading.Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
+        self._reader.start()
 
     def kill(self) -> None:
         """SIGKILL, as a crash would end it; a process that is over already does not count."""
@@ -41,18 +50,26 @@ class ConnectWorker:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.killed += 1
-        self.process.wait(_END_S)
+        self.wait()
 
     def stop(self) -> int:
         """SIGTERM; gives the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(_END_S)
+        return self.wait()
 
-    @property
-    def said(self) -> list[str]:
-        """The lines on stderr of all its processes so far."""
-        return [line for file in self._files for line in file.read_text("utf-8", "replace").splitlines()]
+    def wait(self) -> int:
+        """Wait for the end and for its last line; gives the exit code."""
+        assert self.process is not None
+        assert self._reader is not None
+        code = self.process.wait(_END_S)
+        self._reader.join(_END_S)
+        return code
+
+    def _listen(self, stderr: IO[str]) -> None:
+        with stderr:
+            for line in stderr:
+                self.said.append(line.rstrip())
 
 
 @contextmanager
@@ -60,9 +77,10 @@ def connect_worker(
     folder: Path,
     worker: Mapping[str, object],
     *connectors: Mapping[str, object],
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[ConnectWorker]:
     """A worker with this configuration and these connectors (a name and a configuration each), not started yet; it
-    ends with the block."""
+    ends with the block. `environment`: variables that it has besides those of this process."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f'"{key}" = {json.dumps(value)}\n' for key, value in worker.items()]
     # Keys with dots are quoted: TOML would make tables of them, which mean the same.
@@ -72,10 +90,10 @@ def connect_worker(
         files.append(folder / f"connector-{number}.json")
         files[-1].write_text(json.dumps(connector))
     command = [sys.executable, "-m", "acktrail.cli.main", "connect", "standalone", str(folder / "worker.toml")]
-    running = ConnectWorker(folder=folder, command=[*command, *map(str, files)])
+    running = ConnectWorker(folder=folder, command=[*command, *map(str, files)], environment=environment or {})
     try:
         yield running
     finally:
         if running.process is not None and running.process.poll() is None:
             running.process.kill()
-            running.process.wait(_END_S)
+            running.wait()

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -20,7 +20,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsResponse,
     ListGroupsRequest,
 )
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -64,6 +64,7 @@ _REQUESTS: Final = {
         ApiVersionsRequest,
         MetadataRequest,
         FindCoordinatorRequest,
+        FetchRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
         DescribeConfigsRequest,
@@ -85,11 +86,12 @@ Answer = Any
 @dataclass
 class FakeKafka:
     """`nodes` brokers; `coordinators` are the answers to FindCoordinator, a node's index or an error code below 0 (the
-    last one stays); `answers` are those to other requests by api key, in order."""
+    last one stays); `answers` are those to other requests by api key, in order; `topics` are those of the metadata."""
 
     addresses: list[tuple[str, int]]
     coordinators: deque[int] = field(default_factory=lambda: deque([0]))
     answers: dict[int, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
+    topics: Callable[[], list[Any]] = list
     asked: list[tuple[int, int, Any]] = field(default_factory=list)
     """Node, api key and body of every request, in order."""
 
@@ -120,7 +122,7 @@ class FakeKafka:
     def _metadata(self, request: Any) -> Any:
         row = MetadataResponse.MetadataResponseBroker
         brokers = [row(node_id=i, host=h, port=p, rack=None) for i, (h, p) in enumerate(self.addresses)]
-        return MetadataResponse(brokers=brokers, cluster_id=_CLUSTER_ID, controller_id=0, topics=[])
+        return MetadataResponse(brokers=brokers, cluster_id=_CLUSTER_ID, controller_id=0, topics=self.topics())
 
     def _find_coordinator(self, request: Any) -> Any:
         found = self.coordinators.popleft() if len(self.coordinators) > 1 else self.coordinators[0]

@@ -1,36 +1,56 @@
-"""A network between a client and a real broker that can hold requests back, also from a client that has long gone."""
+"""A network between a client and a real broker that can hold requests back, also from a client that has long gone, cut
+a response off in its middle, and swallow responses."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import threading
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from acktrail.config import KafkaConfig
 
-__all__ = ["KafkaProxy", "kafka_proxy"]
+__all__ = ["EVERYTHING", "KafkaProxy", "kafka_proxy"]
 
 _HOST = "127.0.0.1"
+EVERYTHING: Final = -1
+"""In place of an api key: all of them."""
+_WHOLE: Final = 1.0
 
 
 @dataclass
 class KafkaProxy:
     """Passes every request on to the broker, except those whose api key is in `held`; addresses in answers lead back
-    here."""
+    here. `cuts`: by api key, the shares of the next responses after which their connection ends. `silenced`: api keys
+    whose responses never arrive, while the connections stay. `spoiled` counts both kinds of responses."""
 
     address: tuple[str, int]
     broker: tuple[str, int]
     held: set[int] = field(default_factory=set)
     waiting: list[tuple[socket.socket, bytes]] = field(default_factory=list)
     answers: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    cuts: dict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    silenced: set[int] = field(default_factory=set)
+    spoiled: int = 0
 
     def config(self, request_timeout_ms: int = 2_000) -> KafkaConfig:
         return KafkaConfig(
             bootstrap_servers=f"{self.address[0]}:{self.address[1]}", request_timeout_ms=request_timeout_ms
         )
+
+    def share_of(self, api_key: int) -> float | None:
+        """How much of the next response of this kind arrives; None: it does not, and nothing says so."""
+        if self.silenced & {api_key, EVERYTHING}:
+            self.spoiled += 1
+            return None
+        if not self.cuts[api_key]:
+            return _WHOLE
+        self.spoiled += 1
+        return self.cuts[api_key].popleft()
 
     def release(self) -> None:
         """Deliver what was held back, and wait until the broker has answered it."""
@@ -63,20 +83,29 @@ def _accept(proxy: KafkaProxy, server: socket.socket, connections: list[socket.s
     while True:
         try:
             client, _ = server.accept()
-            upstream = socket.create_connection(proxy.broker)
         except OSError:
             return
+        try:
+            upstream = socket.create_connection(proxy.broker)
+        except OSError:  # it is down
+            client.close()
+            continue
         connections += [client, upstream]
         late: set[int] = set()
-        threading.Thread(target=_ask, args=(proxy, client, upstream, late), daemon=True).start()
-        threading.Thread(target=_answer, args=(proxy, client, upstream, late), daemon=True).start()
+        asked: dict[int, int] = {}
+        threading.Thread(target=_ask, args=(proxy, client, upstream, late, asked), daemon=True).start()
+        threading.Thread(target=_answer, args=(proxy, client, upstream, late, asked), daemon=True).start()
 
 
-def _ask(proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int]) -> None:
-    """Requests: api key, version, correlation id come first. `late` are the correlation ids that were held back."""
+def _ask(
+    proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int], asked: dict[int, int]
+) -> None:
+    """Requests: api key, version, correlation id come first. `late` are the correlation ids that were held back,
+    `asked` the api keys of all by correlation id."""
     with suppress(OSError):
         for frame in _frames(client):
             api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
+            asked[correlation_id] = api_key
             if api_key in proxy.held:
                 late.add(correlation_id)
                 proxy.waiting.append((upstream, frame))
@@ -86,16 +115,22 @@ def _ask(proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late
             upstream.shutdown(socket.SHUT_RDWR)
 
 
-def _answer(proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int]) -> None:
+def _answer(
+    proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int], asked: dict[int, int]
+) -> None:
     own = _HOST.encode() + struct.pack(">i", proxy.address[1])
     brokers = _HOST.encode() + struct.pack(">i", proxy.broker[1])
     with suppress(OSError):
         for frame in _frames(upstream):
             (correlation_id,) = struct.unpack_from(">i", frame, 4)
-            with suppress(OSError):
-                client.sendall(frame.replace(brokers, own))
+            share = proxy.share_of(asked.pop(correlation_id))
+            if share is not None:
+                with suppress(OSError):
+                    client.sendall(frame.replace(brokers, own)[: int(share * len(frame))])
             if correlation_id in late:
                 proxy.answers.release()
+            if share is not None and share < _WHOLE:
+                break
     with suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
 

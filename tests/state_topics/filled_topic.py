@@ -62,7 +62,7 @@ def read_all(broker: EmbeddedBroker) -> list[RawRecord]:
         consumer.assign([TopicPartition(STATE_TOPIC, p, 0) for p in left])
         found = []
         while left:
-            for message in consumer.consume(1_000, 5):
+            for message in consumer.consume(10_000, 0.1):  # a longer time is always used up at the end
                 assert message.error() is None, message.error()
                 found.append(
                     RawRecord(

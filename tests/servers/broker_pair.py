@@ -15,6 +15,7 @@ from broker.workload import until
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from servers.tcp_proxy import TcpProxy, tcp_proxy
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.server_properties import HOST, free_ports
@@ -22,6 +23,8 @@ from acktrail.embedded.kafka.server_properties import HOST, free_ports
 __all__ = ["BrokerPair", "broker_pair"]
 
 _COMMON = {
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
     "offsets.topic.replication.factor": "2",
     "share.coordinator.state.topic.replication.factor": "2",
     "transaction.state.log.replication.factor": "2",
@@ -36,10 +39,12 @@ _COMMON = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerPair:
-    """`first` (node 1) is the controller as well and stays; `second` (node 2) may end and come back."""
+    """`first` (node 1) is the controller as well and stays; `second` (node 2) may end and come back. `link` is how node
+    1 reaches node 2: without it node 1 gets no copies, while clients reach both."""
 
     first: EmbeddedBroker
     second: EmbeddedBroker
+    link: TcpProxy
 
     @property
     def admin(self) -> AdminClient:
@@ -75,21 +80,32 @@ class BrokerPair:
 @contextmanager
 def broker_pair(properties: Mapping[str, str]) -> Iterator[BrokerPair]:
     """Two nodes of one cluster that end with the block; `properties` win over the defaults of both."""
+    ports, inner, other = free_ports(), free_ports(), free_ports()
+    voters = {"controller.quorum.voters": f"1@{HOST}:{ports.controller}"}
+    common = {**_COMMON, **properties, **voters}
     with ExitStack() as stack:
-        first = stack.enter_context(EmbeddedBroker(properties={**_COMMON, **properties}))
-        assert first._ports is not None
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acktrail-second-")))
-        port = free_ports().client
+        listeners = _listeners(CLIENT=ports.client, INTERNAL=inner.client)
+        own = {
+            "listeners": f"{listeners},{_listeners(CONTROLLER=ports.controller)}",
+            "advertised.listeners": listeners,
+        }
+        first = stack.enter_context(EmbeddedBroker(port=ports.client, properties={**common, **own}))
+        link = stack.enter_context(tcp_proxy(f"{HOST}:{inner.controller}"))
         own = {
             "process.roles": "broker",
             "node.id": "2",
-            "listeners": f"CLIENT://{HOST}:{port}",
-            "controller.quorum.voters": f"1@{HOST}:{first._ports.controller}",
+            "listeners": _listeners(CLIENT=other.client, INTERNAL=inner.controller),
+            "advertised.listeners": _listeners(CLIENT=other.client, INTERNAL=link.port),
         }
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acktrail-second-")))
         _format(folder / "data", _cluster_id(first))
-        second = EmbeddedBroker(folder=folder, port=port, properties={**_COMMON, **properties, **own})
+        second = EmbeddedBroker(folder=folder, port=other.client, properties={**common, **own})
         stack.enter_context(second)
-        yield BrokerPair(first, second)
+        yield BrokerPair(first, second, link)
+
+
+def _listeners(**ports: int) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
 
 
 def _cluster_id(broker: EmbeddedBroker) -> str:

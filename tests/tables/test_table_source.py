@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from tables.conftest import RunningStorage
 
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
@@ -43,16 +45,18 @@ def append(root: Path, numbers: list[int], **changes: Any) -> None:
     write_deltalake(str(root / "findings"), pa.table({"n": pa.array(numbers, pa.int64())}), mode="append", **changes)
 
 
-def read(root: Path, position: Position | None = None, **config: str) -> list[SourceBatch]:
+def read(root: Path | str, position: Position | None = None, **config: str) -> list[SourceBatch]:
     """What a bounded task gives."""
     keys = {"tables": str(root), "table": "findings", "bounded": "true", "interval.ms": "1"}
     connector = DeltaTableSource(DeltaTableSource.config_def.parse({**keys, **config}))
     (own,) = connector.task_configs(3)
     task = connector.task(own)
     batches: list[SourceBatch] = []
+    deadline = time.monotonic() + 60
     try:
         task.start(SourceTaskContext(position=lambda _: position))
         while not task.is_finished:
+            assert time.monotonic() < deadline, "the bounded run does not end"
             batches += task.poll(0.01)
     finally:
         task.stop()
@@ -170,3 +174,21 @@ def test_names_and_positions_of_strangers_are_refused(tmp_path: Path) -> None:
             connector.check_position(own, wrong)
     with pytest.raises(InputError):
         connector.source_partition({"table": "other"})
+
+
+def test_a_table_in_a_bucket_is_followed(object_storage: RunningStorage) -> None:
+    """The same from object storage: rows, compactions, and a file that is gone."""
+    config = object_storage.config()
+    options = {f"option.{name}": value for name, value in config.options.items()}
+    folder = f"{config.uri}/findings"
+    for number in range(2):
+        rows = pa.table({"n": pa.array([number], pa.int64())})
+        write_deltalake(folder, rows, mode="append", storage_options=dict(config.options))
+    batches = read(config.uri, **options)
+    assert numbers_of(batches) == [0, 1]
+    table = DeltaTable(folder, storage_options=dict(config.options))
+    table.optimize.compact()
+    assert numbers_of(read(config.uri, batches[-1].position, **options)) == []
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(DamagedTables, match="a vacuum removed it"):
+        read(config.uri, **options)

@@ -78,7 +78,9 @@ class TopicPositions:
             self._take_record(message, found)
         elif error.code() in GONE:
             raise RetryableError(f"{self._topic} was deleted while it was read", hint="try again")
-        elif error.code() not in {AT_THE_END, KafkaError.GROUP_AUTHORIZATION_FAILED}:
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # it joins no group
+            return
+        elif error.code() != AT_THE_END:
             raise read_failure(self._topic, error)
         reached = message.offset() + (1 if error is None else 0)
         if reached >= ends.get(number, 0):

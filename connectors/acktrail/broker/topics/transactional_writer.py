@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ from acktrail.errors import (
     RetryableError,
 )
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("librdkafka")
+_LOG.addHandler(logging.NullHandler())  # each call raises what matters to it
 TRANSACTION_S: Final = 60.0
 """After this the coordinator aborts a transaction whose writer died, unless the next writer came first."""
 _QUEUE_KB: Final = 65_536
@@ -40,6 +42,8 @@ _FENCED: Final = frozenset(
     }
 )
 _TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_NAMED: Final = re.compile(r'partition "([^"]+)"')
+"""In librdkafka's words for a topic that is refused."""
 _REFUSED: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -76,7 +80,7 @@ class TransactionalWriter:
         if settings.oauth is not None:
             token_source(settings.oauth).current()  # what the callback raises in the constructor is lost
         self._id, self._timeout_s = transactional_id, config.request_timeout_ms / 1_000
-        self._failure: Any = None
+        self._undelivered: Any = None
         self._failed_topic = ""
         own = {
             "transactional.id": transactional_id,
@@ -85,8 +89,7 @@ class TransactionalWriter:
             "queue.buffering.max.kbytes": _QUEUE_KB,
             "message.max.bytes": 1_000_000_000,  # each topic's own limit decides
             "batch.size": max(1, min(_BATCH_BYTES, most_bytes)),
-            "error_cb": lambda _: None,  # each call raises what matters to it
-            "log_level": 0,
+            "error_cb": lambda _: None,
         }
         given = {name: config.properties[name] for name in _PASSED_ON if name in config.properties}
         self._producer = Producer({**to_librdkafka(config), **given, **own}, logger=_LOG)
@@ -106,23 +109,26 @@ class TransactionalWriter:
             OutcomeUnknown: it is not known whether the transaction was committed.
             NotAuthorized, ConfigurationError, RetryableError: nothing landed.
         """
-        self._failure = None
+        self._undelivered, failure, left = None, None, 1
         try:
             self._producer.begin_transaction()
             for record in records:
                 self._produce(record)
             left = self._producer.flush(TRANSACTION_S)
         except KafkaException as error:
-            self._failure, left = error.args[0], 0
+            failure = error.args[0]
         except SystemError:  # what confluent-kafka 2.16 makes of a fatal error while it reports deliveries
-            left = 1
-        if self._failure is not None or left:
-            raise self._aborted()
+            failure = _refusal_of(self._producer.begin_transaction)
+        if self._undelivered is not None:  # librdkafka commits nothing then: this only raises the cause
+            failure = _refusal_of(lambda: self._producer.commit_transaction(self._timeout_s)) or self._undelivered
+        if failure is not None or left:
+            self._abort()
+            raise self._explained(failure or KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001  # see _FENCED
         self._commit()
 
     def close(self) -> None:
         """Give up what is open; no waiting for brokers."""
-        with contextlib.suppress(KafkaException, RuntimeError):
+        with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             self._producer.purge()
             self._producer.flush(0)
 
@@ -146,24 +152,15 @@ class TransactionalWriter:
                 return
 
     def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None and self._failure is None:
-            self._failure = error
+        if error is not None and self._undelivered is None:
+            self._undelivered = error
             self._failed_topic = message.topic()
 
-    def _aborted(self) -> AcktrailError:
-        """The error to raise for a transaction that was not committed, and will not be."""
-        with contextlib.suppress(KafkaException):
+    def _abort(self) -> None:
+        """Without waiting for the coordinator's own time-out, where that is possible."""
+        with contextlib.suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.abort_transaction(self._timeout_s)
-        failure = self._failure
-        try:
-            self._producer.begin_transaction()  # a fatal error shows the cause that deliveries hide
-        except KafkaException as error:
-            if error.args[0].fatal() or error.args[0].code() in _FENCED:
-                failure = error.args[0]
-        if failure is None:
-            return RetryableError("the brokers did not take the records in time", hint="see the brokers' logs")
-        return self._explained(failure)
 
     def _explained(self, error: Any) -> AcktrailError:
         if error.code() in _FENCED:
@@ -181,7 +178,8 @@ class TransactionalWriter:
         if error.code() not in _REFUSED:
             return RetryableError(f"the records were not written: {error.name()}", hint="see the brokers' logs")
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return NotAuthorized("WRITE", f"topic {self._failed_topic}")
+            named = _NAMED.search(error.str())
+            return NotAuthorized("WRITE", f"topic {named[1] if named else self._failed_topic}")
         return NotAuthorized("WRITE and DESCRIBE", f"transactional id {self._id}")
 
     def _commit(self) -> None:
@@ -210,3 +208,14 @@ class TransactionalWriter:
                     f"could not {what} the transactional id {self._id}: {failure.name()}",
                     hint="is there a transaction coordinator (__transaction_state)?",
                 ) from None
+
+
+def _refusal_of(call: Callable[[], None]) -> Any:
+    """The error that a call raises; None: none."""
+    try:
+        call()
+    except KafkaException as error:
+        return error.args[0]
+    except SystemError:
+        return None
+    return None

@@ -4,6 +4,7 @@ files."""
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,12 +23,12 @@ from servers.signed_s3_server import SignedS3, running_signed_s3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import LeaseTerms, SinkTaskContext
-from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
+from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, OutcomeUnknown, RetryableError
 from acktrail.tables.bucket import Bucket
-from acktrail.tables.sinks.file_storage import BucketFiles, file_name
+from acktrail.tables.sinks.file_storage import BucketFiles, file_name, file_storage
 from acktrail.tables.sinks.parquet_sink import ParquetSink, ParquetSinkTask
 
 PART = SourcePartition("p~ü/1")
@@ -77,10 +78,16 @@ def put(task: ParquetSinkTask, first: int, end: int) -> None:
 
 
 class TestParquetSinkInABucket(SinkSuite):
-    """Rows of a stranger as objects."""
+    """State records as objects: rows, and ranges that follow them."""
 
     connector_class = ParquetSink
     examples = 3
+    reads_logs = True
+    cluster_id = "memory"
+    table = "state_records"
+    partitions = test_suites.TestDeltaSinkOfLogs.partitions
+    position_after = test_suites.TestDeltaSinkOfLogs.position_after
+    batch = test_suites.TestDeltaSinkOfLogs.batch
     server: ClassVar[SignedS3]
 
     @pytest.fixture(autouse=True, scope="class")
@@ -100,32 +107,13 @@ class TestParquetSinkInABucket(SinkSuite):
         return keys_of(self.bucket)
 
     def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows = stored(self.server, self.bucket, self.table)
+        rows, partition = stored(self.server, self.bucket, self.table), int(source_partition.rsplit("/", 1)[1])
         if rows is None:
             return []
-        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
+        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
 
     def commits(self) -> int:
         return len(list((self.server.folder / "data" / self.bucket.uri.split("/")[2]).rglob("*.parquet")))
-
-
-class TestParquetSinkOfLogsInABucket(TestParquetSinkInABucket):
-    """State records as objects."""
-
-    reads_logs = True
-    cluster_id = "memory"
-    table = "state_records"
-    partitions = test_suites.TestDeltaSinkOfLogs.partitions
-    position_after = test_suites.TestDeltaSinkOfLogs.position_after
-    batch = test_suites.TestDeltaSinkOfLogs.batch
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows, partition = stored(self.server, self.bucket, self.table), int(source_partition.rsplit("/", 1)[1])
-        return (
-            []
-            if rows is None
-            else sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
-        )
 
 
 FAULTS: list[tuple[str, int, dict[str, Any], type[Exception] | None]] = [
@@ -306,12 +294,18 @@ def test_the_newest_file_is_found_without_a_list_of_all(count: int, removed: int
 
 
 def test_the_start_asks_for_the_newest_files_alone(s3: SignedS3, config: TablesConfig) -> None:
-    """Of many files of a source partition the start reads one; its cost does not grow with them."""
-    task = sink_of(config).task(LOGS)
-    TaskExecution(MemoryTask(some_logs(), batch_rows=1), task, policy=FlushPolicy(rows=2)).run()
+    """Of 2,345 files of a source partition the start lists a few pages and reads one."""
+    task = sink_of(config).task(ROWS)
+    for end in (1, 7):
+        put(task, end - 1, end)
+        task.flush()
+    (folder,) = (s3.folder / "data" / config.uri.removeprefix("s3://") / "t").iterdir()
+    for number in range(3, 2_346):  # all of them have the footer of the second one
+        os.link(folder / file_name(2), folder / file_name(number))
     s3.proxy.fail("delay", "", method="GET", times=9_999, seconds=0)
-    assert sink_of(config).task(LOGS).position(SourcePartition("memory/AAAAAAAAAAAAAAAAAAAAAQ/0")) == 25
-    assert s3.proxy.hits <= 8
+    assert sink_of(config).positions("c", []) == {PART: 7}
+    assert s3.proxy.hits == 5, "two lists of folders, two pages of names, one footer"
+    assert file_storage(config).newest(f"t/{folder.name}") == 2_345
 
 
 def test_another_server_takes_it_too() -> None:

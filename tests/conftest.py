@@ -35,9 +35,11 @@ _LONGEST_FIRST = ("airflow", "spark", "slow", "broker")
 _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
+    "faults": re.compile(r"\brunning: Export\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
-starve each other. A module that starts Spark in processes of its own runs in any."""
+starve each other; the faults share a broker and a worker. A module that starts Spark in processes of its own runs in
+any."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

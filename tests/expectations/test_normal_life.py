@@ -105,7 +105,7 @@ def test_an_increment_is_judged_as_in_the_whole(life: Coordinator, cut: list[int
 COMPARED = ["offset", "expected_offset", "first_state_partition", "home_state_partition", *BOUNDS]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(lives(most=60), st.integers(1, 9), st.sets(st.integers(0, 30), max_size=2), st.integers(0, 12))
 def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int, nameless: set[int], lost: int) -> None:
     """However a log is cut into pieces that follow each other, each record gets the bounds that it has in the whole:

@@ -38,6 +38,7 @@ from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, U
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 1.0
 _LARGEST_ANSWER: Final = 100_000_000
+_PIECE_BYTES: Final = 256 * 1024
 
 _metadata_request = partial(MetadataRequest, allow_auto_topic_creation=False)
 
@@ -86,6 +87,20 @@ class NoResponse(NamedTuple):
         return not isinstance(self.error, RequestTimedOutError)
 
 
+class _LargePieces:
+    """A transport, and its socket, to its own method that receives: kafka-python takes 4 KiB at a time, which costs
+    more than all else where megabytes come."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._sock = transport, self
+
+    def recv(self, _: int) -> bytes:
+        return bytes(self._transport._sock.recv(_PIECE_BYTES))  # noqa: SLF001  # kafka-python has no hook
+
+    def __str__(self) -> str:
+        return str(self._transport)
+
+
 class _ConnectionManager(KafkaConnectionManager):
     """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops: that
     is how brokers refuse a login, they answer and close at once. And closes every socket that led to no connection,
@@ -108,11 +123,11 @@ class _ConnectionManager(KafkaConnectionManager):
             if isinstance(error, OSError | KafkaError):
                 raise KafkaConnectionError(f"Handshake failed: {error}") from None
             raise
-        receive = transport._sock_recv  # noqa: SLF001  # see above
+        pieces, receive = _LargePieces(transport), type(transport)._sock_recv  # noqa: SLF001  # see above
 
         def receive_data_first() -> tuple[bytes, Exception | None]:
             """The end of the stream is there the next time as well."""
-            data, error = receive()
+            data, error = receive(pieces)
             return data, None if data else error
 
         transport._sock_recv = receive_data_first  # noqa: SLF001  # see above

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 
 def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:
@@ -23,3 +28,59 @@ def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:
     kept = {column.path_in_schema for column in columns if column.statistics and column.statistics.has_min_max}
     assert {"state_partition", "offset", "group_id"} <= kept
     assert not [name for name in kept if name in {"key", "value"} or name.startswith("batches.")]
+
+
+def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
+    """Texts are cut off in the log, a greatest one upwards. Every row is found by its group id, compacted or not."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    groups = ["a" * 40, "b" * 31 + "\U0010ffff" * 9, "ü" * 40, "c" * 10_000, None]
+    for number, group_id in enumerate(groups):
+        rows = pa.Table.from_pylist([{"offset": number, "group_id": group_id}], schema=STATE_RECORDS)
+        tables.append("state_records", rows)
+    log = sorted((tmp_path / "state_records" / "_delta_log").glob("*.json"))[1:]
+    actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
+    bounds = [json.loads(action["add"]["stats"]) for action in actions if "add" in action]
+    for group_id, bound in zip(groups, bounds, strict=True):
+        assert bound["nullCount"]["group_id"] == (group_id is None)
+        least, greatest = (bound[side].get("group_id") for side in ("minValues", "maxValues"))
+        assert group_id is None or least.encode() <= group_id.encode() <= greatest.encode()
+        assert len(greatest or "") <= 40
+    for compacted in (False, True):
+        snapshot = tables.snapshot("state_records")
+        assert snapshot is not None
+        assert len(snapshot.files()) == (1 if compacted else len(groups))
+        for number, group_id in enumerate(groups[:-1]):
+            found = snapshot.read(columns=["offset"], where=pc.field("group_id") == group_id)
+            assert found["offset"].to_pylist() == [number]
+        if not compacted:
+            assert commit_rewrite(tables, "state_records", rewrite(snapshot, table_files(snapshot)), what="test")
+
+
+def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> None:
+    """Rows that lie in many pieces of memory are one file, in their order; its row groups are bounded."""
+    piece = pa.Table.from_pylist([{"offset": 1, "batches": []}, {"offset": 2}], schema=STATE_RECORDS)
+    rows = pa.concat_tables([piece] * 40_000)
+    index = rows.column_names.index("offset")
+    rows = rows.set_column(index, rows.schema.field(index), pa.array(range(80_000)))
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.append("state_records", rows)
+    (file,) = (tmp_path / "state_records").glob("*.parquet")
+    assert pq.read_table(file, columns=["offset"])["offset"].to_pylist() == list(range(80_000))
+    assert [pq.ParquetFile(file).metadata.row_group(each).num_rows for each in (0, 1)] == [65_536, 14_464]
+    assert tables.read("state_records")["batches"].null_count == 40_000
+
+
+def test_a_table_that_went_back_is_opened_again(tmp_path: Path) -> None:
+    """A table that was followed and then replaced by an older copy gets its next commit after the copy's newest."""
+    tables, root = Tables(TablesConfig(uri=str(tmp_path / "now"))), tmp_path / "now" / "state_records"
+    rows = pa.Table.from_pylist([{"offset": 1}], schema=STATE_RECORDS)
+    tables.append("state_records", rows)
+    shutil.copytree(root, tmp_path / "copy")
+    tables.append("state_records", rows, at=tables.followed("state_records"))
+    followed = tables.followed("state_records")
+    assert followed is not None
+    assert followed.version == 2
+    shutil.rmtree(root)
+    shutil.copytree(tmp_path / "copy", root)
+    assert tables.append("state_records", rows, at=tables.followed("state_records")) == 2
+    assert tables.read("state_records").num_rows == 2

@@ -7,15 +7,17 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
-from acktrail.tables.delta import store, table_commit
+from acktrail.tables.delta import store
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -147,12 +149,12 @@ def test_writer_that_loses_the_race_for_the_log_fails(tables: Tables, monkeypatc
     other = Tables(tables.config)
     tables.append("state_records", records(0), transactions={"a": 1})
 
-    def overtaken(*arguments: object, **options: object) -> None:
+    def overtaken(*arguments: Any, **options: Any) -> None:
         monkeypatch.undo()
         other.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
-        table_commit.write_deltalake(*arguments, **options)
+        DeltaTable.create_write_transaction(*arguments, **options)
 
-    monkeypatch.setattr(table_commit, "write_deltalake", overtaken)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
     with pytest.raises(ConcurrentCommit):
         tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
     assert sorted(tables.read("state_records")["offset"].to_pylist()) == [0, 1]
@@ -165,12 +167,12 @@ def test_writers_of_different_positions_do_not_disturb_each_other(
     other = Tables(tables.config)
     tables.append("state_records", records(0), transactions={"a": 1})
 
-    def overtaken(*arguments: object, **options: object) -> None:
+    def overtaken(*arguments: Any, **options: Any) -> None:
         monkeypatch.undo()
         other.append("state_records", records(0, state_partition=1), transactions={"b": 1}, expected={"b": None})
-        table_commit.write_deltalake(*arguments, **options)
+        DeltaTable.create_write_transaction(*arguments, **options)
 
-    monkeypatch.setattr(table_commit, "write_deltalake", overtaken)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
     tables.append("state_records", records(1), transactions={"a": 2}, expected={"a": 1})
     assert tables.read("state_records").num_rows == 3
     assert tables.transaction_version("state_records", "b") == 1
@@ -179,13 +181,13 @@ def test_writers_of_different_positions_do_not_disturb_each_other(
 def test_commit_whose_answer_was_lost_counts_as_done(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storage that fails after it took the commit must not make the writer write twice."""
     tables.create("state_records")
-    written = table_commit.write_deltalake
+    written = DeltaTable.create_write_transaction
 
-    def answer_lost(*arguments: object, **options: object) -> None:
+    def answer_lost(*arguments: Any, **options: Any) -> None:
         written(*arguments, **options)
         raise OSError("error sending request: connection reset")
 
-    monkeypatch.setattr(table_commit, "write_deltalake", answer_lost)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", answer_lost)
     assert tables.append("state_records", records(0), transactions={"a": 1}, expected={"a": None}) == 1
     assert tables.read("state_records").num_rows == 1
 

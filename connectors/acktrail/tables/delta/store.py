@@ -47,6 +47,7 @@ class Tables:
     def __init__(self, config: TablesConfig) -> None:
         self.config: Final = config
         self._root = table_root(config)
+        self._followed: dict[str, TableSnapshot] = {}
 
     @property
     def root(self) -> str:
@@ -65,6 +66,16 @@ class Tables:
                 return TableSnapshot(place, place.open(version))
             except TableNotFoundError:
                 return None
+
+    def followed(self, name: str) -> TableSnapshot | None:
+        """``snapshot`` of the newest version, for callers that ask again and again: the same object every time, which
+        reads only what was committed since."""
+        known = self._followed.get(name)
+        if known is None or not known.refresh():
+            known = self.snapshot(name)
+            if known is not None:
+                self._followed[name] = known
+        return known
 
     def prepare(self) -> None:
         """Check that tables can be created under the root, before any work; creates a folder, and no table."""

@@ -19,6 +19,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
+from acktrail.tables.delta.data_file import write_data_file
 from acktrail.tables.delta.storage_errors import needs_newer_release
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
@@ -28,6 +29,11 @@ _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it. One that landed although its
 response got lost, and is taken for another writer's, contradicts itself where it has transactions; where it has none it
 is logged twice with the same data files, which count once."""
+_MASS: Final = "state_records"
+"""The table with millions of rows: they are written as they lie in memory (``data_file``)."""
+_PLAIN: Final = 2
+"""The version of Delta's protocol for writers that has no more than append-only tables: another engine may have set
+conditions on a table of a newer one, which delta-rs's writer keeps or refuses."""
 Write = Callable[[CommitProperties], None]
 _STDERR: Final = 2
 _PANIC: Final = re.compile(
@@ -51,12 +57,18 @@ def write_rows(
     snapshot: TableSnapshot, rows: pa.Table, *, mode: Literal["append", "overwrite"], predicate: str | None = None
 ) -> Write:
     """The write of `rows` for ``commit``; columns that the stored table lacks are added to it."""
-    is_wider = len(snapshot.delta.schema().fields) != len(rows.column_names)
+    schema = snapshot.delta.schema()
+    is_wider = len(schema.fields) != len(rows.column_names)
+    is_own = snapshot.name == _MASS and mode == "append" and snapshot.delta.protocol().min_writer_version <= _PLAIN
 
     def write(properties: CommitProperties) -> None:
+        if is_own and not is_wider:
+            files = [write_data_file(snapshot.place, rows)] if rows.num_rows else []
+            snapshot.delta.create_write_transaction(files, mode, schema, commit_properties=properties)
+            return
         write_deltalake(
             snapshot.delta,
-            rows,
+            rows.combine_chunks() if snapshot.name == _MASS else rows,  # it writes chunks in any order
             mode=mode,
             schema_mode="merge" if is_wider else None,
             predicate=predicate,
@@ -85,7 +97,9 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
     try:
         with without_panics():
             write(properties)
-        version = snapshot.version
+        if snapshot.version == base:  # a transaction of file actions leaves the object at its version
+            snapshot.delta.update_incremental()
+        version = snapshot.version if snapshot.version <= base + 1 else _landed(snapshot.place, base, commit_id)
     except (DeltaError, OSError) as error:
         # A commit whose response got lost is found by its id: writing it again would double its rows.
         version = _landed(snapshot.place, base, commit_id, error)
@@ -93,6 +107,8 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
             if isinstance(error, CommitFailedError) and not needs_newer_release(error):
                 raise _moved(snapshot.name, {}) from None
             raise snapshot.place.failure(error) from None
+    if version is None:
+        raise _unknown(snapshot.place, "CommitNotFound")
     try:
         snapshot.place.bring_to_disk(version)
     except OSError as error:
@@ -101,20 +117,25 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
             hint="check the disk, then run again",
             data={"table": snapshot.name, "version": version, "failure": type(error).__name__},
         ) from None
+    snapshot.remember()
     return version
 
 
-def _landed(place: TablePlace, base: int, commit_id: str, error: Exception) -> int | None:
-    """The version later than `base` that has the commit; None: it did not land."""
+def _landed(place: TablePlace, base: int, commit_id: str, failure: Exception | None = None) -> int | None:
+    """The version later than `base` that has the commit; None: it did not land. `failure`: what led to the question."""
     try:
         commits = TableSnapshot(place, place.open()).commits(after=base)
-    except (AcktrailError, DeltaError, OSError):
-        raise OutcomeUnknown(
-            f"tables at {place.root.shown}: it is not known whether the commit to {place.name} landed",
-            hint="run again: positions are read from the table, so that nothing is lost or doubled",
-            data={"table": place.name, "failure": type(error).__name__},
-        ) from None
+    except (AcktrailError, DeltaError, OSError) as error:
+        raise _unknown(place, type(failure or error).__name__) from None
     return next((version for version, own in commits.items() if own.get(COMMIT_ID) == commit_id), None)
+
+
+def _unknown(place: TablePlace, failure: str) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"tables at {place.root.shown}: it is not known whether the commit to {place.name} landed",
+        hint="run again: positions are read from the table, so that nothing is lost or doubled",
+        data={"table": place.name, "failure": failure},
+    )
 
 
 def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:

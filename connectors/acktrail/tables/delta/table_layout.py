@@ -36,6 +36,10 @@ _HARDLY_REPEATED: Final = frozenset({"offset", "timestamp_ms", "value"})
 """Columns of ``state_records`` that a dictionary would not make smaller; nor the fields of batches."""
 _PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
 """For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
+_FIELDS_OF_BATCHES: Final = tuple(
+    f"batches.list.element.{name}" for name in STATE_RECORDS.field("batches").type.value_type.names
+)
+"""Numbers that differ little from one to the next: their differences take less room, and less time to compress."""
 _CHUNKED_ROW_GROUP: Final = 32_768
 """Rows with a minimum and maximum of their own: the least that a lookup reads."""
 _ROW_GROUP: Final = 131_072
@@ -95,6 +99,7 @@ def parquet_options(name: str) -> dict[str, Any]:
         "use_dictionary": repeated,
         "write_statistics": _STATISTICS[name].split(","),
         "write_page_index": True,
+        "column_encoding": dict.fromkeys(_FIELDS_OF_BATCHES, "DELTA_BINARY_PACKED"),
     }
 
 

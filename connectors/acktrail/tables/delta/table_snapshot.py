@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ class TableSnapshot:
 
     def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
         self.name, self.place, self.delta = place.name, place, delta
+        self._newest: tuple[int, int | None, int | None] | None = None
+        if place.root.is_local:
+            self.remember()
 
     @property
     def version(self) -> int:
@@ -75,13 +79,29 @@ class TableSnapshot:
             number = self.delta.transaction_version(app_id)
         return None if number is None else int(number)
 
+    def remember(self) -> None:
+        """Note what the file of the newest commit looks like: the caller has just read or written it."""
+        with contextlib.suppress(DeltaError, OSError):
+            self._newest = self._newest_file()
+
     def refresh(self) -> bool:
-        """Become the newest version, reading only what was committed since; whether that was possible."""
+        """Become the newest version, reading only what was committed since; whether that was possible. It is not where
+        the newest commit seen is not in the log any more: an older copy of the table was put in its place, and a commit
+        after the one that is gone would leave a hole in the log. Nor before the first commit to object storage."""
         try:
+            if self._newest is None or self._newest != self._newest_file():
+                return False
             self.delta.update_incremental()
         except (DeltaError, OSError):
             return False
+        self.remember()
         return True
+
+    def _newest_file(self) -> tuple[int, int | None, int | None]:
+        """Version, size in bytes and time of the newest commit seen, as the storage has its file."""
+        version = self.version
+        info = self.place.storage().get_file_info(f"_delta_log/{version:020d}.json")
+        return version, info.size, info.mtime_ns
 
     def commits(self, *, after: int) -> dict[int, dict[str, str]]:
         """The metadata of the commits later than version `after` and up to this snapshot's, by version, oldest first;

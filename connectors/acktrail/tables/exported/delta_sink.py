@@ -208,7 +208,7 @@ class DeltaSink(SinkTask):
         empty = TABLES["state_records"].empty_table()
         placed = sorted(pending.records, key=lambda rows: rows["state_partition"][0].as_py() if rows.num_rows else -1)
         parts = pa.concat_tables([empty, *placed], promote_options="default")
-        records = self._stamped("state_records", parts.combine_chunks())
+        records = self._stamped("state_records", parts)
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),
             cluster_id=self._cluster_id,
@@ -224,6 +224,7 @@ class DeltaSink(SinkTask):
             },
             expected={source_partition: self._committed[source_partition] for source_partition in pending.positions},
             metadata={RANGES: ranges_text(ranges)},
+            at=self._tables.followed("state_records"),
         )
         self._marks |= pending.marks
         if not self._has_ranges:

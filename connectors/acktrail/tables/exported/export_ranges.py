@@ -94,10 +94,10 @@ def copy_ranges(tables: Tables) -> int:
 
 
 def _copy(tables: Tables) -> int:
-    records = tables.snapshot("state_records")
+    records = tables.followed("state_records")
     if records is None:
         return 0
-    ranges = tables.snapshot("export_ranges")
+    ranges = tables.followed("export_ranges")
     copied = None if ranges is None else ranges.transaction_version(COPIED)
     after = copied or 0  # the version that made the table: it has no rows
     commits = records.commits(after=after)

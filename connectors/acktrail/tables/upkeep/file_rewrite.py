@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from deltalake.transaction import AddAction
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import DamagedTables
+from acktrail.tables.delta.data_file import lower_bound, statistics_text, upper_bound
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -28,8 +28,6 @@ from acktrail.tables.upkeep.compaction_plan import MOST_BYTES, SORTED_ROWS, Tabl
 
 SORTED_BY: Final = {"state_records": ("state_partition", "offset")}
 """Tables whose rows a rewritten file has in an order; those of others stay in the order in which they were written."""
-_SHORT_TEXT: Final = 32
-"""Longer text would only fill the log."""
 _LEAST_PART: Final = 8
 """A row group ends with a value of the first column where it has this part of the most rows."""
 _AT_ONCE: Final = 65_536
@@ -254,14 +252,15 @@ class _Measure:
         nulls = {name: sum(part.nulls[name] for part in parts) for name in parts[0].nulls}
         least = {name: _bound(min, parts, "least", name) for name in parts[0].least}
         greatest = {name: _bound(max, parts, "greatest", name) for name in parts[0].greatest}
-        return json.dumps(
+        return statistics_text(
             {
                 "numRecords": sum(part.rows for part in parts),
-                "minValues": {name: _lower(value) for name, value in least.items() if value is not None},
-                "maxValues": {name: _plain(value) for name, value in greatest.items() if not _is_long(value)},
+                "minValues": {name: lower_bound(_plain(value)) for name, value in least.items() if value is not None},
+                "maxValues": {
+                    name: upper_bound(_plain(value)) for name, value in greatest.items() if value is not None
+                },
                 "nullCount": nulls,
-            },
-            separators=(",", ":"),
+            }
         )
 
 
@@ -273,15 +272,6 @@ def _has_bounds(kind: pa.DataType) -> bool:
 
 def _bound(choose: Callable[..., Any], parts: Sequence[_Measure], side: str, name: str) -> Any:
     return choose((value for part in parts if (value := getattr(part, side)[name]) is not None), default=None)
-
-
-def _is_long(value: Any) -> bool:
-    """Not known, or text that would be cut off: the part would be less than the whole."""
-    return value is None or (isinstance(value, str) and len(value) > _SHORT_TEXT)
-
-
-def _lower(value: Any) -> Any:
-    return value[:_SHORT_TEXT] if isinstance(value, str) else _plain(value)
 
 
 def _plain(value: Any) -> Any:

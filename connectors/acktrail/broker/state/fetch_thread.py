@@ -12,14 +12,14 @@ from acktrail.broker.state.log_fetcher import Fetched, LogFetcher
 from acktrail.columnar.decoding.batch_columns import BatchColumns, batch_columns
 from acktrail.config import KafkaConfig
 
-_AHEAD: Final = 2
+_AHEAD: Final = 1
 _LOOK_UP_S: Final = 0.1
 _PATIENCE_S: Final = 2.0
 
 
 class FetchThread:
-    """Fetches what is assigned, at most two `Fetched` ahead of ``take``. What was fetched before a partition was
-    assigned or unassigned is given all the same. `linger_s` and `columns` as of `LogFetcher`."""
+    """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place. What was fetched before a
+    partition was assigned or unassigned is given all the same. `linger_s` and `columns` as of `LogFetcher`."""
 
     def __init__(
         self,

@@ -35,8 +35,8 @@ _OUT_OF_RANGE: Final = 1
 _CORRUPT: Final = 2
 _INCONSISTENT_TOPIC_ID: Final = 103
 _GONE: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID})
-_MOST_BYTES: Final = 8 << 20
-_MOST_OF_A_PARTITION: Final = 2 << 20
+_MOST_BYTES: Final = 4 << 20
+_MOST_OF_A_PARTITION: Final = 1 << 20
 _ENOUGH_BYTES: Final = 1 << 20
 """A broker that has so much answers before the wait is over."""
 _WAIT_S: Final = 0.5

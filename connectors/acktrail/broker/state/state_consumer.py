@@ -33,7 +33,7 @@ class StateTopicConsumer:
 
     Where the leader of a partition is another one than when it was stored, its log is compared with the stored records
     before any batch is given. Every record that is given was read from the topic incarnation of `topic`: it is fetched
-    by its id. Memory: two `Fetched` of the thread, of some 8 MB a broker. `linger_s` as of `LogFetcher`.
+    by its id. Memory: two `Fetched` of the thread, of some 4 MB a broker. `linger_s` as of `LogFetcher`.
     """
 
     def __init__(

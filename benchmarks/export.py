@@ -71,7 +71,7 @@ def console_consumer(broker: EmbeddedBroker, count: int) -> Run:
     return run(command)
 
 
-def compare(broker: EmbeddedBroker, count: int = 1_000_000, rounds: int = 5) -> list[Row]:
+def compare(broker: EmbeddedBroker, count: int = 2_000_000, rounds: int = 5) -> list[Row]:
     """The table's rows: both in turn, after one round that does not count. First comes a quarter of the records:
     memory must not follow their number."""
     quarter = count // 4

@@ -19,6 +19,7 @@ import reconcile
 import replay
 import reset_plan
 import scale
+import soak
 import spark
 import steady
 from table import Row, heading, lines
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "scale": scale.compare,
     "export": export.compare,
     "steady": steady.compare,
+    "soak": soak.compare,
     "fate": fate.compare,
     "describe": describe.compare,
     "reset": reset_plan.compare,

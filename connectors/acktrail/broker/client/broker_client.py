@@ -55,7 +55,12 @@ class Backoff:
     """Waits between tries, each longer than the one before, until `seconds` have passed in all."""
 
     def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin again: something was done, and what is left has all its time."""
+        self._deadline = time.monotonic() + self._seconds
         self._wait_s = 0.05
 
     @property

@@ -22,8 +22,9 @@ from acktrail.broker.client.error_codes import (
 )
 from acktrail.errors import RetryableError
 
-_GROUPS_AT_ONCE: Final = 500
-"""Groups of a request."""
+_LOCATED_AT_ONCE: Final = 500
+_GROUPS_AT_ONCE: Final = 100
+"""Groups of a request: a busy broker still answers it in time."""
 _IN_FLIGHT: Final = 2
 """Requests that one broker has at a time: it answers one after the other, and each waits no longer than its timeout."""
 _TIMEOUTS: Final = 2
@@ -143,6 +144,9 @@ class Coordinators:
             sent = [(node, part) for node, parts in left.items() for part in parts[:_IN_FLIGHT]]
             left = {node: parts[_IN_FLIGHT:] for node, parts in left.items() if parts[_IN_FLIGHT:]}
             replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
+            answered = (row for reply in replies if not isinstance(reply, NoResponse) for row in reply.groups)
+            if any(row.error_code not in ASK_AGAIN for row in answered):
+                backoff.renew()  # many groups may take longer than a try
             for (node, part), reply in zip(sent, replies, strict=True):
                 if not isinstance(reply, NoResponse):
                     responses |= {
@@ -159,7 +163,8 @@ class Coordinators:
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
         """Learn the coordinators of `group_ids` that are not known yet; the responses are for those not found."""
         failed: dict[str, CoordinatorResponse] = {}
-        for part in _parts([group_id for group_id in group_ids if group_id not in self._known]):
+        unknown = [group_id for group_id in group_ids if group_id not in self._known]
+        for part in _parts(unknown, _LOCATED_AT_ONCE):
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
             for row in self._client.send(request).coordinators:
                 if row.error_code == NONE:
@@ -169,5 +174,5 @@ class Coordinators:
         return failed
 
 
-def _parts(group_ids: Sequence[str]) -> list[Sequence[str]]:
-    return [group_ids[at : at + _GROUPS_AT_ONCE] for at in range(0, len(group_ids), _GROUPS_AT_ONCE)]
+def _parts(group_ids: Sequence[str], most: int = _GROUPS_AT_ONCE) -> list[Sequence[str]]:
+    return [group_ids[at : at + most] for at in range(0, len(group_ids), most)]

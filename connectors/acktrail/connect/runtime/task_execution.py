@@ -233,8 +233,7 @@ class TaskExecution:
                 except ForeignCluster:  # what was read before is nowhere else any more
                     self._flush()
                     raise
-                ended, count = reading.partitions
-                self._done = replace(self._done, partitions_finished=ended, partitions=count)
+                self._note(reading.partitions)
                 if taken is not None:
                     self._put(*taken)
                 if self._is_due(flushed_at):
@@ -243,8 +242,13 @@ class TaskExecution:
                     self._flush()
                     flushed_at = self._clock()
         self._is_finished = reading.is_finished
-        ended, count = reading.partitions
-        self._done = replace(self._done, partitions_finished=ended, partitions=count)
+        self._note(reading.partitions)
+
+    def _note(self, partitions: tuple[int, int]) -> None:
+        """How many partitions are at their end, and how many there are. Usually that is known."""
+        if partitions != (self._done.partitions_finished, self._done.partitions):
+            ended, count = partitions
+            self._done = replace(self._done, partitions_finished=ended, partitions=count)
 
     def _put(self, batch: SourceBatch, size: int) -> None:
         try:

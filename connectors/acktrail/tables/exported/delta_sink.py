@@ -31,6 +31,8 @@ from acktrail.tables.exported.stored_log import StoredRecords, log_marks
 _HIDDEN: Final = "not_authorized"
 _LASTING: Final = ("topic", "partition_count", "is_internal")
 """What is kept of a topic that may not be described any more."""
+_FEW_ROWS: Final = 1_000
+"""A piece costs as much to write as about this number of rows: smaller ones are put together first."""
 _Row = Mapping[str, Any]
 
 
@@ -208,6 +210,8 @@ class DeltaSink(SinkTask):
         empty = TABLES["state_records"].empty_table()
         placed = sorted(pending.records, key=lambda rows: rows["state_partition"][0].as_py() if rows.num_rows else -1)
         parts = pa.concat_tables([empty, *placed], promote_options="default")
+        if parts.num_rows < len(placed) * _FEW_ROWS:
+            parts = parts.combine_chunks()
         records = self._stamped("state_records", parts)
         ranges = range_rows(
             (span for spans in pending.spans.values() for span in spans),

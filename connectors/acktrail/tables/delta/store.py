@@ -30,6 +30,8 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _APPEND_ONLY: Final = "delta.appendOnly"
+_STEPS: Final = 25
+"""Versions that a followed table is taken forward: those between two checkpoints."""
 
 
 class Tables:
@@ -47,7 +49,7 @@ class Tables:
     def __init__(self, config: TablesConfig) -> None:
         self.config: Final = config
         self._root = table_root(config)
-        self._followed: dict[str, TableSnapshot] = {}
+        self._followed: dict[str, tuple[TableSnapshot, int]] = {}
 
     @property
     def root(self) -> str:
@@ -68,13 +70,14 @@ class Tables:
                 return None
 
     def followed(self, name: str) -> TableSnapshot | None:
-        """``snapshot`` of the newest version, for callers that ask again and again: the same object every time, which
-        reads only what was committed since."""
-        known = self._followed.get(name)
-        if known is None or not known.refresh():
+        """``snapshot`` of the newest version, for callers that ask again and again: mostly the same object, which reads
+        only what was committed since. It is opened again from time to time: each step takes memory and makes the next
+        one slower."""
+        known, opened_at = self._followed.get(name, (None, 0))
+        if known is None or known.version >= opened_at + _STEPS or not known.refresh():
             known = self.snapshot(name)
             if known is not None:
-                self._followed[name] = known
+                self._followed[name] = known, known.version
         return known
 
     def prepare(self) -> None:

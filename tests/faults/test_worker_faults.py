@@ -36,11 +36,11 @@ def test_killed_at_random_moments(running: Export, broker: EmbeddedBroker, count
     with writing(broker) as writer:
         running.grows()
         for _ in range(KILLS):
-            time.sleep(chance.random() * 1.5)  # the fault's moment, not a wait for anything
+            if chance.random() < 0.7:  # at work; the others are killed while they start
+                running.grows()
+            time.sleep(chance.random() * 0.5)  # the fault's moment, not a wait for anything
             running.worker.kill()
             running.worker.start()
-            if chance.random() < 0.5:
-                running.grows()
     rows, kills = running.complete(), running.worker.killed - killed
     counts(seed=SEED, kills=kills, written=writer.written, rows=rows)
     assert kills > KILLS // 2, SEED

@@ -166,7 +166,12 @@ def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path)
             ) as export,
         ):
             try:
-                until(lambda: Tables(direct).exists("state_records") and stored(direct), what="the first commit")
+
+                def has_committed() -> bool:
+                    assert export.poll() is None, said.read_text()
+                    return Tables(direct).exists("state_records") and bool(stored(direct))
+
+                until(has_committed, what="the first commit")
                 proxy.go_down()
                 write(broker, "while it is away")
                 until(lambda: b"export pauses" in said.read_bytes(), what="the line that says that it pauses")

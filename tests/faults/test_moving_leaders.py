@@ -23,7 +23,7 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-MOVES: Final = min(int(os.environ.get("ACKTRAIL_FAULTS", "5")), 50)
+MOVES: Final = min(int(os.environ.get("ACKTRAIL_FAULTS", "3")), 50)
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)
 LEADERS: Final = [1, 2, 1, 2, 1]
 GROUP, WORK = "observed", "work"

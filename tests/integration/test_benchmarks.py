@@ -33,7 +33,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "fate": {"changes": 2_500, "share_partitions": 50, "changes_of_a_step": 1_000, "rounds": 1},
     "reset": {"groups": 2, "partitions": 2, "rounds": 1},
     "describe": {"group": "g-000", "rounds": 1, "partitions": 2, "some": 3, "many": 5},
-    "maintenance": {"days": 10, "minutes": 100, "state_partitions": 3},
+    "maintenance": {"days": 4, "minutes": 60, "state_partitions": 2},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,

@@ -19,9 +19,15 @@ _THREAD: Final = re.compile(
     r'^"(?:data-plane-kafka-request-handler|group-coordinator-event|share-coordinator-event|persister|'
     r'kafka-[^"]*network-thread|executor-|[^"]*reaper)[^"]*"'
 )
-_IDLE: Final = ("RequestChannel.receiveRequest", "SystemTimer.advanceClock", "EventAccumulator.poll", "Selector.poll")
+_IDLE: Final = (
+    "RequestChannel.receiveRequest",
+    "SystemTimer.advanceClock",
+    "EventAccumulator.poll",
+    "Selector.poll",
+    "getTask",
+)
 _FRAMES: Final = 16
-_LINES: Final = 40
+_LINES: Final = 15
 
 
 def diagnosis(broker: EmbeddedBroker) -> str:

@@ -14,6 +14,22 @@ from acktrail.config import TablesConfig
 
 __all__ = ["S3", "running_s3"]
 
+_ONE_AT_A_TIME = """
+import threading
+from moto import server
+
+lock, run_simple = threading.Lock(), server.run_simple
+
+def run(host, port, application, **options):
+    def one_at_a_time(environment, start_response):
+        with lock:
+            return [b"".join(application(environment, start_response))]
+    run_simple(host, port, one_at_a_time, **options)
+
+server.run_simple = run
+server.main(["-p", "0"])
+"""
+"""Two requests at once could both find that an object is not there: moto's conditional writes are not atomic."""
 _ADDRESS = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
 
 
@@ -51,7 +67,7 @@ class S3:
 @contextmanager
 def running_s3() -> Iterator[S3]:
     """A server that ends with the block."""
-    command = [sys.executable, "-u", "-m", "moto.server", "-p", "0"]
+    command = [sys.executable, "-u", "-c", _ONE_AT_A_TIME]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         assert server.stdout is not None
         try:

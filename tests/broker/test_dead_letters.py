@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from broker.bounded_reading import everything, keys
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
@@ -19,11 +20,10 @@ from samples.history_tables import build
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.dead_letter_connector import DeadLetterSource
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import SourceBatch
 from acktrail.connect.testing import SourceSuite
 from acktrail.embedded import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
@@ -31,10 +31,6 @@ from acktrail.tables.delta.store import Tables
 pytestmark = pytest.mark.broker
 
 HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "delivery.count": "5", "message": "no"}
-
-
-def keys(kafka: KafkaConfig, **more: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "linger.ms": "0", **more}
 
 
 def headers(**changes: str) -> list[tuple[str, bytes]]:
@@ -79,22 +75,6 @@ class TestDeadLetterSource(SourceSuite):
             topic, partition = ((self.topics[0], 0), (self.topics[0], 1), (self.topics[1], 0))[number % 3]
             self.producer.produce(topic, partition=partition, headers=headers(offset=str(number)))
         assert self.producer.flush(30) == 0
-
-
-def everything(
-    connector: DeadLetterSource, positions: Mapping[SourcePartition, Position]
-) -> tuple[list[SourceBatch], dict[str, float]]:
-    """What a bounded task gives, and its gauges."""
-    connector.start()
-    (config,) = connector.task_configs(1)
-    task = connector.task(config)
-    try:
-        task.start(SourceTaskContext(position=positions.get))
-        batches: list[SourceBatch] = []
-        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs")
-        return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}
-    finally:
-        task.stop()
 
 
 def rows_of(batches: list[SourceBatch]) -> list[dict[str, Any]]:

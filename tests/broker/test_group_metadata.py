@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow.compute as pc
 import pytest
+from broker.bounded_reading import everything, keys
 from broker.workload import Workload, until
 from confluent_kafka import Producer, TopicPartition
 
@@ -17,10 +18,8 @@ from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.descriptions import GroupDescription
 from acktrail.broker.groups.metadata_connector import ShareGroupMetadataSource
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.connect.testing import SourceSuite
 from acktrail.model.group_records import ShareGroupMetadata
 from acktrail.model.share_partition import GroupId
@@ -31,14 +30,6 @@ from acktrail_simulation.messages.group_record_encoder import encode
 pytestmark = pytest.mark.broker
 
 _OFFSET_COMMIT = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
-
-
-def keys(kafka: KafkaConfig) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "linger.ms": "0",
-        **{f"kafka.{name}": str(value) for name, value in kafka.properties.items()},
-    }
 
 
 class _OfATopic(ShareGroupMetadataSource):
@@ -83,22 +74,6 @@ class TestShareGroupMetadataSource(SourceSuite):
             self.producer.produce(_OfATopic.topic, value, key, partition=number % 2)
             self.producer.produce(_OfATopic.topic, b"", _OFFSET_COMMIT, partition=number % 2)
         assert self.producer.flush(30) == 0
-
-
-def everything(
-    connector: ShareGroupMetadataSource, positions: Mapping[SourcePartition, Position]
-) -> tuple[list[SourceBatch], dict[str, float]]:
-    """What a bounded task gives, and its gauges."""
-    connector.start()
-    (config,) = connector.task_configs(1)
-    task = connector.task(config)
-    try:
-        task.start(SourceTaskContext(position=positions.get))
-        batches: list[SourceBatch] = []
-        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs")
-        return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}
-    finally:
-        task.stop()
 
 
 def test_every_record_is_counted(kafka: KafkaConfig, workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ class DeltaTableSource(SourceConnector):
             )
         return self._source_partition
 
-    def check_position(self, source_partition: SourcePartition, position: Position) -> None:  # noqa: ARG002
+    def check_position(self, source_partition: SourcePartition, position: Position) -> None:  # noqa: ARG002  # there is one
         TablePosition.of(position)
 
     @property

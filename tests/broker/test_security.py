@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import re
 import socket
 import ssl
@@ -15,16 +13,15 @@ from typing import Final
 from uuid import uuid4
 
 import pytest
+from broker.descriptor_counts import descriptor_counts
 from broker.workload import until
 from confluent_kafka import KafkaError
-from kafka.protocol.metadata import MetadataRequest
 from servers.certificates import Authority
 from servers.secured_broker import PASSWORD, USER, WAYS, SecuredBroker, secured_broker
-from servers.tcp_proxy import tcp_proxy
 from servers.token_endpoint import CLIENT, SUBJECT
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
+from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.client_settings import ClientSettings
 from acktrail.broker.client.librdkafka import LogReader, read_failure
 from acktrail.broker.client.principal import principal_of
@@ -360,52 +357,18 @@ def test_an_export_runs_from_end_to_end(secured: SecuredBroker, way: str, tmp_pa
     assert exported[way] <= exported["plaintext"]
 
 
-def _descriptors() -> int:
-    """Other threads of this process open files too, for a moment; what leaks stays."""
-    return len(os.listdir("/proc/self/fd"))
-
-
-@pytest.fixture
-def _without_collector() -> Iterator[None]:
-    """Nothing closes a socket but who opened it."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_without_collector")
 def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
     """However often nobody takes a connection, there are as many descriptors as before: of a client that lives on, and
     of new ones."""
-    with tcp_proxy(secured.addresses["CLIENT"]) as proxy:
-        config = KafkaConfig(bootstrap_servers=proxy.address)
-        with BrokerClient(config) as client:
-            told = client.metadata([])
-            told.brokers[0].node_id, told.brokers[0].port = 99, proxy.port
-            client._cluster.update_metadata(told)
-            counts = []
-            proxy.go_down()
-            for _ in range(40):
-                with pytest.raises(Unreachable):
-                    BrokerClient(config)
-                client._manager._backoff.clear()
-                (answer,) = client.send_all([(99, MetadataRequest(topics=[]))])
-                assert isinstance(answer, NoResponse)
-                counts.append(_descriptors())
+    counts = descriptor_counts("an outage", KafkaConfig(bootstrap_servers=secured.addresses["CLIENT"]))
     assert min(counts[len(counts) // 2 :]) <= counts[1], counts
 
 
-@pytest.mark.usefixtures("_without_collector")
 @pytest.mark.parametrize("way", ["untrusted certificate", "no certificate", "wrong password, SCRAM"])
 def test_refused_connections_cost_no_descriptors(secured: SecuredBroker, way: str) -> None:
     """The same for a handshake or a login that fails."""
     config, *_ = _faults(secured)[way]
-    counts = []
-    for _ in range(6):
-        with pytest.raises(ConfigurationError):
-            ShareGroupAdmin(config)
-        counts.append(_descriptors())
+    counts = descriptor_counts("a refusal", config)
     assert min(counts[len(counts) // 2 :]) <= counts[1], counts
 
 

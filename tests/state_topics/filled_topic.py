@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from samples.dump_lines import dump_line
 
@@ -16,6 +17,11 @@ from acktrail.wire.raw_record import RawRecord
 __all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all", "write_dump"]
 
 STATE_TOPIC: Final = "__share_group_state"
+_NEW_LEADER: Final = (
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 
 def create_state_topic(broker: EmbeddedBroker, partitions: int) -> None:
@@ -56,7 +62,7 @@ def read_all(broker: EmbeddedBroker) -> list[RawRecord]:
         partitions = consumer.list_topics(STATE_TOPIC, 30).topics[STATE_TOPIC].partitions
         left = {}
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(STATE_TOPIC, partition), 30)
+            low, high = _log_bounds(consumer, partition)
             if high > low:
                 left[partition] = high
         consumer.assign([TopicPartition(STATE_TOPIC, p, 0) for p in left])
@@ -78,6 +84,18 @@ def read_all(broker: EmbeddedBroker) -> list[RawRecord]:
         return sorted(found, key=lambda r: (r.state_partition, r.offset))
     finally:
         consumer.close()
+
+
+def _log_bounds(consumer: Consumer, partition: int) -> tuple[int, int]:
+    """Asked again while the leader is one that metadata knows and that does not know of it yet."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(STATE_TOPIC, partition), 30)
+        except KafkaException as error:
+            if error.args[0].code() not in _NEW_LEADER or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def write_dump(records: Iterable[RawRecord], file: Path) -> Path:

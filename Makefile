@@ -41,7 +41,8 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
 test: sync ## The tests, five at a time; the slowest twenty are printed
-	@$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+	@JAVA_HOME=$$(PYTHONPATH=tests $(BIN)/python tests/servers/class_archives.py .test-java) && export JAVA_HOME && \
+	$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 check: lint types contracts wheel ## What CI also runs: lint with plain English, types, import contracts, wheel
 
@@ -74,4 +75,4 @@ bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py
 
 clean: ## Remove what the targets made
-	rm -rf .venv .uv dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .uv .test-java dist .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -14,6 +14,13 @@ import pyarrow as pa
 
 from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEAD_LETTER_RECORDS, GROUP_RECORDS
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
+from acktrail.columnar.schemas.status_schemas import (
+    QUALITY_TOTALS,
+    QUEUE_STATUSES,
+    QUEUE_TRENDS,
+    RUN_TOTALS,
+    STATUS_CHANGES,
+)
 
 BATCHES: Final = pa.list_(
     pa.struct(schema((INT64, "first_offset", "last_offset"), (INT8, "delivery_state"), (INT16, "delivery_count")))
@@ -359,6 +366,11 @@ TABLES: Final = MappingProxyType(
         "reconciliations": RECONCILIATIONS,
         "findings": FINDINGS,
         "quality_results": QUALITY_RESULTS,
+        "quality_totals": QUALITY_TOTALS,
+        "queue_statuses": QUEUE_STATUSES,
+        "status_changes": STATUS_CHANGES,
+        "queue_trends": QUEUE_TRENDS,
+        "run_totals": RUN_TOTALS,
         "reset_plans": RESET_PLANS,
         "reset_plan_partitions": RESET_PLAN_PARTITIONS,
         "reset_executions": RESET_EXECUTIONS,

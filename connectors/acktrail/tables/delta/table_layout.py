@@ -12,9 +12,10 @@ from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
-_CHUNKED: Final = frozenset({"delivery_history"})
+_CHUNKED: Final = frozenset({"delivery_history", "queue_trends"})
 _CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
-_APPEND_ONLY: Final = _CHANGES | {"state_records", "export_ranges", "group_observations", "offset_observations"}
+_OBSERVATIONS: Final = frozenset({"group_observations", "offset_observations"})
+_APPEND_ONLY: Final = _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes"}
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""
 _SHORT_LOG: Final = {
@@ -26,6 +27,8 @@ _STATISTICS: Final = {
     "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
     "delivery_history": "group_id,topic_id,partition,first_offset,last_offset,standing,delivery_state,state_partition,"
     "record_offset,record_timestamp_ms",
+    "queue_trends": "group_id,topic_id,partition,bucket_ms,bucket_at",
+    "status_changes": "changed_at,group_id,topic_id,partition",
     "reset_plans": "plan_id,created_at",
     "reset_plan_partitions": "plan_id,group_id",
     "reset_executions": "plan_id,group_id",

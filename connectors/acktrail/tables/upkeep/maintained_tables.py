@@ -27,6 +27,9 @@ _BY_SMALL_FILES: Final = frozenset(
         "share_partition_states",
         "reconciliations",
         "quality_results",
+        "quality_totals",
+        "run_totals",
+        "status_changes",
         "connector_positions",
         *POSITIONED_TABLES,
     }

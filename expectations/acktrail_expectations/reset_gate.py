@@ -19,25 +19,18 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, UnknownName
 from acktrail.group_changes.lifecycle.plan_life import Status
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import SHARE_PARTITION, log_summary, pass_gate
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.suite_check import (
-    SuiteCheck,
-    at_least,
-    critical,
-    equal,
-    error,
-    evaluate,
-    is_true,
-    unique,
-    warning,
-)
-from acktrail_expectations.results import QualityResult, QualitySeverity, ValidationSummary, record, recorded
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, evaluate, is_true, rule_check, unique
+from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 _STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
 _VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
+
+_ROW_COUNT: Final = RULE_BY_ID["row_count_as_planned"]
 
 _PLAN_COLUMNS: Final = (
     "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
@@ -57,27 +50,29 @@ _RESULT_COLUMNS: Final = (
 _DONE: Final = [status.value for status in Status if status.is_ok]
 
 RESET_PLAN_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    critical("share_partition_once", unique("group_id", "topic", "partition")),
-    critical("target_or_refusal", is_true("has_target_or_refusal")),
-    critical("target_not_negative", core.ExpectColumnValuesToBeBetween(column="sent_target", min_value=0)),
-    critical("target_ge_log_start", at_least("sent_target", "log_start_offset")),
-    critical("target_le_log_end", at_least("log_end_offset", "sent_target")),
-    critical("target_is_wanted_unless_clamped", equal("unclamped_target", "wanted_offset")),
-    critical("skips_only_where_allowed", core.ExpectColumnValuesToBeInSet(column="unallowed_skip", value_set=[False])),
-    error("to_deliver_is_log_end_less_target", equal("to_deliver", "offsets_to_deliver")),
-    error("delivered_again_adds_up", equal("delivered_again", "sum_of_delivered_again")),
-    error("delivered_again_le_to_deliver", at_least("to_deliver", "delivered_again")),
+    rule_check("share_partition_once", unique("group_id", "topic", "partition")),
+    rule_check("target_or_refusal", is_true("has_target_or_refusal")),
+    rule_check("target_not_negative", core.ExpectColumnValuesToBeBetween(column="sent_target", min_value=0)),
+    rule_check("target_ge_log_start", at_least("sent_target", "log_start_offset")),
+    rule_check("target_le_log_end", at_least("log_end_offset", "sent_target")),
+    rule_check("target_is_wanted_unless_clamped", equal("unclamped_target", "wanted_offset")),
+    rule_check(
+        "skips_only_where_allowed", core.ExpectColumnValuesToBeInSet(column="unallowed_skip", value_set=[False])
+    ),
+    rule_check("to_deliver_is_log_end_less_target", equal("to_deliver", "offsets_to_deliver")),
+    rule_check("delivered_again_adds_up", equal("delivered_again", "sum_of_delivered_again")),
+    rule_check("delivered_again_le_to_deliver", at_least("to_deliver", "delivered_again")),
 )
 """Rules on `reset_plan_frame`."""
 
 RESET_RESULT_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    critical("share_partition_once", unique("group_id", "topic", "partition")),
-    critical("every_outcome_settled", is_true("is_settled")),
-    critical("every_share_partition_done", is_true("is_done")),
-    critical("start_offset_is_target", equal("done_start_offset", "target_offset")),
-    critical("described_start_offset_is_target", equal("done_described_start_offset", "target_offset")),
-    critical("state_epoch_not_back", at_least("state_epoch_after", "state_epoch_before")),
-    warning("shown_by_a_state_record", is_true("has_evidence")),
+    rule_check("share_partition_once", unique("group_id", "topic", "partition")),
+    rule_check("every_outcome_settled", is_true("is_settled")),
+    rule_check("every_share_partition_done", is_true("is_done")),
+    rule_check("start_offset_is_target", equal("done_start_offset", "target_offset")),
+    rule_check("described_start_offset_is_target", equal("done_described_start_offset", "target_offset")),
+    rule_check("state_epoch_not_back", at_least("state_epoch_after", "state_epoch_before")),
+    rule_check("shown_by_a_state_record", is_true("has_evidence")),
 )
 """Rules on `reset_result_frame`."""
 
@@ -154,8 +149,8 @@ def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> Qual
     known, which fails), and at least one: on no row the other rules have nothing to compare. `what` names both."""
     return QualityResult(
         suite=suite,
-        expectation="row_count_as_planned",
-        severity=QualitySeverity.CRITICAL,
+        expectation=_ROW_COUNT.id,
+        severity=_ROW_COUNT.severity,
         success=rows == planned and rows > 0,
         element_count=rows,
         unexpected_count=abs(rows - (planned or 0)),

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import QUALITY_RESULTS
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
 EXAMPLES: Final = 3
@@ -21,16 +22,6 @@ NOT_KNOWN: Final = "not known: "
 """Begins the reason of a rule that has rows, but no known values to compare them with."""
 
 _BETWEEN: Final = "; "
-
-
-class QualitySeverity(StrEnum):
-    """What a failure means. A warning: legal, or explained by things outside the tables, but somebody should know. An
-    error: something is wrong or lost and recorded as such; what is published is still true. Critical: what would be
-    published is wrong, or acting on it would lose records, so the run stops."""
-
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
 
 
 class RuleState(StrEnum):

@@ -119,7 +119,7 @@ def test_few_rows_stand_for_many() -> None:
     [
         (state_record_checks(ObservedCluster()), 21, 7),
         (share_partition_state_checks(ObservedCluster()), 21, 10),
-        (RECONCILIATION_CHECKS, 14, 5),
+        (RECONCILIATION_CHECKS, 14, 6),
         (EXPORT_RANGE_CHECKS, 11, 8),
     ],
 )

@@ -150,6 +150,7 @@ def test_each_verdict_with_its_finding(world: World) -> None:
         assert place is None or place == (row["evidence_state_partition"], row["evidence_offset"])
     severities = {row["rule"]: row["severity"] for row in world.rows("findings")}
     assert {rule for rule, severity in severities.items() if severity == "critical"} == {
+        "durable_ahead",
         "missing_state",
         "past_log_end",
     }

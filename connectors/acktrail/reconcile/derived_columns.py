@@ -19,16 +19,16 @@ from acktrail.model.delivery import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERM
 from acktrail.model.replay import SharePartitionState, counts_by_state
 
 STATE_RULES: Final = {
-    "batch_first_le_last": ("critical", "a batch ends before it begins"),
-    "batches_ascending": ("critical", "a batch begins before the one it follows"),
-    "batches_non_overlapping": ("critical", "two batches share an offset"),
-    "batches_not_below_start": ("critical", "a batch lies below the start offset"),
-    "delivery_state_allowed": ("critical", "a batch is in a state that no broker persists"),
-    "delivery_count_possible": ("error", "a delivery count that no configuration allows"),
-    "uninitialized_without_batches": ("error", "batches without a start offset"),
-    "delivery_complete_count_covers": ("warning", "fewer records are counted as complete than the batches show"),
+    "batch_first_le_last": "a batch ends before it begins",
+    "batches_ascending": "a batch begins before the one it follows",
+    "batches_non_overlapping": "two batches share an offset",
+    "batches_not_below_start": "a batch lies below the start offset",
+    "delivery_state_allowed": "a batch is in a state that no broker persists",
+    "delivery_count_possible": "a delivery count that no configuration allows",
+    "uninitialized_without_batches": "batches without a start offset",
+    "delivery_complete_count_covers": "fewer records are counted as complete than the batches show",
 }
-"""What holds of every state that a broker writes, named as the expectations name it: severity, and how it is broken."""
+"""What holds of every state that a broker writes, by ids of the catalogue of rules: how it is broken."""
 LARGE: Final = 1 << 61
 """Offsets at or beyond it are left to the model's unlimited integers: sums of smaller ones fit into 64 bits."""
 _COUNTED: Final = {

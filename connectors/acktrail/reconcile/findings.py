@@ -1,25 +1,8 @@
 """What a reconciliation found: one row for each rule that a share partition or a state partition breaks.
 
-============================  ========  ===============================================================================
-rule                          severity  broken by
-============================  ========  ===============================================================================
-missing_state                 critical  the verdict of that name
-past_log_end                  critical  the verdict of that name
-live_ahead, durable_ahead     error     the verdict of that name
-orphan_state                  warning   the verdict of that name
-unknown                       warning   the verdict of that name
-not_authorized                warning   the verdict of that name
-before_log_start              info      the verdict of that name
-key_on_its_state_partition    error     a key on another state partition than the one a broker looks at
-one_state_partition_per_key   critical  a key on several state partitions
-archiving_stale               warning   records that wait for the dead letter queue for more than five minutes
-poison_records_archived       info      records that were ever archived
-export_complete               critical  offsets of a state partition that were pruned before they were exported, or an
-                                        export that stopped before the log end the observation began with
-records_quarantined           error     records of a state partition that could not be decoded
-============================  ========  ===============================================================================
-
-and ``STATE_RULES``, broken by a replayed state.
+Severities, meanings and advice are those of the catalogue (``acktrail.model.rules``). The rules: the verdicts of
+``FINDING_VERDICTS``, `key_on_its_state_partition`, `one_state_partition_per_key`, `archiving_stale`,
+`poison_records_archived`, `export_complete`, `records_quarantined`, and ``STATE_RULES``, broken by a replayed state.
 """
 
 from __future__ import annotations
@@ -33,6 +16,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.model.reconciliation import Verdict
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import STATE_RULES
 from acktrail.reconcile.observed_run import Observation
@@ -40,43 +24,34 @@ from acktrail.reconcile.share_partition_keys import coordinator_keys
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""
-_SEVERITIES: Final = {
-    Verdict.MISSING_STATE: "critical",
-    Verdict.PAST_LOG_END: "critical",
-    Verdict.LIVE_AHEAD: "error",
-    Verdict.DURABLE_AHEAD: "error",
-    Verdict.ORPHAN_STATE: "warning",
-    Verdict.UNKNOWN: "warning",
-    Verdict.NOT_AUTHORIZED: "warning",
-    Verdict.BEFORE_LOG_START: "info",
-}
+FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` from rows of ``RECONCILED``."""
-    found = [_of_rule(rule, severity, broken(rows), observation) for rule, (severity, broken) in _RULES.items()]
+    found = [_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
     parents = pc.list_parent_indices(rows["broken_rules"]).combine_chunks()
     names = pc.list_flatten(rows["broken_rules"]).combine_chunks()
-    for rule, (severity, detail) in STATE_RULES.items():
+    for rule, detail in STATE_RULES.items():
         own = rows.take(parents.filter(pc.equal(names, rule)))
-        found.append(_of_rule(rule, severity, (own, detail, "last_record_offset"), observation))
-    for verdict, severity in _SEVERITIES.items():
+        found.append(_of_rule(rule, (own, detail, "last_record_offset"), observation))
+    for verdict in FINDING_VERDICTS:
         own = rows.filter(pc.equal(rows["verdict"], verdict.value))
         shown = pc.coalesce(own["unreadable_at"], own["last_record_offset"])
         if verdict is Verdict.UNKNOWN:
             own = own.set_column(own.column_names.index("last_record_offset"), "last_record_offset", shown)
-        found.append(_of_rule(verdict.value, severity, (own, own["reason"], "last_record_offset"), observation))
+        found.append(_of_rule(verdict.value, (own, own["reason"], "last_record_offset"), observation))
     return pa.concat_tables(found)
 
 
-def _of_rule(rule: str, severity: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
+def _of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
     rows, detail, evidence = broken
     count = rows.num_rows
     columns = {
         **{name: rows[name] for name in ("group_id", "topic_id", "topic", "partition")},
-        **{name: pa.repeat(value, count) for name, value in _common(rule, severity, observation).items()},
+        **{name: pa.repeat(value, count) for name, value in _common(rule, observation).items()},
         "subject": pa.chunked_array([coordinator_keys(batch) for batch in rows.to_batches()], pa.string()),
         "detail": pa.repeat(detail, count) if isinstance(detail, str) else detail,
         "evidence_state_partition": rows["state_partition"],
@@ -89,29 +64,29 @@ def state_partition_findings(coverages: Iterable[Coverage], observation: Observa
     """Rows of ``FINDINGS`` about state partitions as a whole."""
     rows = [
         {
-            **{name: value.as_py() for name, value in _common(rule, severity, observation).items()},
+            **{name: value.as_py() for name, value in _common(rule, observation).items()},
             "subject": f"state partition {coverage.state_partition}{where}",
             "detail": detail,
             "evidence_state_partition": coverage.state_partition,
             "evidence_offset": offset,
         }
         for coverage in coverages
-        for rule, severity, where, detail, offset in _broken_as_a_whole(coverage)
+        for rule, where, detail, offset in _broken_as_a_whole(coverage)
     ]
     return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
-def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, str, int | None]]:
-    """Rule, severity, end of the subject, detail, offset of the record that shows it. An export is not complete where
+def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, int | None]]:
+    """Rule, end of the subject, detail, offset of the record that shows it. An export is not complete where
     offsets were pruned before it, or it stopped before the log end that the observation began with."""
     for gap in coverage.gaps:
         offsets = f"offsets {gap.first_offset} to {gap.last_offset}"
-        yield "export_complete", "critical", f", {offsets}", f"{offsets} were not exported", gap.first_offset
+        yield "export_complete", f", {offsets}", f"{offsets} were not exported", gap.first_offset
     if coverage.incomplete is not None and coverage.log.log_end_before is not None:
-        yield "export_complete", "critical", "", coverage.incomplete, coverage.end_offset
+        yield "export_complete", "", coverage.incomplete, coverage.end_offset
     if coverage.quarantined:
         detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_at}"
-        yield "records_quarantined", "error", "", detail, coverage.quarantined_at
+        yield "records_quarantined", "", detail, coverage.quarantined_at
 
 
 def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:
@@ -146,11 +121,11 @@ def _archived(rows: pa.Table) -> tuple[pa.Table, Any, str]:
     return own, _joined(_text(own["archived_seen"]), " record(s) were archived"), "archived_at"
 
 
-_RULES: Final[Mapping[str, tuple[str, _Rule]]] = {
-    "key_on_its_state_partition": ("error", _misplaced),
-    "one_state_partition_per_key": ("critical", _scattered),
-    "archiving_stale": ("warning", _archiving_stale),
-    "poison_records_archived": ("info", _archived),
+_RULES: Final[Mapping[str, _Rule]] = {
+    "key_on_its_state_partition": _misplaced,
+    "one_state_partition_per_key": _scattered,
+    "archiving_stale": _archiving_stale,
+    "poison_records_archived": _archived,
 }
 
 
@@ -162,13 +137,13 @@ def _joined(*pieces: Any) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def _common(rule: str, severity: str, observation: Observation) -> dict[str, pa.Scalar]:
+def _common(rule: str, observation: Observation) -> dict[str, pa.Scalar]:
     """The columns that are the same in all findings of one rule in one run."""
     return {
         "cluster_id": pa.scalar(observation.cluster_id, pa.string()),
         "run_id": pa.scalar(observation.run_id),
         "rule": pa.scalar(rule),
-        "severity": pa.scalar(severity),
+        "severity": pa.scalar(RULE_BY_ID[rule].severity.value),
         **dict.fromkeys(("first_seen_at", "last_seen_at"), pa.scalar(observation.observed_at, INSTANT)),
         "times_seen": pa.scalar(1, pa.int64()),
     }

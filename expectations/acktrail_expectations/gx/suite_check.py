@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import pandas as pd
 
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail_expectations.gx.engine import Expectation, core, validated
-from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult, QualitySeverity
+from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
 _COLUMN_ARGUMENTS: Final = ("column", "column_A", "column_B")
 _EITHER_MISSING: Final = "either_value_is_missing"
@@ -29,9 +30,9 @@ class SuiteCheck:
     only_where: str = ""
 
 
-critical = partial(SuiteCheck, severity=QualitySeverity.CRITICAL)
-error = partial(SuiteCheck, severity=QualitySeverity.ERROR)
-warning = partial(SuiteCheck, severity=QualitySeverity.WARNING)
+def rule_check(rule: str, expectation: Expectation, *, only_where: str = "") -> SuiteCheck:
+    """The check of a rule of the catalogue, which says how bad a breach is. Raises KeyError: it has no such rule."""
+    return SuiteCheck(rule=rule, expectation=expectation, severity=RULE_BY_ID[rule].severity, only_where=only_where)
 
 
 def equal(column: str, other: str) -> Expectation:

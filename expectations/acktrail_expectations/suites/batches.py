@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES
 from acktrail_expectations.gx.engine import Expectation, PandasExecutionEngine, expectation, map_metric_provider
-from acktrail_expectations.gx.suite_check import SuiteCheck, critical, error, warning
+from acktrail_expectations.gx.suite_check import SuiteCheck, rule_check
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
@@ -160,14 +160,14 @@ def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     """
     possible = (0, HIGHEST_DELIVERY_COUNT)
     return (
-        critical("batch_first_le_last", no_batches("inverted")),
-        critical("batches_ascending", no_batches("out_of_order")),
-        critical("batches_non_overlapping", no_batches("overlapping")),
-        critical("batches_not_below_start", no_batches("beginning_below", "start_offset")),
-        critical("delivery_state_allowed", no_batches("in_other_states", values=cluster.delivery_states)),
-        error("delivery_count_possible", no_batches("counts_outside", values=possible)),
-        warning("delivery_count_within_limit", no_batches("counts_above", "delivery_count_limit")),
-        error(
+        rule_check("batch_first_le_last", no_batches("inverted")),
+        rule_check("batches_ascending", no_batches("out_of_order")),
+        rule_check("batches_non_overlapping", no_batches("overlapping")),
+        rule_check("batches_not_below_start", no_batches("beginning_below", "start_offset")),
+        rule_check("delivery_state_allowed", no_batches("in_other_states", values=cluster.delivery_states)),
+        rule_check("delivery_count_possible", no_batches("counts_outside", values=possible)),
+        rule_check("delivery_count_within_limit", no_batches("counts_above", "delivery_count_limit")),
+        rule_check(
             "uninitialized_without_batches",
             no_batches("belonging_to", "is_uninitialized"),
             only_where="snapshot with batches",

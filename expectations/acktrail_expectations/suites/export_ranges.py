@@ -17,7 +17,7 @@ import pyarrow as pa
 from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, rule_check
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, previous, where
 
 RANGE_COLUMNS: Final = (
@@ -31,17 +31,17 @@ _NOT_LOST: Final = (PRUNED_BEFORE_FIRST_EXPORT, DROPPED_BY_RETENTION)
 _FIRST: Final = "first range of a state partition"
 
 EXPORT_RANGE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    critical("range_first_le_last", at_least("last_offset", "first_offset")),
-    critical("gap_first_le_last", at_least("gap_last", "gap_first"), only_where="recorded gap"),
-    error("range_below_log_end", at_least("log_end_offset", "end")),
-    critical("one_state_topic", equal("state_topic_id", "first_state_topic_id")),
-    critical("export_contiguous", equal("begin", "expected_begin"), only_where="range that follows another"),
-    critical("records_follow_gap", equal("first_offset", "after_gap"), only_where="records after a recorded gap"),
-    critical("export_begins_at_log_start", at_least("log_start_offset", "first_begin"), only_where=_FIRST),
-    error("nothing_pruned_before_export", core.ExpectColumnValuesToBeNull(column="lost_first")),
-    critical("records_accounted_for", equal("records_read", "accounted_records")),
-    critical("records_stored", equal("records_read", "stored_records")),
-    error("range_dense", equal("records_read", "span_records")),
+    rule_check("range_first_le_last", at_least("last_offset", "first_offset")),
+    rule_check("gap_first_le_last", at_least("gap_last", "gap_first"), only_where="recorded gap"),
+    rule_check("range_below_log_end", at_least("log_end_offset", "end")),
+    rule_check("one_state_topic", equal("state_topic_id", "first_state_topic_id")),
+    rule_check("export_contiguous", equal("begin", "expected_begin"), only_where="range that follows another"),
+    rule_check("records_follow_gap", equal("first_offset", "after_gap"), only_where="records after a recorded gap"),
+    rule_check("export_begins_at_log_start", at_least("log_start_offset", "first_begin"), only_where=_FIRST),
+    rule_check("nothing_pruned_before_export", core.ExpectColumnValuesToBeNull(column="lost_first")),
+    rule_check("records_accounted_for", equal("records_read", "accounted_records")),
+    rule_check("records_stored", equal("records_read", "stored_records")),
+    rule_check("range_dense", equal("records_read", "span_records")),
 )
 """Rules on the frame below."""
 

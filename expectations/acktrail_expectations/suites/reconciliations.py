@@ -16,17 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.model.reconciliation import Verdict
-from acktrail_expectations.gx.suite_check import (
-    SuiteCheck,
-    critical,
-    equal,
-    error,
-    none_of,
-    not_null,
-    one_of,
-    unique,
-    warning,
-)
+from acktrail_expectations.gx.suite_check import SuiteCheck, equal, none_of, not_null, one_of, rule_check, unique
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 RECONCILIATION_COLUMNS: Final = (
@@ -39,22 +29,22 @@ RECONCILIATION_COLUMNS: Final = (
 _STOOD_STILL: Final = "match whose values stood still"
 
 RECONCILIATION_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    critical("share_partition_once", unique("group_id", "topic_id", "partition")),
-    error("verdict_given", not_null("verdict")),
-    error("verdict_known", one_of("verdict", *(verdict.value for verdict in Verdict))),
-    error("verdict_has_reason", not_null("reason")),
-    critical(
+    rule_check("share_partition_once", unique("group_id", "topic_id", "partition")),
+    rule_check("verdict_given", not_null("verdict")),
+    rule_check("verdict_known", one_of("verdict", *(verdict.value for verdict in Verdict))),
+    rule_check("verdict_has_reason", not_null("reason")),
+    rule_check(
         "match_has_same_start_offset", equal("durable_start_offset", "agreed_start_offset"), only_where=_STOOD_STILL
     ),
-    critical("match_has_same_lag", equal("durable_lag", "agreed_lag"), only_where=_STOOD_STILL),
-    critical("no_durable_ahead", none_of("verdict", Verdict.DURABLE_AHEAD.value)),
-    critical("no_past_log_end", none_of("verdict", Verdict.PAST_LOG_END.value)),
-    error("no_live_ahead", none_of("verdict", Verdict.LIVE_AHEAD.value)),
-    error("no_missing_state", none_of("verdict", Verdict.MISSING_STATE.value)),
-    warning("no_orphan_state", none_of("verdict", Verdict.ORPHAN_STATE.value)),
-    warning("no_before_log_start", none_of("verdict", Verdict.BEFORE_LOG_START.value)),
-    warning("no_not_authorized", none_of("verdict", Verdict.NOT_AUTHORIZED.value)),
-    warning("no_unknown", none_of("verdict", Verdict.UNKNOWN.value)),
+    rule_check("match_has_same_lag", equal("durable_lag", "agreed_lag"), only_where=_STOOD_STILL),
+    rule_check("no_durable_ahead", none_of("verdict", Verdict.DURABLE_AHEAD.value)),
+    rule_check("no_past_log_end", none_of("verdict", Verdict.PAST_LOG_END.value)),
+    rule_check("no_live_ahead", none_of("verdict", Verdict.LIVE_AHEAD.value)),
+    rule_check("no_missing_state", none_of("verdict", Verdict.MISSING_STATE.value)),
+    rule_check("no_orphan_state", none_of("verdict", Verdict.ORPHAN_STATE.value)),
+    rule_check("no_before_log_start", none_of("verdict", Verdict.BEFORE_LOG_START.value)),
+    rule_check("no_not_authorized", none_of("verdict", Verdict.NOT_AUTHORIZED.value)),
+    rule_check("no_unknown", none_of("verdict", Verdict.UNKNOWN.value)),
 )
 """Rules on the frame below."""
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from acktrail.model.reconciliation import Completeness
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, critical, equal, error, none_of, unique, warning
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, none_of, rule_check, unique
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks, no_batches
 from acktrail_expectations.suites.frame_columns import bounds_of_batches, frame_of, home_state_partitions, key_texts
@@ -32,20 +32,22 @@ def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, 
     at_least_start = at_least("effective_start_offset", "start_offset")
     covers = at_least("delivery_complete_count", "terminal_offsets")
     return (
-        critical("share_partition_once", unique("group_id", "topic_id", "partition")),
-        error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
+        rule_check("share_partition_once", unique("group_id", "topic_id", "partition")),
+        rule_check("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
         *batch_checks(cluster),
-        critical("batches_below_log_end", no_batches("ending_at_or_above", "log_end_offset")),
-        critical("start_offset_le_end_offset", at_least("end_offset", "start_offset")),
-        critical("start_offset_le_log_end", at_least("log_end_offset", "start_offset")),
-        critical("end_offset_le_log_end", at_least("log_end_offset", "end_offset")),
-        warning("start_offset_ge_log_start", at_least("start_offset", "log_start_offset")),
-        error("effective_start_ge_start_offset", at_least_start, only_where=effective),
-        error("effective_start_le_end_offset", at_least("end_offset", "effective_start_offset"), only_where=effective),
-        error("finished_records_match_batches", equal("finished_records", "terminal_offsets")),
-        warning("delivery_complete_count_covers", covers, only_where=count),
-        error("state_reliable", none_of("completeness", Completeness.GAP.value, Completeness.UNREADABLE.value)),
-        warning("state_has_snapshot", none_of("completeness", Completeness.NO_SNAPSHOT.value)),
+        rule_check("batches_below_log_end", no_batches("ending_at_or_above", "log_end_offset")),
+        rule_check("start_offset_le_end_offset", at_least("end_offset", "start_offset")),
+        rule_check("start_offset_le_log_end", at_least("log_end_offset", "start_offset")),
+        rule_check("end_offset_le_log_end", at_least("log_end_offset", "end_offset")),
+        rule_check("start_offset_ge_log_start", at_least("start_offset", "log_start_offset")),
+        rule_check("effective_start_ge_start_offset", at_least_start, only_where=effective),
+        rule_check(
+            "effective_start_le_end_offset", at_least("end_offset", "effective_start_offset"), only_where=effective
+        ),
+        rule_check("finished_records_match_batches", equal("finished_records", "terminal_offsets")),
+        rule_check("delivery_complete_count_covers", covers, only_where=count),
+        rule_check("state_reliable", none_of("completeness", Completeness.GAP.value, Completeness.UNREADABLE.value)),
+        rule_check("state_has_snapshot", none_of("completeness", Completeness.NO_SNAPSHOT.value)),
     )
 
 

@@ -24,17 +24,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
-from acktrail_expectations.gx.suite_check import (
-    SuiteCheck,
-    at_least,
-    critical,
-    equal,
-    error,
-    is_true,
-    one_of,
-    unique,
-    warning,
-)
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, one_of, rule_check, unique
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
 from acktrail_expectations.suites.frame_columns import (
@@ -64,7 +54,7 @@ _COMPARED_AT_ONCE: Final = 16_384
 """Records that are decoded again together: memory for both forms of them comes on top of the rest."""
 
 
-MATCHES_RAW_BYTES: Final = critical("record_matches_raw_bytes", is_true("matches_raw_bytes"))
+MATCHES_RAW_BYTES: Final = rule_check("record_matches_raw_bytes", is_true("matches_raw_bytes"))
 """The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
 
 
@@ -78,21 +68,23 @@ def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     covers = at_least("delivery_complete_count", "terminal_offsets")
     written = at_least("write_timestamp_ms", "create_timestamp_ms")
     return (
-        critical("record_once", unique("state_partition", "offset")),
-        error("offsets_dense", equal("offset", "expected_offset"), only_where=record),
-        error("record_decoded", one_of("decode_status", "decoded")),
+        rule_check("record_once", unique("state_partition", "offset")),
+        rule_check("offsets_dense", equal("offset", "expected_offset"), only_where=record),
+        rule_check("record_decoded", one_of("decode_status", "decoded")),
         *batch_checks(cluster),
-        error("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=snapshot),
-        error("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=update),
-        error("update_has_base", one_of("base_type", "snapshot", "update"), only_where=update),
+        rule_check("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=snapshot),
+        rule_check("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=update),
+        rule_check("update_has_base", one_of("base_type", "snapshot", "update"), only_where=update),
         *(
-            error(f"{name}_monotone", at_least(name, f"least_{name}"), only_where=f"{name.replace('_', ' ')} {after}")
+            rule_check(
+                f"{name}_monotone", at_least(name, f"least_{name}"), only_where=f"{name.replace('_', ' ')} {after}"
+            )
             for name in ("state_epoch", "leader_epoch", "start_offset")
         ),
-        warning("delivery_complete_count_covers", covers, only_where=count),
-        warning("create_le_write_timestamp", written, only_where="snapshot"),
-        critical("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
-        error("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
+        rule_check("delivery_complete_count_covers", covers, only_where=count),
+        rule_check("create_le_write_timestamp", written, only_where="snapshot"),
+        rule_check("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
+        rule_check("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
     )
 
 

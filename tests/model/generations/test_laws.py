@@ -28,10 +28,11 @@ from acktrail.model.batches import combine_state_batches, overlay_state_batches,
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import replay
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import GroupId
 from acktrail.model.strict.offset_window import effective_start_offset, effective_window
 from acktrail.model.strict.strict_replay import replay_strictly
-from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, RuleSeverity, severity_of
+from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, severity_of
 from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.complete_records import checkpoint_of, control_checkpoint_of, snapshot_of
 from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records
@@ -389,7 +390,7 @@ def test_a_checkpoint_without_start_is_found() -> None:
 
 def test_every_rule_has_a_severity() -> None:
     """What breaks a broker's load is critical; what a deletion leaves is a warning."""
-    assert all(severity_of(rule) in RuleSeverity for rule in Rule)
-    assert severity_of(Rule.BATCH_FIRST_LE_LAST) is RuleSeverity.CRITICAL
-    assert severity_of(Rule.DELETION_COMPLETE) is RuleSeverity.WARN
-    assert severity_of(Rule.UPDATE_EPOCH_MATCHES) is RuleSeverity.ERROR
+    assert all(severity_of(rule) in QualitySeverity for rule in Rule)
+    assert severity_of(Rule.BATCH_FIRST_LE_LAST) is QualitySeverity.CRITICAL
+    assert severity_of(Rule.DELETION_COMPLETE) is QualitySeverity.WARNING
+    assert severity_of(Rule.UPDATE_EPOCH_MATCHES) is QualitySeverity.ERROR

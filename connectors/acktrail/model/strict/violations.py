@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import GroupId, SharePartition
 
 
@@ -16,15 +18,6 @@ class Policy(StrEnum):
     """Those that change it on a running broker: no epoch drops one, an update without a snapshot becomes the state."""
     STRICT = "strict"
     """Those of the founding documents: an update counts only after the snapshot whose epoch it names."""
-
-
-class RuleSeverity(StrEnum):
-    """How bad the breach of a rule is."""
-
-    CRITICAL = "critical"
-    ERROR = "error"
-    WARN = "warn"
-    INFO = "info"
 
 
 class Rule(StrEnum):
@@ -61,27 +54,10 @@ class Rule(StrEnum):
 DIFFERING_RULES: Final = frozenset({Rule.UPDATE_EPOCH_MATCHES, Rule.UPDATE_HAS_SNAPSHOT})
 """Rules that decide about a state: policy ``strict`` skips a record that breaks one, policy ``broker`` applies it."""
 
-_CRITICAL: Final = frozenset(
-    {
-        Rule.BATCH_FIRST_LE_LAST,
-        Rule.BATCHES_ASCENDING,
-        Rule.BATCHES_NON_OVERLAPPING,
-        Rule.BATCH_WITHIN_WINDOW,
-        Rule.START_LE_END,
-        Rule.STATE_IS_DURABLE,
-        Rule.CHAIN_UNBROKEN,
-        Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT,
-        Rule.ONE_STATE_PARTITION_PER_KEY,
-    }
-)
-_WARN: Final = frozenset(
-    {Rule.ACKNOWLEDGED_COUNT_GE_1, Rule.DELTA_HAS_CHECKPOINT, Rule.DELETION_ORDER, Rule.DELETION_COMPLETE}
-)
 
-
-def severity_of(rule: Rule) -> RuleSeverity:
-    """The severity of a breach of `rule`."""
-    return RuleSeverity.CRITICAL if rule in _CRITICAL else RuleSeverity.WARN if rule in _WARN else RuleSeverity.ERROR
+def severity_of(rule: Rule) -> QualitySeverity:
+    """The severity of a breach of `rule`, from the catalogue."""
+    return RULE_BY_ID[rule].severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,18 +14,18 @@ from jobs.world import batch
 from samples.random_records import INT64, any_batches, batches, disjoint_batches, keys
 
 from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
+from acktrail.columnar.share_partition_keys import (
+    coordinator_keys,
+    first_matches,
+    key_codes,
+    state_partitions_of,
+)
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
 from acktrail.reconcile import verdict_rows
 from acktrail.reconcile.derived_columns import broken_rules, derived_columns, int64
-from acktrail.reconcile.share_partition_keys import (
-    coordinator_keys,
-    first_matches,
-    key_codes,
-    state_partitions_of,
-)
 from acktrail.reconcile.verdict_rows import verdicts_of
 
 SAMPLE = {

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import FINDINGS
+from acktrail.columnar.share_partition_keys import coordinator_keys
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import STATE_RULES
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.share_partition_keys import coordinator_keys
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
 """A share-partition leader drives archiving records on within seconds, also after a restart."""

@@ -12,9 +12,9 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
 from acktrail.columnar.replaying.key_index import SharePartitionIndex
 from acktrail.columnar.replaying.pending_records import first_replayed
+from acktrail.columnar.share_partition_keys import key_codes
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.share_partition_keys import key_codes
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.columnar.share_partition_keys import first_matches, key_codes
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
-from acktrail.reconcile.share_partition_keys import first_matches, key_codes
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import offset_shifts
 

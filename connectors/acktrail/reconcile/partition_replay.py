@@ -18,12 +18,12 @@ from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.replaying.apply_records import replay_decoded
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.columnar.schemas.table_schemas import REPLAY_MEMORY, SHARE_PARTITION_STATES, STATE_RECORDS, saved_columns
+from acktrail.columnar.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.share_partition_keys import state_partitions_of
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
 """What the records of a share partition leave of it."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
+from acktrail.columnar.share_partition_keys import key_codes, state_partitions_of
 from acktrail.model.delivery import TERMINAL_STATES
 from acktrail.model.reconciliation import (
     Completeness,
@@ -31,7 +32,6 @@ from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of
 from acktrail.reconcile.observed_run import PHASES, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
-from acktrail.reconcile.share_partition_keys import key_codes, state_partitions_of
 
 RECONCILED: Final = pa.schema(
     [

@@ -1,0 +1,114 @@
+"""What pages read of queues: worst first, only what was asked for, from tables that may be missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+from acktrail.config import TablesConfig
+from acktrail.model.queue_status import QueueStatus
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.status_reader import StatusReader, bucket_for
+
+NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+HOSTILE = "';--<b>\n\u202e"
+
+
+def _tables(folder: Path) -> Tables:
+    return Tables(TablesConfig(uri=str(folder)))
+
+
+def _row(group: str, status: str, lag: int | None, partition: int = 0, **more: Any) -> dict[str, Any]:
+    own = {"cluster_id": "c1", "topic_id": "t1", "topic": "orders", "partition": partition, "observed_at": NOW}
+    return {**own, "group_id": group, "status": status, "status_since": NOW, "lag": lag, "acknowledged": 1, **more}
+
+
+def _write(tables: Tables, name: str, rows: list[dict[str, Any]]) -> None:
+    tables.replace(name, pa.Table.from_pylist(rows, schema=TABLES[name]))
+
+
+def test_missing_tables_give_no_rows(tmp_path: Path) -> None:
+    """Before the first run nothing is there, and nothing fails."""
+    reader = StatusReader(_tables(tmp_path))
+    found = [reader.statuses(), reader.groups(), reader.changes(), reader.run_totals(), reader.trend("g", since=NOW)]
+    assert [rows.num_rows for rows in found] == [0] * 5
+
+
+def test_statuses_come_worst_first_and_groups_by_their_worst(tmp_path: Path) -> None:
+    """The worst status first, of one status the highest lag; a group shows its worst share partition, counts those in
+    trouble and sums the lags that are known."""
+    tables = _tables(tmp_path)
+    rows = [
+        _row("calm", "ok", 0),
+        _row(HOSTILE, "lagging", 5),
+        _row(HOSTILE, "stuck", 3, 1, reason="why", members=0),
+        _row(HOSTILE, "state_unknown", None, 2),
+        _row("late", "lagging", 9),
+    ]
+    _write(tables, "queue_statuses", rows)
+    reader = StatusReader(tables)
+    found = [(row["group_id"], row["status"]) for row in reader.statuses(columns=["group_id", "status"]).to_pylist()]
+    assert found == [
+        (HOSTILE, "stuck"),
+        ("late", "lagging"),
+        (HOSTILE, "lagging"),
+        (HOSTILE, "state_unknown"),
+        ("calm", "ok"),
+    ]
+    assert reader.statuses(statuses=[QueueStatus.STUCK, QueueStatus.OK]).num_rows == 2
+    assert reader.statuses(group_id=HOSTILE, partition=1)["reason"].to_pylist() == ["why"]
+    worst, *_, last = reader.groups().to_pylist()
+    expected = {"group_id": HOSTILE, "status": "stuck", "reason": "why", "partition": 1, "share_partitions": 3}
+    expected |= {"in_trouble": 3, "lag": 8, "lag_unknown": 1, "acknowledged": 3, "released": None}
+    assert {name: worst[name] for name in expected} == expected
+    assert last["group_id"] == "calm"
+    assert last["in_trouble"] == 0
+
+
+def test_changes_come_newest_first_within_their_span(tmp_path: Path) -> None:
+    """From a time on, before another; of one time the worst first."""
+    tables = _tables(tmp_path)
+    rows = [
+        {"group_id": group, "changed_at": NOW + dt.timedelta(hours=hour), "after": after}
+        for group, hour, after in [("a", 0, "ok"), ("b", 1, "ok"), ("c", 1, "stuck"), ("d", 2, None)]
+    ]
+    tables.append("status_changes", rows)
+    reader = StatusReader(tables)
+    hours = [NOW + dt.timedelta(hours=hour) for hour in range(3)]
+    assert reader.changes()["group_id"].to_pylist() == ["d", "c", "b", "a"]
+    assert reader.changes(hours[1], hours[2])["group_id"].to_pylist() == ["c", "b"]
+    assert reader.changes(hours[1], group_id="d")["group_id"].to_pylist() == ["d"]
+
+
+def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> None:
+    """Parts of an interval become one row in the order of their chunks; the row before the first interval is carried
+    to it; a group's rows are its own."""
+    tables = _tables(tmp_path)
+    common = {"group_id": "g", "bucket_ms": FINE_MS, "observations": 1, "acknowledged": 2, "worst_status": "ok"}
+    own = {**common, "topic_id": "t1", "partition": 0}
+    rows = [
+        {**own, "chunk": 1, "bucket_at": NOW, "lag": 4, "lag_most": 4},
+        {**own, "chunk": 0, "bucket_at": NOW - dt.timedelta(hours=3), "lag": 1, "lag_most": 6},
+        {**own, "chunk": 0, "bucket_at": NOW, "lag": 9, "lag_most": 9},
+        {**own, "chunk": 0, "bucket_at": NOW, "partition": 1, "lag": 100},
+        {**common, "chunk": 0, "bucket_at": NOW, "lag": 50},
+    ]
+    _write(tables, "queue_trends", rows)
+    reader = StatusReader(tables)
+    until = NOW + dt.timedelta(hours=1)
+    found = reader.trend("g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
+    shown = [(row["bucket_at"], row["observations"], row["lag"], row["lag_most"], row["acknowledged"]) for row in found]
+    assert shown == [(NOW - dt.timedelta(hours=1), 0, 1, 1, 0), (NOW, 2, 4, 9, 4)]
+    assert reader.trend("g", since=NOW, until=until)["lag"].to_pylist() == [50]
+    assert reader.trend("g'; --", since=NOW, until=until).num_rows == 0
+
+
+def test_a_chart_has_a_limited_number_of_points() -> None:
+    """Two days in quarters of an hour, a week in hours, a year in days."""
+    lengths = [bucket_for(dt.timedelta(days=days)) for days in (1, 2, 7, 90, 365, 4_000)]
+    assert lengths == [FINE_MS, 3 * FINE_MS, HOUR_MS, 6 * HOUR_MS, DAY_MS, DAY_MS]

@@ -11,6 +11,7 @@ ACKTRAIL_PROFILES           file of named profiles (default: acktrail/profiles.t
 ACKTRAIL_PROFILE            the profile that the four above come from, instead of their variables
 ACKTRAIL_DAG_PROFILES       the profiles that the DAGs are made for: ``prod-eu,prod-us`` (default: ACKTRAIL_PROFILE)
 ACKTRAIL_REPORTS            folder the DAGs write their report to
+ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
@@ -166,6 +167,11 @@ def cache_folder() -> Path:
 def reports_folder() -> Path | None:
     """The folder of reports, if the environment names one."""
     return _path("ACKTRAIL_REPORTS")
+
+
+def dashboard_token() -> str | None:
+    """The token of the dashboard, if the environment has one."""
+    return (os.environ.get("ACKTRAIL_DASHBOARD_TOKEN") or "").strip() or None
 
 
 def notifiers_factory() -> str | None:

@@ -54,6 +54,7 @@ TURNED_ARROWS = [
     ("acktrail_jobs/turned.py", "import acktrail_expectations"),
     ("acktrail_jobs/turned.py", "import airflow"),
     ("acktrail_dashboard/turned.py", "import great_expectations"),
+    ("acktrail_dashboard/rows/turned.py", "import fastapi"),
     ("acktrail/errors.py", "import acktrail.config"),
 ]
 

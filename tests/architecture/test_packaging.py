@@ -41,7 +41,7 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
 
 def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
     """Style sheet and templates are beside the module that renders them."""
-    files = ("style.css", "html/page.html", "html/macros.html")
+    files = ("style.css", "html/page.html", "html/macros.html", "web/templates/frame.html", "web/static/dashboard.css")
     source = ROOT / "dashboards/acktrail_dashboard"
 
     assert all((unpacked / "acktrail_dashboard" / name).read_bytes() == (source / name).read_bytes() for name in files)
@@ -60,7 +60,7 @@ def test_pip_can_install_what_uv_installs() -> None:
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
 
-    assert set(extras) == {"kafka", "tables", "spark", "quality", "airflow", "connect", "all"}
+    assert set(extras) == {"kafka", "tables", "spark", "quality", "airflow", "connect", "dashboard", "all"}
     (whole,) = extras["all"]
     assert set(whole.removeprefix("acktrail[").removesuffix("]").split(",")) == set(extras) - {"all"}
     assert "override-dependencies" not in project["tool"].get("uv", {})

@@ -48,6 +48,7 @@ EXTRAS: Final = MappingProxyType(
     {
         "archived": "tables",
         "connect": "connect",
+        "dashboard": "dashboard",
         "dead-letters": "tables",
         "demo": "all",
         "doctor": "kafka,tables",

@@ -1,0 +1,106 @@
+"""Who may see a page: this machine alone, or who has the token, as a header or as the cookie of a login; and the
+headers of every response."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Final
+
+from acktrail.connect.rest.access import Access
+
+COOKIE: Final = "acktrail_dashboard"
+SESSION_S: Final = 7 * 86_400
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
+_HEADERS: Final = {
+    # No script, style or form but those of the dashboard's own files; no script or style within a page, no eval.
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"SAMEORIGIN",
+}
+
+
+def session_value(token: str, expires: int) -> str:
+    """The cookie of a login: the time of its end (s since the epoch), and a proof of who had the token. It does not
+    show the token."""
+    proof = hmac.new(token.encode(), f"acktrail dashboard {expires}".encode(), hashlib.sha256)
+    return f"{expires}.{proof.hexdigest()}"
+
+
+def is_session(token: str, value: str, now: float) -> bool:
+    """Whether a cookie is of a login with this token that has not ended; compared in constant time."""
+    text = value.partition(".")[0]
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        return False
+    expires = int(text)
+    return is_same(session_value(token, expires), value) and now < expires
+
+
+def is_same(text: str, other: str) -> bool:
+    """Whether two texts are the same, in constant time."""
+    return hmac.compare_digest(text.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+
+
+class SafeHeaders:
+    """Adds the headers that every response has."""
+
+    def __init__(self, app: _App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        async def send_with_headers(message: _Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [pair for pair in message.get("headers", []) if pair[0].lower() not in _HEADERS]
+                names = {name.lower() for name, _ in own}
+                own += [] if b"cache-control" in names else [(b"cache-control", b"no-store")]
+                message = {**message, "headers": [*own, *_HEADERS.items()]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+class AccessGuard:
+    """Answers by `refuse` (scope, then ``host`` or ``token``) who may not see pages. The login and the files of
+    `open_paths` need no token."""
+
+    def __init__(
+        self, app: _App, *, access: Access, open_paths: tuple[str, ...], refuse: Callable[[_Message, str], _App]
+    ) -> None:
+        self._app, self._access, self._open_paths, self._refuse = app, access, open_paths, refuse
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        answer = self._app if refusal is None else self._refuse(scope, refusal)
+        await answer(scope, receive, send)
+
+    def _refusal(self, scope: _Message) -> str | None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if not self._access.serves(headers.get("host", "")):
+            return "host"
+        if path_within(scope).startswith(self._open_paths) or self._access.admits(headers.get("authorization", "")):
+            return None
+        return None if self._has_session(headers.get("cookie", "")) else "token"
+
+    def _has_session(self, cookies: str) -> bool:
+        if self._access.token is None:
+            return False
+        try:
+            found = SimpleCookie(cookies).get(COOKIE)
+        except CookieError:
+            return False
+        return found is not None and is_session(self._access.token.value, found.value, time.time())
+
+
+def path_within(scope: _Message) -> str:
+    """The path of a request below the path that the dashboard is mounted at."""
+    path, prefix = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(prefix) :] if prefix and path.startswith(prefix) else path

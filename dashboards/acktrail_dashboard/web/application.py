@@ -1,0 +1,202 @@
+"""The dashboard as a FastAPI app: on its own by ``acktrail dashboard``, or mounted below a path of another app."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from acktrail.config import TablesConfig
+from acktrail.connect.rest.access import Access
+from acktrail.errors import AcktrailError, InputError, UnknownName
+from acktrail_dashboard.web import access_guard
+from acktrail_dashboard.web.page_templates import rendered
+from acktrail_dashboard.web.site_map import PAGES
+from acktrail_dashboard.web.static_files import static_files
+from acktrail_dashboard.web.table_reader import TableReader
+from acktrail_dashboard.web.web_page import Visit, WebPage
+
+_LOG: Final = logging.getLogger("acktrail.dashboard")
+_NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
+"""Where a login leads: a page of the dashboard, never another address."""
+_LARGEST_FORM: Final = 8_192
+_COMPRESSED_FROM: Final = 1_000
+_FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
+
+
+def create_app(
+    tables: TablesConfig,
+    *,
+    access: Access | None = None,
+    dependencies: Sequence[Any] = (),
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    pages: Sequence[WebPage] = PAGES,
+) -> FastAPI:
+    """The app that shows `tables`. `access`: who may see it; None: the app that it is mounted in decides, for instance
+    by `dependencies` (as FastAPI has them), which guard every page. Raises ConfigurationError: the root is none.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(dependencies))
+    dashboard = _Dashboard(TableReader(tables), clock, pages)
+    for page in pages:
+        app.add_api_route(f"/{page.path}", dashboard.endpoint(page), methods=["GET", "HEAD"], response_model=None)
+    app.add_api_route("/static/{name}", _static_file, methods=["GET", "HEAD"], response_model=None)
+    app.add_exception_handler(HTTPException, dashboard.http_error)
+    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_FROM)
+    if access is not None:
+        if access.token is not None:
+            login = partial(_log_in, dashboard, access.token.value)
+            app.add_route("/login", login, methods=["POST"])
+        app.add_middleware(
+            access_guard.AccessGuard, access=access, open_paths=("/static/", "/login"), refuse=dashboard.refusal
+        )
+    app.add_middleware(access_guard.SafeHeaders)
+    return app
+
+
+class _Dashboard:
+    """Pages of one root of tables."""
+
+    def __init__(self, reader: TableReader, clock: Callable[[], datetime], pages: Sequence[WebPage]) -> None:
+        self._reader, self._clock, self._pages = reader, clock, pages
+
+    def endpoint(self, page: WebPage) -> Callable[[Request], Response]:
+        """What answers for `page`."""
+
+        def answer(request: Request) -> Response:
+            visit = self._visit(request.scope, page.path)
+            try:
+                return self._page(visit, page)
+            except UnknownName as error:
+                return self._problem(visit, 404, error.message, error.hint)
+            except InputError as error:
+                return self._problem(visit, 400, error.message, error.hint)
+            except AcktrailError as error:
+                return self._problem(visit, 503, error.message, error.hint)
+            except Exception:  # noqa: BLE001  # a reader gets a page, never a traceback
+                _LOG.exception("page %r failed", page.path)
+                hint = "a defect; the log of the server has the details"
+                return self._problem(visit, 500, f"the page {page.title!r} cannot be shown", hint)
+
+        return answer
+
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        """A page for an address that is none, or a method that no page has."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = getattr(error, "headers", None)
+        visit = self._visit(request.scope, "")
+        if status == 404:  # an HTTP status
+            message, hint = "there is no such page", "start at the overview"
+        else:
+            message, hint = str(getattr(error, "detail", "")), ""
+        return await run_in_threadpool(self._problem, visit, status, message, hint, headers=headers)
+
+    def refusal(self, scope: Any, reason: str) -> Response:
+        """Why a request gets no page: the login, or a plain line for programs."""
+        if reason == "host":
+            return PlainTextResponse("the Host header names another server\n", 403)
+        accepts = dict(scope["headers"]).get(b"accept", b"")
+        if b"text/html" not in accepts:
+            challenge = {"WWW-Authenticate": 'Bearer realm="acktrail"'}
+            return PlainTextResponse("a token is needed\n", 401, headers=challenge)
+        query = scope.get("query_string", b"").decode("latin-1")
+        address = access_guard.path_within(scope).strip("/") + (f"?{query}" if query else "")
+        return self.login_page(scope, next_page(address), is_wrong=False)
+
+    def login_page(self, scope: Any, address: str, *, is_wrong: bool) -> Response:
+        """The form that asks for the token."""
+        context = {"root": _root_of(scope), "next_page": address, "is_wrong": is_wrong}
+        return HTMLResponse(rendered("login.html", context), 401)
+
+    def _visit(self, scope: Any, path: str) -> Visit:
+        request = Request(scope)
+        return Visit(
+            path=path,
+            root=_root_of(scope),
+            query=dict(request.query_params),
+            now=self._clock(),
+            reader=self._reader,
+        )
+
+    def _page(self, visit: Visit, page: WebPage) -> Response:
+        own = page.context(visit)
+        html = rendered(page.template, self._frame(visit, page.path, page.title) | dict(own))
+        return HTMLResponse(html, 503 if visit.problems else 200)
+
+    def _problem(
+        self, visit: Visit, status: int, message: str, hint: str, *, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        frame = self._frame(visit, visit.path, "Not shown")
+        context = {**frame, "status": status, "message": message, "hint": hint}
+        return HTMLResponse(rendered("problem.html", context), status, headers=dict(headers or {}))
+
+    def _frame(self, visit: Visit, path: str, title: str) -> dict[str, Any]:
+        """What every page shows around its own content."""
+        menu = [(page.path, page.menu) for page in self._pages if page.menu is not None]
+        return {"visit": visit, "root": visit.root, "path": path, "title": title, "menu": menu}
+
+
+async def _log_in(dashboard: _Dashboard, token: str, request: Request) -> Response:
+    form = await _form(request)
+    address = next_page(form.get("next", ""))
+    expires = int(time.time()) + access_guard.SESSION_S
+    given = access_guard.session_value(form.get("token", "").strip(), expires)
+    value = access_guard.session_value(token, expires)
+    if not access_guard.is_same(given, value):
+        return dashboard.login_page(request.scope, address, is_wrong=True)
+    answer = RedirectResponse(_root_of(request.scope) + address or "./", 303)
+    answer.set_cookie(
+        access_guard.COOKIE,
+        value,
+        max_age=access_guard.SESSION_S,
+        path=request.scope.get("root_path", "") or "/",
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form, nothing of one that is too large or no text."""
+    body = b""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LARGEST_FORM:
+                return {}
+        return {name: values[-1] for name, values in parse_qs(body.decode("utf-8")).items()}
+    except (UnicodeDecodeError, ClientDisconnect, ValueError):
+        return {}
+
+
+def next_page(address: str) -> str:
+    """A relative address of a page of the dashboard; empty (the first page) for all that is none.
+
+    >>> next_page("groups?status=stuck"), next_page("//elsewhere.example/"), next_page("javascript:alert(1)")
+    ('groups?status=stuck', '', '')
+    """
+    return address if _NEXT.fullmatch(address) else ""
+
+
+def _static_file(name: str) -> Response:
+    file = static_files().get(name)
+    if file is None:
+        return PlainTextResponse("there is no such file\n", 404)
+    return Response(file.content, media_type=file.media_type, headers={"Cache-Control": _FOR_A_YEAR})
+
+
+def _root_of(scope: Any) -> str:
+    """The way from a request's address to the dashboard's first page: one step up for each folder."""
+    return "../" * (access_guard.path_within(scope).count("/") - 1)

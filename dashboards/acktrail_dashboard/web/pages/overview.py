@@ -1,0 +1,128 @@
+"""The first page: is the trail complete and fresh, which groups are in trouble, what changed, what broke a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
+from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
+from acktrail_dashboard.web.web_page import Visit, WebPage
+from acktrail_dashboard.wording import SEVERITIES, TONES, counted, number
+
+_GROUPS_SHOWN: Final = 12
+_CHANGES_SHOWN: Final = 20
+_FINDINGS_SHOWN: Final = 10
+_RECENT: Final = timedelta(days=2)
+_FINDING_COLUMNS: Final = (
+    "run_id", "rule", "severity", "subject", "detail", "group_id", "topic_id", "topic", "partition",
+    "evidence_state_partition", "evidence_offset", "first_seen_at", "last_seen_at", "times_seen",
+)  # fmt: skip
+
+
+def _context(visit: Visit) -> dict[str, Any]:
+    rows = queue_rows(visit)
+    groups = groups_of(rows)
+    counts = status_counts(groups)
+    totals = _newest_totals(visit)
+    findings = _open_findings(visit, totals)
+    sentence, tone = _headline(counts)
+    return {
+        "sentence": sentence,
+        "tone": tone,
+        "has_statuses": rows.num_rows > 0,
+        "clusters": sorted(each for each in pc.unique(rows["cluster_id"]).to_pylist() if each is not None),
+        "groups": groups.slice(0, _GROUPS_SHOWN).to_pylist(),
+        "group_count": groups.num_rows,
+        "group_shares": tone_counts(counts),
+        "group_words": _words(counts),
+        "partition_count": rows.num_rows,
+        "partition_shares": tone_counts(status_counts(rows)),
+        "partition_words": _words(status_counts(rows)),
+        "complete": pc.sum(pc.equal(rows["completeness"], "complete")).as_py() or 0,
+        "lag": pc.sum(rows["lag"]).as_py(),
+        "lag_unknown": rows["lag"].null_count,
+        "totals": totals,
+        "exported_at": _newest_export(visit),
+        "findings": findings[:_FINDINGS_SHOWN],
+        "finding_count": len(findings),
+        "changes": _changes(visit),
+    }
+
+
+def _headline(counts: Mapping[str, int]) -> tuple[str, str]:
+    """The groups in one sentence, and its tone."""
+    if not counts:
+        return "No share group has a status yet.", "unknown"
+    trouble = {status: count for status, count in counts.items() if is_trouble(status)}
+    total, number_in_trouble = sum(counts.values()), sum(trouble.values())
+    if not trouble:
+        return f"All is well: {counted(total, 'share group')}, none needs attention.", "ok"
+    verb = "needs" if number_in_trouble == 1 else "need"
+    tones = {status_tone(status) for status in trouble}
+    return (
+        f"{number(number_in_trouble)} of {counted(total, 'share group')} {verb} attention: {_words(trouble)}.",
+        next(tone for tone in TONES if tone in tones),
+    )
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number(count)} {status_text(status)}" for status, count in counts.items()) or "none"
+
+
+def _newest_totals(visit: Visit) -> dict[str, Any] | None:
+    """The row of the newest reconciliation."""
+    since = _hour(visit.now - _RECENT)
+    recent = visit.read("run_totals", where=pc.field("observed_at") >= pa.scalar(since))
+    rows = recent if recent.num_rows else visit.read("run_totals")
+    newest: list[dict[str, Any]] = rows.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()
+    return newest[0] if newest else None
+
+
+def _newest_export(visit: Visit) -> datetime | None:
+    since = _hour(visit.now - _RECENT)
+    recent = visit.read("export_ranges", columns=("exported_at",), where=pc.field("exported_at") >= pa.scalar(since))
+    rows = recent if recent.num_rows else visit.read("export_ranges", columns=("exported_at",))
+    newest: datetime | None = pc.max(rows["exported_at"]).as_py()
+    return newest
+
+
+def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """What the newest reconciliation saw, the most severe first, then the latest."""
+    if totals is None:
+        return []
+    rows = visit.read("findings", columns=_FINDING_COLUMNS, where=pc.field("run_id") == totals["run_id"])
+    order = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+    found: list[dict[str, Any]] = rows.sort_by([("first_seen_at", "descending")]).to_pylist()
+    return sorted(found, key=lambda row: order.get(row["severity"], len(order)))
+
+
+def _changes(visit: Visit) -> dict[str, Any]:
+    """Changes of status within the range of time, the latest first; how many got worse and better."""
+    at = pc.field("changed_at")
+    chosen = visit.time_range
+    where = (at >= pa.scalar(_minute(chosen.begin))) & (at < pa.scalar(_minute(chosen.end) + timedelta(minutes=1)))
+    rows = visit.read("status_changes", where=where)
+    ranks = {name: pc.index_in(rows[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
+    return {
+        "rows": rows.sort_by([("changed_at", "descending")]).slice(0, _CHANGES_SHOWN).to_pylist(),
+        "count": rows.num_rows,
+        "worse": pc.sum(pc.less(ranks["after"], ranks["before"])).as_py() or 0,
+        "better": pc.sum(pc.greater(ranks["after"], ranks["before"])).as_py() or 0,
+    }
+
+
+def _hour(moment: datetime) -> datetime:
+    """Answers are kept by what was asked: the same for an hour."""
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+PAGE: Final = WebPage(path="", title="Overview", template="overview.html", context=_context, menu="Overview")

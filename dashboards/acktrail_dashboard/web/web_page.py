@@ -1,0 +1,88 @@
+"""What a page is, and one visit of it: its address, its time, and what it read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import InputError
+from acktrail_dashboard.web.table_reader import TableProblem, TableReader
+from acktrail_dashboard.web.time_ranges import TimeRange, time_range
+
+_LARGEST: Final = 2**63 - 1
+
+
+@dataclass(kw_only=True)
+class Visit:
+    """One request for a page. `root` leads from the page to the dashboard's first page: all links are relative, for
+    the dashboard may be mounted below a path. `problems` are tables that could not be read."""
+
+    path: str
+    root: str
+    query: Mapping[str, str]
+    now: datetime
+    reader: TableReader
+    problems: list[TableProblem] = field(default_factory=list)
+
+    def read(self, table: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """Rows of a table's newest version that satisfy `where`, in no order; none where it does not exist, or cannot
+        be read, which the page then reports."""
+        return self.reader.read(table, self.problems, columns=columns, where=where)
+
+    def exists(self, table: str) -> bool:
+        """Whether the table was ever created; True where that cannot be found out."""
+        return self.reader.exists(table, self.problems)
+
+    def text(self, name: str) -> str:
+        """A parameter of the address; empty where it is not there."""
+        return self.query.get(name, "")
+
+    def number(self, name: str) -> int | None:
+        """A parameter of the address as a number from 0; None where it is not there. Raises InputError: it is none."""
+        text = self.text(name).strip().replace(",", "").replace("_", "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > _LARGEST:
+            raise InputError(f"{name} {self.text(name)!r} is no number", hint="digits alone, at most 2^63-1")
+        return int(text)
+
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """A parameter that is one of `choices`; empty where it is not there. Raises InputError: it is another one."""
+        text = self.text(name)
+        if text and text not in choices:
+            raise InputError(f"{name} {text!r} is not known", hint=f"one of {', '.join(choices)}")
+        return text
+
+    @cached_property
+    def time_range(self) -> TimeRange:
+        """The range of time that the address names. Raises InputError: it is none."""
+        return time_range(self.query, self.now)
+
+    def link(self, path: str, **query: object) -> str:
+        """The address of a page with parameters; those that are None or empty are left out."""
+        given = {name: str(value) for name, value in query.items() if value is not None and value != ""}
+        return (self.root + path or "./") + ("?" + urlencode(given) if given else "")
+
+    def here(self, **changes: object) -> str:
+        """The address of this page with some parameters changed (None: left out)."""
+        return self.link(self.path, **{**self.query, **changes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebPage:
+    """One page. `path` is one word without a slash (empty: the first page); names from a cluster are parameters, never
+    part of a path. `menu`: its word in the navigation; None: not there. `context` gives what the template shows, and
+    raises InputError or UnknownName about the parameters."""
+
+    path: str
+    title: str
+    template: str
+    context: Callable[[Visit], Mapping[str, Any]]
+    menu: str | None = None

@@ -1,0 +1,217 @@
+"""Who sees the dashboard, and the headers of each response: asked over HTTP of a running server."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from fastapi import FastAPI
+from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables
+from servers.web_server import web_server
+
+from acktrail.config import TablesConfig
+from acktrail.connect.config_values import Password
+from acktrail.connect.rest.access import Access
+from acktrail.errors import ConfigurationError
+from acktrail_dashboard.web.access_guard import COOKIE, is_session, session_value
+from acktrail_dashboard.web.application import create_app, next_page
+from acktrail_dashboard.web.serving import DashboardServer
+from acktrail_dashboard.web.static_files import static_files
+
+TOKEN = "a token of the tests, long enough"
+HTML = {"Accept": "text/html"}
+EVIL = ("/static/../application.py", "/static/%2e%2e/serving.py", "/static/..%2f..%2fstyle.css", "/static//etc/passwd",
+        "/static/", "/static/%00", "/..%2f..%2fetc/passwd", "/static/SHA256SUMS")  # fmt: skip
+
+
+class Answer:
+    """Status, headers and body of one response."""
+
+    def __init__(self, url: str, path: str, method: str = "GET", body: str | None = None, **headers: str) -> None:
+        place = urlsplit(url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body=body, headers=names)
+        response = connection.getresponse()
+        self.status, self.headers = response.status, response.headers
+        self.text = response.read().decode("utf-8", "replace")
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of a few groups."""
+    folder = tmp_path_factory.mktemp("access") / "tables"
+    write_dashboard_tables(folder, Sizes(groups=8, partitions_a_group=2, runs=3, lengths=()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def guarded(root: Path) -> Iterator[str]:
+    """A dashboard with a token."""
+    app = create_app(TablesConfig(uri=str(root)), access=Access(token=Password(TOKEN), hosts=None), clock=lambda: NOW)
+    with web_server(app) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def local(root: Path) -> Iterator[str]:
+    """A dashboard without a token, for this machine alone."""
+    with web_server(create_app(TablesConfig(uri=str(root)), access=Access(), clock=lambda: NOW)) as url:
+        yield url
+
+
+@pytest.mark.parametrize("path", ["/", "/groups", "/share-partitions?search=x", "/nothing-here", "/a/b/c"])
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer wrong", f"Bearer {TOKEN[:-1]}", f"bearer  {TOKEN}x", "Basic eDp5", f"Token {TOKEN}"]
+)
+def test_without_the_token_there_is_no_page(guarded: str, path: str, authorization: str) -> None:
+    """No token, a wrong one and a part of the right one get 401 and nothing of the tables, pages that are none too."""
+    answer = Answer(guarded, path, Authorization=authorization, **HTML)
+
+    assert answer.status == 401
+    assert "billing-workers" not in answer.text
+    assert 'name="token"' in answer.text
+
+
+def test_programs_send_the_token_as_a_header(guarded: str) -> None:
+    """The right token gets the page; without one, a program gets a plain line and the challenge."""
+    assert "billing-workers" in Answer(guarded, "/", Authorization=f"Bearer {TOKEN}").text
+    refused = Answer(guarded, "/")
+    assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, 'Bearer realm="acktrail"')
+
+
+def test_a_login_gives_a_cookie_that_shows_no_token(guarded: str) -> None:
+    """The form leads back to the page that was asked for; the cookie opens pages, a tampered one does not."""
+    asked = Answer(guarded, "/groups?status=stuck&search=%22%3E", **HTML)
+    assert "groups?status=stuck&amp;search=%22%3E" in asked.text
+    form = urlencode({"token": TOKEN, "next": "groups?status=stuck"})
+    done = Answer(guarded, "/login", "POST", form, **{"Content-Type": "application/x-www-form-urlencoded"})
+    cookie = done.headers["Set-Cookie"]
+    pair = cookie.split(";")[0]
+
+    assert (done.status, done.headers["Location"]) == (303, "groups?status=stuck")
+    assert TOKEN not in cookie
+    assert {"HttpOnly", "SameSite=lax"} <= {each.strip() for each in cookie.split(";")}
+    assert "billing-workers" in Answer(guarded, "/", Cookie=pair).text
+    for tampered in (pair[:-1], pair + "0", pair.replace("=", "=9", 1), f"{COOKIE}=", f"{COOKIE}=1.{'0' * 64}"):
+        assert Answer(guarded, "/", Cookie=tampered).status == 401
+
+
+@pytest.mark.parametrize(
+    "body", ["token=wrong", "", "token=", "%ff=%ff", "token=" + "x" * 100_000, f"token={TOKEN[:-1]}", "token=%00"]
+)
+def test_a_wrong_login_gets_no_cookie(guarded: str, body: str) -> None:
+    """A wrong token, a form that is none and one that is too large: the form again, 401, no cookie."""
+    answer = Answer(guarded, "/login", "POST", body)
+
+    assert (answer.status, answer.headers["Set-Cookie"]) == (401, None)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["//evil.example/", "https://evil.example/", "javascript:alert(1)", "/\\evil.example", "a/../b", "x?\r\ny"],
+)
+def test_a_login_leads_to_a_page_of_the_dashboard_alone(guarded: str, address: str) -> None:
+    """An address elsewhere is replaced by the first page."""
+    form = urlencode({"token": TOKEN, "next": address})
+    answer = Answer(guarded, "/login", "POST", form)
+
+    assert next_page(address) == ""
+    assert (answer.status, answer.headers["Location"]) == (303, "./")
+
+
+def test_a_session_ends() -> None:
+    """The proof covers the end: it cannot be moved, and a session past it is none."""
+    value = session_value(TOKEN, 1_000)
+
+    assert is_session(TOKEN, value, 999)
+    assert not is_session(TOKEN, value, 1_000)
+    assert not is_session(TOKEN, value.replace("1000", "2000"), 999)
+    assert not is_session("another token, long enough", value, 999)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/groups", "/nothing-here", "/static/report.css", "/static/none.css", "/docs", "/login"]
+)
+def test_every_response_has_a_strict_policy(local: str, guarded: str, path: str) -> None:
+    """Pages, errors, files, the login: the policy allows no inline script or style, no eval and no other server."""
+    for url in (local, guarded):
+        answer = Answer(url, path, **HTML)
+        policy = answer.headers["Content-Security-Policy"]
+
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "frame-ancestors 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
+def test_the_framework_adds_no_pages(local: str, path: str) -> None:
+    """The pages that FastAPI would make of itself are not there."""
+    assert Answer(local, path).status == 404
+
+
+@pytest.mark.parametrize("path", EVIL)
+def test_a_path_leads_to_no_file(local: str, path: str) -> None:
+    """A path that leaves the folder of the files finds nothing."""
+    answer = Answer(local, path)
+
+    assert answer.status == 404
+    assert "import" not in answer.text.replace("important", "")
+
+
+def test_another_host_name_is_refused(local: str) -> None:
+    """A page of another name that leads to this machine gets nothing."""
+    assert Answer(local, "/", Host="evil.example").status == 403
+    assert Answer(local, "/", Host="localhost:1").status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(local: str, method: str) -> None:
+    """Pages can be read, and nothing else."""
+    assert Answer(local, "/groups", method, "x=y").status == 405
+
+
+def test_below_a_path_all_links_stay_there(root: Path) -> None:
+    """Mounted in another app, with that app's own guard: no link begins with a slash, and pages work."""
+    outer = FastAPI()
+    outer.mount("/some/where", create_app(TablesConfig(uri=str(root)), clock=lambda: NOW))
+    with web_server(outer) as url:
+        page = Answer(url, "/some/where/groups")
+        missing = Answer(url, "/some/where/a/b")
+
+    assert page.status == 200
+    assert 'href="/' not in page.text + missing.text
+    assert 'href="static/report.css' in page.text
+    assert 'href="../static/report.css' in missing.text
+
+
+def test_others_need_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listening for others without a token, with a short one or with a file that is none is refused."""
+    monkeypatch.delenv("ACKTRAIL_DASHBOARD_TOKEN", raising=False)
+    tables, short = TablesConfig(uri=str(tmp_path)), tmp_path / "short"
+    short.write_text("secret\n")
+    cases: list[dict[str, Any]] = [{}, {"token_file": short}, {"token_file": tmp_path / "none"}]
+    for more in cases:
+        with pytest.raises(ConfigurationError) as caught:
+            DashboardServer(tables, host="0.0.0.0", port=0, **more)
+        assert "secret" not in str(caught.value)
+
+
+def test_vendored_files_are_the_released_ones() -> None:
+    """Each vendored file has the hash that was written down when it was taken from its package, and its licence is
+    beside it."""
+    import hashlib
+
+    folder = Path(__file__).parents[2] / "dashboards/acktrail_dashboard/web/static"
+    listed = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+
+    assert set(listed) == {file.name for file in folder.glob("uplot*")}
+    assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in listed} == listed
+    assert b"MIT License" in static_files()["uplot-license.txt"].content

@@ -1,0 +1,297 @@
+"""Tables of many share partitions over many days, as the jobs leave them, without running any job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.model.queue_status import QueueStatus
+from acktrail.tables.delta.store import Tables
+
+__all__ = ["HOSTILE", "NOW", "Sizes", "write_dashboard_tables"]
+
+NOW = datetime(2026, 11, 23, 3, 4, 5, tzinfo=UTC)
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    "\"'><img src=x onerror=document.title='owned'>",
+    "{{ 7 * 7 }}${7*7}%s",
+    "a/../..//b?c=d&e#f",
+    "'; DROP TABLE queue_statuses; --",
+    "=cmd|' /C calc'!A0",
+    "\x1b[31mred\u202egnp.exe\nline",
+    "g" * 255,
+)
+"""Group ids and topic names that a client may have sent."""
+
+_CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+_TOPICS = ("orders", "payments", "clickstream", "emails", "shipments")
+_GROUPS = ("billing-workers", "fraud-scoring", "email-sender", "warehouse", "search-index", "ledger")
+_REASONS = {
+    QueueStatus.OK: "the start offset moved by 312 in 10 min, 40 records are unfinished",
+    QueueStatus.IDLE: "0 unfinished records, the log has not grown for 3 h",
+    QueueStatus.LAGGING: "2,443 unfinished records, 310 more than 50 min ago",
+    QueueStatus.STUCK: "the start offset is 1,236,441 since 2 h 30 min, the log grew by 14,102",
+    QueueStatus.REJECT_STORM: "310 archived and 12 acknowledged within 50 min",
+    QueueStatus.RELEASE_LOOP: "4,120 released and 18 acknowledged within 50 min",
+    QueueStatus.STATE_UNKNOWN: "no snapshot was exported since a gap",
+    QueueStatus.RETENTION_RISK: "the start offset is 120 above the log start, which moved by 900 in an hour",
+    QueueStatus.ARCHIVING_STUCK: "41 records are archiving for 40 min, and the dead-letter topic got none",
+    QueueStatus.REWOUND: "a reset moved the start offset from 9,000 to 0",
+}
+_COMMON = (QueueStatus.OK, QueueStatus.OK, QueueStatus.OK, QueueStatus.IDLE, QueueStatus.OK, QueueStatus.OK)
+_WINDOW = 10
+_EVERY = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much there is. `lengths`: interval and days of each length of buckets."""
+
+    groups: int = 24
+    partitions_a_group: int = 4
+    runs: int = 48
+    lengths: tuple[tuple[timedelta, float], ...] = ((timedelta(minutes=5), 1.0), (timedelta(hours=1), 7.0))
+    findings: int = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Queue:
+    group_id: str
+    topic: str | None
+    topic_id: str
+    partition: int
+    status: QueueStatus
+    start: int
+    lag: int | None
+
+
+def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
+    """Tables below `root` as of `NOW`; the first groups have the names of `HOSTILE`, others are in trouble."""
+    sizes = sizes or Sizes()
+    tables, queues = Tables(TablesConfig(uri=str(root))), list(_queues(sizes))
+    runs = [f"run-{number:05d}" for number in range(sizes.runs)]
+    times = [NOW - timedelta(minutes=3) - _EVERY * (sizes.runs - 1 - number) for number in range(sizes.runs)]
+    _put(tables, "queue_statuses", [_status(queue, runs[-1], times[-1]) for queue in queues])
+    _put(tables, "status_changes", _changes(queues, runs, times))
+    _put(
+        tables,
+        "run_totals",
+        [_totals(queues, sizes, number, runs[number], times[number]) for number in range(sizes.runs)],
+    )
+    _put(tables, "quality_totals", [row for pair in zip(runs, times, strict=True) for row in _quality(*pair)])
+    _put(tables, "findings", _findings(queues, sizes, runs, times))
+    _put(tables, "group_observations", _observations(queues, runs[-1], times[-1]))
+    _put(tables, "export_ranges", [_range(number, times[-1]) for number in range(4)])
+    for length, days in sizes.lengths:
+        _write_trends(tables, queues, length, round(timedelta(days=days) / length))
+    return tables
+
+
+def _put(tables: Tables, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    tables.append(name, pa.Table.from_pylist([{"cluster_id": _CLUSTER, **row} for row in rows], schema=TABLES[name]))
+
+
+def _queues(sizes: Sizes) -> Any:
+    troubles = [each for each in QueueStatus if each not in {QueueStatus.OK, QueueStatus.IDLE}]
+    for number in range(sizes.groups):
+        plain = f"{_GROUPS[number % len(_GROUPS)]}" + ("" if number < len(_GROUPS) else f"-{number}")
+        group_id = HOSTILE[number - len(_GROUPS)] if 0 <= number - len(_GROUPS) < len(HOSTILE) else plain
+        for index in range(sizes.partitions_a_group):
+            topic = _TOPICS[(number + index) % len(_TOPICS)] if group_id == plain else f"t{group_id}"[:249]
+            is_first = index == 0 and number < len(troubles)
+            status = troubles[number] if is_first else _COMMON[(number * 7 + index) % len(_COMMON)]
+            lag = {QueueStatus.OK: 40, QueueStatus.IDLE: 0, QueueStatus.STATE_UNKNOWN: None}.get(status, 2_443 + number)
+            yield _Queue(
+                group_id=group_id, topic=topic, topic_id=f"{number % 7:02d}{index:04d}MCtK-X86swAAAAAA"[:22],
+                partition=index, status=status, start=1_236_441 + 1_000 * index, lag=lag,
+            )  # fmt: skip
+
+
+def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
+    end = None if queue.lag is None else queue.start + queue.lag
+    stopped = queue.status is QueueStatus.STUCK
+    return {
+        "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
+        "topic": queue.topic, "partition": queue.partition, "status": queue.status.value,
+        "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status],
+        "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
+        "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
+        "start_offset": queue.start, "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
+        "available_records": 724, "acknowledged_records": 1_200, "archiving_records": 0, "archived_records": 310,
+        "max_delivery_count": 5, "delivery_count_limit": 5, "acknowledged": 0 if stopped else 4_000, "released": 310,
+        "archived": 12, "delivery_counts": [{"delivery_count": n, "records": 900 // n**2} for n in range(1, 6)],
+        "window": [
+            {
+                "observed_at": at - _EVERY * (_WINDOW - 1 - n), "start_offset": queue.start, "log_start_offset": 0,
+                "log_end_offset": end, "lag": queue.lag, "state_epoch": 1, "archiving_records": 0, "acknowledged": 400,
+                "released": 31, "archived": 1,
+            }
+            for n in range(_WINDOW)
+        ],
+    }  # fmt: skip
+
+
+def _changes(queues: Sequence[_Queue], runs: Sequence[str], times: Sequence[datetime]) -> list[dict[str, Any]]:
+    chosen = [queue for queue in queues if queue.status not in {QueueStatus.OK, QueueStatus.IDLE}]
+    rows = []
+    for number, queue in enumerate(chosen[:200]):
+        at = len(runs) - 1 - number % len(runs)
+        rows.append(
+            {
+                "run_id": runs[at],
+                "changed_at": times[at],
+                "group_id": queue.group_id,
+                "topic_id": queue.topic_id,
+                "topic": queue.topic,
+                "partition": queue.partition,
+                "before": None if number == 3 else "ok",
+                "after": queue.status.value,
+                "reason": _REASONS[queue.status],
+                "evidence_state_partition": 17,
+                "evidence_offset": 90_000 + number,
+            }
+        )
+    return rows
+
+
+def _totals(queues: Sequence[_Queue], sizes: Sizes, number: int, run_id: str, at: datetime) -> dict[str, Any]:
+    def counted(statuses: Sequence[str]) -> list[tuple[str, int]]:
+        return [(each, statuses.count(each)) for each in sorted(set(statuses))]
+
+    trouble = min(number // 6, 4)
+    groups = ["stuck"] * trouble + ["lagging"] * 3 + ["ok"] * max(0, sizes.groups - 3 - trouble)
+    return {
+        "run_id": run_id, "observed_at": at, "groups": sizes.groups, "share_partitions": len(queues),
+        "statuses": counted(groups), "group_statuses": counted(groups), "verdicts": [("match", len(queues))],
+        "findings": [("critical", 1), ("warning", 4)], "new_findings": int(number % 9 == 0),
+        "lag": 150_000 + 97 * number, "lag_unknown": 1, "archived_seen": 12_000 + number,
+        "records_exported": 4_000_000 + 1_000 * number, "records_quarantined": 2, "gaps": 1, "gap_records": 310,
+    }  # fmt: skip
+
+
+def _quality(run_id: str, at: datetime) -> list[dict[str, Any]]:
+    number = int(run_id.split("-")[1])
+    fails = 2 if number % 11 == 4 else 0
+    return [
+        {
+            "run_id": run_id, "evaluated_at": at + timedelta(seconds=40), "suite": suite, "holds": 12 - fails,
+            "fails": fails, "not_evaluated": 1, "critical_fails": min(fails, 1), "rows_compared": 50_000,
+        }
+        for suite in ("state_records", "share_partition_states")
+    ]  # fmt: skip
+
+
+def _findings(
+    queues: Sequence[_Queue], sizes: Sizes, runs: Sequence[str], times: Sequence[datetime]
+) -> list[dict[str, Any]]:
+    rules = (("start_offset_regression", "critical"), ("archived_records", "warning"), ("no_snapshot", "info"))
+    rows = []
+    for number in range(sizes.findings):
+        queue, (rule, severity) = queues[number % len(queues)], rules[number % len(rules)]
+        rows.append(
+            {
+                "run_id": runs[-1] if number % 4 else runs[0],
+                "rule": rule,
+                "severity": severity,
+                "subject": f"{queue.group_id}/{queue.topic}:{queue.partition}#{number}",
+                "group_id": queue.group_id,
+                "topic_id": queue.topic_id,
+                "topic": queue.topic,
+                "partition": queue.partition,
+                "detail": "the start offset went from 1,236,441 back to 1,200,000 without a reset",
+                "evidence_state_partition": 17,
+                "evidence_offset": 90_210 + number,
+                "first_seen_at": times[0],
+                "last_seen_at": times[-1],
+                "times_seen": number + 1,
+            }
+        )
+    return rows
+
+
+def _observations(queues: Sequence[_Queue], run_id: str, at: datetime) -> list[dict[str, Any]]:
+    return [
+        {
+            "run_id": run_id, "phase": phase, "observed_at": at, "group_id": group_id, "group_type": "share",
+            "group_state": "Stable", "group_epoch": 7, "assignment_epoch": 7, "assignor": "simple", "members": 3,
+            "coordinator_id": 1, "error_code": 0,
+            "configs": [("share.delivery.count.limit", "5"), ("share.record.lock.duration.ms", "30000")],
+        }
+        for group_id in dict.fromkeys(queue.group_id for queue in queues)
+        for phase in ("before", "after")
+    ]  # fmt: skip
+
+
+def _range(number: int, at: datetime) -> dict[str, Any]:
+    return {
+        "run_id": "export-1", "state_topic_id": "T0MCtK-X86swAAAAAAAAAA", "state_partition": number, "first_offset": 0,
+        "last_offset": 999_999, "records_read": 1_000_000, "records_decoded": 1_000_000, "records_quarantined": 0,
+        "log_start_offset": 0, "log_end_offset": 1_000_000, "exported_at": at - timedelta(seconds=50),
+    }  # fmt: skip
+
+
+def _write_trends(tables: Tables, queues: Sequence[_Queue], length: timedelta, count: int) -> None:
+    """Buckets of one length up to `NOW`, of each share partition and of each group, ordered as a chunk is."""
+    last = int(NOW.timestamp()) // int(length.total_seconds()) * int(length.total_seconds())
+    at = (last - int(length.total_seconds()) * np.arange(count - 1, -1, -1)) * 1_000_000
+    pieces = []
+    by_group: dict[str, list[_Queue]] = {}
+    for queue in queues:
+        by_group.setdefault(queue.group_id, []).append(queue)
+    for group_id, own in sorted(by_group.items()):
+        pieces.append(_trend(group_id, None, own[0], at, length))
+        pieces += [_trend(group_id, queue, queue, at, length) for queue in own]
+    tables.append("queue_trends", pa.concat_tables(pieces).combine_chunks())
+
+
+def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta) -> pa.Table:
+    count = len(at)
+    steps = np.arange(count)
+    grown = np.cumsum(np.full(count, 40) + (steps * 7919) % 23)
+    is_stuck = like.status is QueueStatus.STUCK
+    stop = int(count * 0.8)
+    start = like.start - grown[-1] + (np.minimum(grown, grown[stop - 1]) if is_stuck else grown)
+    end = like.start - grown[-1] + grown + 60 + (steps * 104729) % 400
+    lag = end - start
+    done = np.diff(start, prepend=start[0])
+    offsets = {"start_offset": start, "log_start_offset": start - 10_000, "log_end_offset": end}
+    columns = {
+        "cluster_id": _CLUSTER,
+        "chunk": int(length.total_seconds()),
+        "group_id": group_id,
+        "topic_id": None if queue is None else like.topic_id,
+        "topic": None if queue is None else like.topic,
+        "partition": None if queue is None else like.partition,
+        "bucket_ms": round(length / timedelta(milliseconds=1)),
+        "bucket_at": pa.array(at, pa.timestamp("us", tz="UTC")),
+        "observations": 1,
+        **(dict.fromkeys(offsets) if queue is None else offsets),
+        "lag": lag,
+        "lag_most": lag + 20,
+        "available_records": lag,
+        "acknowledged_records": 40,
+        "archiving_records": 0,
+        "archived_records": steps // 9,
+        "acknowledged": done,
+        "released": (steps * 31) % 17,
+        "archived": (steps % 13 == 0).astype("int64"),
+        "worst_status": "stuck" if is_stuck else "ok",
+    }
+    fields = TABLES["queue_trends"]
+    arrays = [_column(columns[field.name], count, field.type) for field in fields]
+    return pa.table(arrays, schema=fields)
+
+
+def _column(value: Any, count: int, kind: pa.DataType) -> pa.Array:
+    """A column of one value, or of one for each row."""
+    if isinstance(value, np.ndarray | pa.Array):
+        return pa.array(value).cast(kind)
+    return pa.repeat(pa.scalar(value, kind), count)

@@ -54,6 +54,16 @@ def utc_text(at: dt.datetime, precision: str = "seconds") -> str:
     return at.astimezone(dt.UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def ago_text(seconds: float | None) -> str:
+    """How long ago, in its largest unit; a clock that differs shows no time to come. None: ``unknown``."""
+    if seconds is None:
+        return "unknown"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"
+
+
 def parse_instant(text: str) -> int:
     """ms since the epoch of an ISO 8601 date and time with its offset from UTC; fractions below a ms are cut off.
 
@@ -69,8 +79,23 @@ def parse_instant(text: str) -> int:
     return (at - _EPOCH) // _MILLISECOND
 
 
+def ago_ms(text: str, now: int) -> int | None:
+    """ms since the epoch of the moment that a duration lies before `now` (ms since the epoch), never before 1970; None:
+    `text` is no duration.
+
+    >>> ago_ms("15m", 1_000_000), ago_ms("2026", 1_000_000)
+    (100000, None)
+    """
+    found = _DURATION.fullmatch(text)
+    return None if found is None else max(0, now - int(found[1]) * _UNITS_MS[found[2]])
+
+
 def instant_ms(option: str, text: str, *, kind: str, hint: str) -> int:
-    """`parse_instant` for a command's `option`; else InputError with `kind` (what it should be) and `hint`."""
+    """`parse_instant` for a command's `option`, or `ago_ms`; else InputError with `kind` (what it should be) and
+    `hint`."""
+    ago = ago_ms(text, now_ms())
+    if ago is not None:
+        return ago
     try:
         return parse_instant(text)
     except MissingTimeZone as error:
@@ -80,10 +105,12 @@ def instant_ms(option: str, text: str, *, kind: str, hint: str) -> int:
 
 
 def time_ms(option: str, text: str) -> int:
-    """ms since the epoch of a time with its offset from UTC, or of a lone number of ms; else InputError."""
+    """ms since the epoch of a time with its offset from UTC, of how long ago it was (``1h``), or of a lone number of
+    ms; else InputError."""
     if _NUMBER.fullmatch(text):
         return int(text)
-    return instant_ms(option, text, kind="time", hint="give a time with time zone (2026-08-01T12:00:00Z) or epoch ms")
+    hint = "give a time with time zone (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
+    return instant_ms(option, text, kind="time", hint=hint)
 
 
 def duration_ms(option: str, text: str) -> int:

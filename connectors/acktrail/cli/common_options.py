@@ -4,7 +4,7 @@ from the profile, not from the variables."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -30,6 +30,9 @@ TablesOptions = Annotated[
         "--tables-options", help="File with key=value lines for the object storage. Default: $ACKTRAIL_TABLES_OPTIONS."
     ),
 ]
+TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
+"""How a time is given (`acktrail.times.time_ms`), for the help of an option."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
 
 

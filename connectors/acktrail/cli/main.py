@@ -18,6 +18,8 @@ from acktrail.errors import AcktrailError, MissingDependency
 COMMANDS: Final = MappingProxyType(
     {
         "demo": "acktrail.cli.commands.demo:demo",
+        "status": "acktrail.cli.commands.status:status",
+        "findings": "acktrail.cli.commands.findings:findings",
         "broker": "acktrail.cli.commands.broker:app",
         "airflow": "acktrail.cli.commands.demo:airflow",
         "connect": "acktrail.cli.commands.connect:app",
@@ -31,6 +33,7 @@ COMMANDS: Final = MappingProxyType(
         "doctor": "acktrail.cli.commands.doctor:doctor",
         "repair": "acktrail.cli.commands.export:repair",
         "maintain": "acktrail.cli.commands.upkeep:maintain",
+        "metrics": "acktrail.cli.commands.metrics:metrics",
         "record": "acktrail.cli.commands.delivery_history:record",
         "archived": "acktrail.cli.commands.delivery_history:archived",
         "dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
@@ -53,10 +56,12 @@ EXTRAS: Final = MappingProxyType(
         "demo": "all",
         "doctor": "kafka,tables",
         "export": "kafka,tables",
+        "findings": "tables",
         "groups": "kafka,tables",
         "history": "spark",
         "import": "tables",
         "maintain": "tables",
+        "metrics": "connect",
         "migrate": "kafka,tables",
         "offsets": "kafka,tables",
         "profiles": "kafka,tables",
@@ -66,6 +71,7 @@ EXTRAS: Final = MappingProxyType(
         "report": "tables",
         "reset": "kafka,tables",
         "state": "spark",
+        "status": "tables",
         "validate": "quality",
         "verify": "spark",
     }
@@ -76,11 +82,13 @@ HELP: Final = """What Apache Kafka's share groups acknowledged, archived and red
 
 Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
 On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reconcile`, `acktrail validate`.
+Who is in trouble: `acktrail status`, then `acktrail findings`.
 On several clusters: name each in a file of profiles, then `acktrail --profile NAME export`.
 Nothing here changes a cluster unless a command's help states it.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
-5 the outcome is unknown, verify first; 6 a critical expectation failed; 7 done in part; 130 interrupted.
+5 the outcome is unknown, verify first; 6 a critical expectation failed, or `status` has something to act on;
+7 done in part; 130 interrupted.
 """
 
 

@@ -17,7 +17,7 @@ _EARLIEST_TIME_MS: Final = 100_000_000_000
 _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
-_HINT: Final = "give PARTITION:OFFSET,..., one offset, a time with time zone (2026-08-01T12:00:00Z) or epoch ms"
+_HINT: Final = "give PARTITION:OFFSET,..., one offset, a time (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ class LogCut:
 
 def parse_log_point(text: str) -> LogPoint:
     """``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is
-    epoch ms; everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off.
+    epoch ms; ``1h`` is that long ago; everything else must be an RFC 3339 time with its offset from UTC. Fractions
+    below a ms are cut off.
     InputError: it is none of these."""
     if _NUMBER.fullmatch(text):
         number = _fitting(int(text), text)

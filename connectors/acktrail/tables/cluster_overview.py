@@ -85,7 +85,8 @@ def cluster_overview(tables: Tables) -> ClusterOverview:
         (_newest_export, ("exported_at",)),
         (_share_groups, ("share_groups",)),
         (_gaps, ("gaps",)),
-        (_reconciled, ("reconciled_at", "verdicts", "findings")),
+        (_reconciled, ("reconciled_at", "verdicts")),
+        (_findings, ("findings",)),
     )
     for read, fields in parts:
         try:
@@ -106,15 +107,15 @@ def _cluster(tables: Tables) -> _Found:
 
 
 def _newest_record(tables: Tables) -> _Found:
-    newest = _greatest(tables, "state_records", "timestamp_ms")
+    newest = greatest(tables, "state_records", "timestamp_ms")
     if newest is None:
         raise _NotKnown("no state record was exported yet")
     return {"newest_record_ms": newest}
 
 
 def _newest_export(tables: Tables) -> _Found:
-    instants = [_greatest(tables, "export_ranges", "exported_at")]
-    instants += [_greatest(tables, name, "observed_at") for name in _SAMPLED]
+    instants = [greatest(tables, "export_ranges", "exported_at")]
+    instants += [greatest(tables, name, "observed_at") for name in _SAMPLED]
     newest = max((instant for instant in instants if instant is not None), default=None)
     if newest is None:
         raise _NotKnown("nothing was exported yet")
@@ -160,26 +161,32 @@ def _gaps(tables: Tables) -> _Found:
     return {"gaps": len(own), "gap_offsets": offsets, "breaks": len(own) - len(lost)}
 
 
-def _reconciled(tables: Tables) -> _Found:
+def newest_reconciliation(tables: Tables) -> tuple[str | None, dt.datetime | None]:
+    """The newest reconciliation that succeeded, and when; None: there is none."""
     noted = tables.rows("reconcile_checks", columns=["run_id", "reconciled_at"])
-    run, instant = (noted[0]["run_id"], noted[0]["reconciled_at"]) if noted else (None, None)
-    if run is None:
+    return (noted[0]["run_id"], noted[0]["reconciled_at"]) if noted else (None, None)
+
+
+def _reconciled(tables: Tables) -> _Found:
+    run, instant = newest_reconciliation(tables)
+    verdicts = _counts_of_run(tables, "reconciliations", run, "verdict")
+    return {"reconciled_run_id": run, "reconciled_at": instant, "verdicts": verdicts}
+
+
+def _findings(tables: Tables) -> _Found:
+    run, _ = newest_reconciliation(tables)
+    return {"findings": _counts_of_run(tables, "findings", run, "severity")}
+
+
+def _counts_of_run(tables: Tables, name: str, run_id: str | None, column: str) -> dict[str, int]:
+    """Rows of the run by the value of `column`."""
+    if run_id is None:
         raise _NotKnown("nothing was reconciled yet: run `acktrail reconcile`")
-    verdicts = Counter(row["verdict"] or "unknown" for row in _of_run(tables, "reconciliations", run, "verdict"))
-    severities = Counter(row["severity"] or "unknown" for row in _of_run(tables, "findings", run, "severity"))
-    return {
-        "reconciled_run_id": run,
-        "reconciled_at": instant,
-        "verdicts": dict(sorted(verdicts.items())),
-        "findings": dict(sorted(severities.items())),
-    }
+    rows = tables.rows(name, {"run_id": run_id}, columns=[column])
+    return dict(sorted(Counter(row[column] or "unknown" for row in rows).items()))
 
 
-def _of_run(tables: Tables, name: str, run_id: str, column: str) -> list[dict[str, Any]]:
-    return tables.rows(name, {"run_id": run_id}, columns=[column])
-
-
-def _greatest(tables: Tables, name: str, column: str) -> Any:
+def greatest(tables: Tables, name: str, column: str) -> Any:
     """The greatest value in a column; None: there is none."""
     snapshot = tables.snapshot(name)
     return None if snapshot is None else _greatest_of(tables, snapshot, column)

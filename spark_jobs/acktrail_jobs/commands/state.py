@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.times import utc_text
@@ -52,7 +52,7 @@ def _command(
     group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="The moment, inclusive: 2026-08-01T12:00:00Z or epoch ms. Default: all exported."),
+        typer.Option("--at", help=f"The moment, inclusive: {TIME}. Default: all exported."),
     ] = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,

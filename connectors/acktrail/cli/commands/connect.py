@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, command_group
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 app = command_group("Run connectors, as a Kafka Connect worker does.")
 
@@ -29,7 +34,21 @@ def standalone(
     arrow_without_pandas.forgo_pandas()
     from acktrail.connect.runtime.standalone import run_standalone
 
-    raise typer.Exit(run_standalone(worker, connectors or []))
+    raise typer.Exit(run_standalone(worker, connectors or [], _tables_metrics))
+
+
+@contextmanager
+def _tables_metrics(uri: str, options_file: Path | None) -> Iterator[Collector]:
+    from acktrail.config import TablesConfig
+    from acktrail.tables.health.metrics_collector import TableMetrics
+    from acktrail.tables.health.table_metrics import SeriesLimits
+
+    found = TableMetrics(TablesConfig.from_environment(uri, options_file), SeriesLimits())
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
 from acktrail.model.delivery import DeliveryState
@@ -134,7 +134,7 @@ def archived(
     group: Annotated[str, typer.Argument(help="Share group.")],
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Only what was archived at or after this time, 2026-08-01T12:00:00Z or epoch ms."),
+        typer.Option("--since", help=f"Only what was archived at or after this time: {TIME}."),
     ] = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
@@ -147,7 +147,7 @@ def archived(
     "at least" means that state records are missing: they are listed under "Not known".
     Answers from delivery_history (`acktrail history`).
 
-    Example: acktrail archived fraud-scoring --since 2026-08-01T00:00:00Z --tables /data/acktrail
+    Example: acktrail archived fraud-scoring --since 1d --tables /data/acktrail
     """
     since_ms = None if since is None else time_ms("--since", since)
     history = lean_history(tables, tables_options)
@@ -207,10 +207,8 @@ def rates(
     group: Annotated[str | None, typer.Argument(help="Share group. Default: all.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, by name or by id. Default: all.")] = None,
     every: Annotated[str, typer.Option("--every", help="Length of an interval: 30s, 15m, 1h, 1d.")] = "1h",
-    since: Annotated[
-        str | None, typer.Option("--since", help="From this time on, 2026-08-01T12:00:00Z or epoch ms.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help=f"From this time on: {TIME}.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help=f"Before this time: {TIME}.")] = None,
     by_partition: Annotated[bool, typer.Option("--by-partition", help="One row a share partition.")] = False,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,

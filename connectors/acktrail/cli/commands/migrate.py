@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.arrow_without_pandas import forgo_numpy, forgo_pandas, lean_tables
-from acktrail.cli.common_options import AsJson, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.common_options import TIME, AsJson, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset import reset_options as options
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
@@ -57,9 +57,7 @@ def plan_(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", help="Where the groups stood then: 2026-08-01T12:00:00Z or epoch ms. Default: the newest."
-        ),
+        typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest."),
     ] = None,
     topic_map: Annotated[
         list[str] | None, typer.Option("--topic-map", help="old=new: another name on the target. May be repeated.")

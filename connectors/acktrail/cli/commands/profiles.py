@@ -17,7 +17,7 @@ from acktrail.cli.common_options import AsJson
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 from acktrail.plain_tables import printable, table
 from acktrail.profiles import Profile
-from acktrail.times import instant_text, utc_text
+from acktrail.times import ago_text, instant_text, utc_text
 
 if TYPE_CHECKING:
     from acktrail.tables.cluster_overview import ClusterOverview
@@ -238,19 +238,9 @@ def _overview_row(name: str, each: ClusterOverview, now: dt.datetime) -> tuple[o
     newest = None if each.newest_record_ms is None else now.timestamp() - each.newest_record_ms / 1000
     reconciled = None if each.reconciled_at is None else (now - each.reconciled_at).total_seconds()
     return (
-        *(name, _age(exported), _age(newest), _UNKNOWN if each.share_groups is None else each.share_groups),
-        *(_gaps(each), _counts(each.findings, _SEVERITIES), _age(reconciled), _counts(each.verdicts)),
+        *(name, ago_text(exported), ago_text(newest), _UNKNOWN if each.share_groups is None else each.share_groups),
+        *(_gaps(each), _counts(each.findings, _SEVERITIES), ago_text(reconciled), _counts(each.verdicts)),
     )
-
-
-def _age(seconds: float | None) -> str:
-    """How long ago, in its largest unit; a clock that differs shows no time to come."""
-    if seconds is None:
-        return _UNKNOWN
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
 
 
 def _gaps(each: ClusterOverview) -> str:

@@ -36,7 +36,8 @@ def plan_(
     to_datetime: Annotated[
         str | None,
         typer.Option(
-            "--to-datetime", help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone."
+            "--to-datetime",
+            help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone, or how long ago: 1h.",
         ),
     ] = None,
     by_duration: Annotated[
@@ -48,7 +49,9 @@ def plan_(
     ] = None,
     to_history: Annotated[
         str | None,
-        typer.Option("--to-history", help="To where the groups stood at a time, by the exported state records."),
+        typer.Option(
+            "--to-history", help="To where the groups stood at a time (or how long ago: 1h), by the exported records."
+        ),
     ] = None,
     out_of_range: Annotated[
         str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")

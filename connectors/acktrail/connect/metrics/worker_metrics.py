@@ -12,9 +12,10 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from acktrail import __version__
 from acktrail.connect.contract import Gauge
+from acktrail.connect.metrics.build_info import build_info
 from acktrail.connect.metrics.export_lag import ExportLag, LagWatch
+from acktrail.connect.metrics.label_values import label_value
 from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker import Worker
@@ -39,9 +40,7 @@ class WorkerMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families, in the same order every time."""
-        build = GaugeMetricFamily("acktrail_build_info", "Version of acktrail.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
+        yield build_info()
         tasks = [
             (name, str(number), task)
             for name in self._worker.names()
@@ -135,5 +134,5 @@ def _gauges(gauges: Iterable[Gauge]) -> Iterator[Metric]:
         family = families.get(gauge.name)
         if family is None:
             family = families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.about, labels=list(gauge.labels))
-        family.add_metric(list(gauge.labels.values()), gauge.value)
+        family.add_metric([label_value(value) for value in gauge.labels.values()], gauge.value)
     yield from families.values()

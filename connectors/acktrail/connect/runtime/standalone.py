@@ -7,12 +7,12 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acktrail import secrets
 from acktrail.connect.runtime.config_store import ConfigStore
@@ -22,14 +22,23 @@ from acktrail.connect.runtime.worker_answers import LeaseRule
 from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
 from acktrail.connect.signals import stop_on_signals
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _FAILED: Final = 1
 
 
-def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
+TablesMetrics = Callable[[str, Path | None], AbstractContextManager["Collector"]]
+"""From the root of tables and a file with the options of their storage to their metrics, kept up to date within the
+block."""
+
+
+def run_standalone(worker_file: Path, connector_files: Sequence[Path], tables_metrics: TablesMetrics) -> int:
     """Run until SIGINT or SIGTERM, or until every connector is bounded and finished; gives the exit code: 1 when a
-    bounded run ended with a failure. Raises ConfigurationError before anything runs."""
+    bounded run ended with a failure. `tables_metrics`: for a worker that shows them. Raises ConfigurationError before
+    anything runs."""
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
     log_to_stderr(as_json=config.log_format == "json")
@@ -37,7 +46,7 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     owner = config.worker_name or f"{socket.gethostname()}:{worker_file.absolute()}"
     lease = LeaseRule(owner=owner, ttl_s=config.lease_ttl_s) if config.uses_lease else None
     worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve, lease=lease)
-    with stop_on_signals() as stop, _metrics(worker, config.metrics_listener):
+    with stop_on_signals() as stop, _metrics(worker, config, tables_metrics):
         try:
             with _rest(worker, config):
                 worker.start()
@@ -63,13 +72,16 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _metrics(worker: Worker, listener: str | None) -> Iterator[None]:
-    if listener is None:
+def _metrics(worker: Worker, config: WorkerConfig, tables_metrics: TablesMetrics) -> Iterator[None]:
+    if config.metrics_listener is None:
         yield
         return
     from acktrail.connect.metrics.metrics_server import metrics_served
 
-    with metrics_served(worker, listener) as address:
+    with ExitStack() as opened:
+        uri, options = config.metrics_tables, config.metrics_options
+        more = [opened.enter_context(tables_metrics(uri, options))] if uri is not None else []
+        address = opened.enter_context(metrics_served(worker, config.metrics_listener, more))
         _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
         yield
 

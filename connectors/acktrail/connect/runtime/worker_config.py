@@ -98,6 +98,18 @@ WORKER: Final = ConfigDef(
             "file, so that a worker that was killed and started again continues at once.",
         ),
         _key("metrics.listener", ConfigType.STRING, None, "Address of the Prometheus metrics, host:port."),
+        _key(
+            "metrics.tables",
+            ConfigType.STRING,
+            None,
+            "Root of tables whose freshness, gaps, findings, quality and statuses are shown there, too.",
+        ),
+        _key(
+            "metrics.options.file",
+            ConfigType.STRING,
+            None,
+            "File with key=value lines for the storage of these tables.",
+        ),
         _key("log.format", ConfigType.STRING, "text", "text, or json: one object a line with a stable event name."),
     ],
     {_CONNECTOR: "a key that every connector has unless its own configuration has it"},
@@ -115,6 +127,8 @@ class WorkerConfig:
     worker_name: str | None
     metrics_listener: str | None
     log_format: str
+    metrics_tables: str | None = None
+    metrics_options: Path | None = None
     is_insecure: bool = False
     certificate: Path | None = None
     private_key: Path | None = None
@@ -154,6 +168,8 @@ class WorkerConfig:
             lease_ttl_s=parsed["lease.ttl.ms"] / 1_000,
             worker_name=parsed["worker.name"],
             metrics_listener=parsed["metrics.listener"],
+            metrics_tables=parsed["metrics.tables"],
+            metrics_options=_path(parsed["metrics.options.file"]),
             log_format=parsed["log.format"],
             is_insecure=parsed["rest.insecure"],
             certificate=_path(parsed["rest.tls.certificate"]),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.request.migration_request import Migration
-from acktrail.times import MissingTimeZone, instant_text, iso_duration_ms, now_ms, parse_instant
+from acktrail.times import MissingTimeZone, ago_ms, instant_text, iso_duration_ms, now_ms, parse_instant
 
 LARGEST_OFFSET: Final = (1 << 63) - 1
 _LARGEST_PARTITION: Final = (1 << 31) - 1
@@ -137,7 +137,8 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
 
 
 def _moment(kind: StrategyKind, text: str, now_ms: int) -> int:
-    moment_ms = parse_moment(text)
+    ago = ago_ms(text, now_ms)
+    moment_ms = parse_moment(text) if ago is None else ago
     if kind is StrategyKind.TO_HISTORY and moment_ms > now_ms:
         text = f"--to-history {instant_text(moment_ms)} is in the future: it is {instant_text(now_ms)} now"
         raise ChangeRefused("future_time", text, hint="give a time that the exported records reach")
@@ -154,7 +155,7 @@ def parse_moment(text: str) -> int:
         if isinstance(error, MissingTimeZone) and "T" in text:
             hint = "append Z for UTC, or an offset such as +02:00"
             raise ChangeRefused("timezone_missing", f"{excerpt(text)} has no time zone", hint=hint) from None
-        hint = "for example 2026-01-31T13:30:00Z or ...T13:30:00.000+02:00"
+        hint = "for example 2026-01-31T13:30:00Z, ...T13:30:00.000+02:00, or 1h for an hour ago"
         raise ChangeRefused("bad_datetime", f"{excerpt(text)} is no date and time", hint=hint) from None
     if moment_ms < 0:
         raise ChangeRefused("bad_datetime", f"{excerpt(text)} is before 1970", hint="records have no such time")

@@ -1,0 +1,80 @@
+"""``acktrail findings``: the rules that are broken now, with names and evidence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text import health_text
+from acktrail.cli.text.json_text import json_line
+from acktrail.errors import InputError
+from acktrail.times import time_ms
+
+if TYPE_CHECKING:
+    from acktrail.tables.health.open_findings import SeenFinding
+
+
+def findings(
+    severity: Annotated[
+        str | None, typer.Option("--severity", help="This severity and worse: critical, error, warning, info.")
+    ] = None,
+    rule: Annotated[str | None, typer.Option("--rule", help="Only rules that match, shell style.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Only groups that match, shell style. May be repeated.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help=f"Only what was first seen at or after this time: {TIME}.")
+    ] = None,
+    all_of_them: Annotated[
+        bool, typer.Option("--all", help="Also those that the newest reconciliation did not see.")
+    ] = False,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the findings that are open, the worst first: which rule, where, since when, and the evidence.
+
+    Open is what the newest reconciliation saw. EVIDENCE is the state record that shows it: its state partition and
+    offset in __share_group_state. The JSON form has one object for each finding. The exit code is 0 also when there are
+    findings: `acktrail status` is the one for scripts.
+
+    Example: acktrail findings --severity error --since 1d
+    """
+    from_ms = None if since is None else time_ms("--since", since)
+    config = row_tables(tables, tables_options)
+    from acktrail.tables.cluster_overview import newest_reconciliation
+    from acktrail.tables.delta.store import Tables
+    from acktrail.tables.health.open_findings import SEVERITIES, open_findings
+
+    if severity is not None and severity not in SEVERITIES:
+        raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
+    store = Tables(config)
+    run_id, _ = newest_reconciliation(store)
+    worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
+    tests: list[Callable[[SeenFinding], bool]] = [
+        lambda each: worse is None or each.severity in worse,
+        lambda each: rule is None or fnmatch.fnmatchcase(each.rule, rule),
+        lambda each: not group or (each.group_id is not None and _is_one_of(each.group_id, group)),
+        lambda each: from_ms is None or _ms(each.first_seen_at) >= from_ms,
+    ]
+    found = [each for each in open_findings(store, run_id, closed_too=all_of_them) if all(test(each) for test in tests)]
+    if as_json:
+        for each in found:
+            typer.echo(json_line(health_text.finding_json(each)))
+        return
+    typer.echo(health_text.findings_text(found, dt.datetime.now(dt.UTC)))
+
+
+def _is_one_of(group_id: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
+
+
+def _ms(at: dt.datetime | None) -> float:
+    """A finding that does not know when it was first seen is as old as can be."""
+    return float("-inf") if at is None else at.timestamp() * 1000

@@ -1,0 +1,97 @@
+"""``acktrail status``: is the trail fresh and complete, and which group is in trouble, on one screen."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text import health_text
+from acktrail.cli.text.json_text import json_line
+from acktrail.errors import QualityGateFailed
+from acktrail.times import duration_ms
+
+if TYPE_CHECKING:
+    from acktrail.tables.health.cluster_health import ClusterHealth
+
+ACT_ON_IT: Final = QualityGateFailed.exit_code
+_REDRAW: Final = "\033[H\033[2J"
+_LINES: Final = 60
+"""Of an answer that no terminal shows."""
+
+
+def status(
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Only groups that match, shell style. May be repeated.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Until Ctrl-C: drawn again on a terminal, a line each time elsewhere.")
+    ] = False,
+    every: Annotated[str, typer.Option("--every", help="With --watch, how often to look: 30s, 1m.")] = "10s",
+    stale_after: Annotated[
+        str, typer.Option("--stale-after", help="An export or statuses older than this are something to act on.")
+    ] = "2h",
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show whether the trail is fresh and complete, and which groups are in trouble, the worst first.
+
+    On top export, gaps, findings; then groups, then the share partitions that are not ok or idle, each with since when
+    and why, up to the height of the screen. Reads small tables alone, as of the newest reconciliation; no broker.
+    The exit code is 0 when there is nothing to act on, and 6 when there is: a status that asks for action, an open
+    critical finding, something older than --stale-after, or something that is not known.
+
+    Example: acktrail status --group 'fraud-*'
+    """
+    every_ms = duration_ms("--every", every)
+    stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
+    config = row_tables(tables, tables_options)
+    from acktrail.tables.delta.store import Tables
+    from acktrail.tables.health.cluster_health import cluster_health
+
+    def look() -> tuple[ClusterHealth, dt.datetime]:
+        now = dt.datetime.now(dt.UTC)
+        return cluster_health(Tables(config), now).of_groups(group or ()), now
+
+    if watch:
+        _watch(look, every_ms / 1000, stale, as_json=as_json)
+    found, now = look()
+    reasons = found.to_act_on(now, stale)
+    if as_json:
+        typer.echo(json_line(health_text.health_json(found, now, reasons)))
+    else:
+        typer.echo(health_text.screen(found, now, reasons, lines=_lines()))
+    if reasons:
+        raise typer.Exit(ACT_ON_IT)
+
+
+def _watch(
+    look: Callable[[], tuple[ClusterHealth, dt.datetime]], every_s: float, stale: dt.timedelta, *, as_json: bool
+) -> None:
+    """Until an interruption."""
+    from threading import Event
+
+    pause = Event()
+    while True:
+        found, now = look()
+        reasons = found.to_act_on(now, stale)
+        if as_json:
+            typer.echo(json_line(health_text.health_json(found, now, reasons)))
+        elif sys.stdout.isatty():
+            typer.echo(_REDRAW + health_text.screen(found, now, reasons, lines=_lines()), nl=False)
+        else:
+            typer.echo(health_text.one_line(found, now, reasons))
+        sys.stdout.flush()
+        pause.wait(every_s)
+
+
+def _lines() -> int:
+    """How many lines the answer may have: those of the terminal, without the one of the next prompt."""
+    return shutil.get_terminal_size().lines - 1 if sys.stdout.isatty() else _LINES

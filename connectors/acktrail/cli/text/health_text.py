@@ -1,0 +1,252 @@
+"""The health of a cluster for people, on one screen or one line, and as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.plain_tables import printable, table
+from acktrail.times import ago_text, instant_text, utc_text
+
+if TYPE_CHECKING:
+    from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
+    from acktrail.tables.health.open_findings import SeenFinding
+
+_LEAST_ROWS: Final = 3
+_GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "LAG")
+_QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "LAG", "REASON")
+_FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
+_QUIET: Final = frozenset(status for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING)
+
+
+def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, lines: int) -> str:
+    """Freshness and completeness, then groups, then the share partitions in trouble; at most `lines` lines, where that
+    leaves a few rows of each. The last line has what is to be acted on."""
+    head = _head(found, now)
+    verdict = printable(f"act on: {'; '.join(reasons)}") if reasons else "nothing to act on"
+    groups = found.groups or ()
+    troubled = _in_trouble(found)
+    room = max(lines - len(head) - 2, 0)
+    of_groups = _block(_GROUP_HEADERS, [_group_row(each, now) for each in groups], room // 2, "group(s)")
+    of_queues = _block(
+        *(_QUEUE_HEADERS, [_queue_row(each, now) for each in troubled]),
+        *(room - len(of_groups), "share partition(s) in trouble"),
+    )
+    return "\n".join([*head, *of_groups, *of_queues, "", verdict])
+
+
+def _in_trouble(found: ClusterHealth) -> list[QueueHealth]:
+    return [queue for queue in found.queues or () if queue.status not in _QUIET]
+
+
+def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> str:
+    """The same in a line, with its time, for a log."""
+    what = "; ".join(reasons) if reasons else "nothing to act on"
+    return printable(
+        f"{utc_text(now)} exported {_age(found.overview.exported_at, now)}, observed {_age(found.observed_at, now)}; "
+        f"groups: {_counted(found.group_statuses)}; {what}"
+    )
+
+
+def findings_text(found: Sequence[SeenFinding], now: dt.datetime) -> str:
+    """One line a finding, the worst first."""
+    if not found:
+        return "no finding"
+    rows = [
+        (
+            *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id, each.topic),
+            *(each.partition, _age(each.first_seen_at, now), each.times_seen, _evidence(each.evidence)),
+            each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
+        )
+        for each in found
+    ]
+    text = table(_FINDING_HEADERS, rows)
+    return text if all(each.is_open for each in found) else f"{text}\n\n(severity): not open any more"
+
+
+def finding_json(each: SeenFinding) -> dict[str, Any]:
+    """One finding; what is not known is null."""
+    place, offset = each.evidence or (None, None)
+    return {
+        "severity": each.severity,
+        "rule": each.rule,
+        "group": each.group_id,
+        "topic": each.topic,
+        "topic_id": each.topic_id,
+        "partition": each.partition,
+        "subject": each.subject,
+        "detail": each.detail,
+        "evidence": None if each.evidence is None else {"state_partition": place, "offset": offset},
+        "first_seen_at": _instant(each.first_seen_at),
+        "last_seen_at": _instant(each.last_seen_at),
+        "times_seen": each.times_seen,
+        "is_open": each.is_open,
+    }
+
+
+def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
+    """Everything that is known, with all share partitions that are in trouble."""
+    overview = found.overview
+    return {
+        "cluster_id": overview.cluster_id,
+        "at": utc_text(now, "milliseconds"),
+        "act_on": list(reasons),
+        "exported_at": _instant(overview.exported_at),
+        "newest_record_at": instant_text(overview.newest_record_ms),
+        "observed_at": _instant(found.observed_at),
+        "run_id": found.run_id,
+        "gaps": None if found.gaps is None else {reason: _gaps_json(each) for reason, each in found.gaps.items()},
+        "verdicts": overview.verdicts,
+        "statuses": None if found.queues is None else _names(found.statuses),
+        "group_statuses": None if found.groups is None else _names(found.group_statuses),
+        "groups": None if found.groups is None else [_group_json(each) for each in found.groups],
+        "in_trouble": None if found.queues is None else [*map(_queue_json, _in_trouble(found))],
+        "findings": None if found.findings is None else [finding_json(each) for each in found.findings],
+        "changes": None
+        if found.changes is None
+        else [
+            {"changed_at": _instant(each.changed_at), "group": each.group_id, "topic": each.topic}
+            | {"partition": each.partition, "before": each.before, "after": each.after, "reason": each.reason}
+            for each in found.changes
+        ],
+        "unknown": dict(found.unknown),
+    }
+
+
+def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
+    overview = found.overview
+    newest = None if overview.newest_record_ms is None else now.timestamp() - overview.newest_record_ms / 1000
+    lines = [
+        f"cluster   {overview.cluster_id or 'unknown'}",
+        f"export    {_age(overview.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
+        f"verdicts  {_amounts(overview.verdicts)}; reconciled {_age(overview.reconciled_at, now)}",
+        f"findings  {_findings_line(found)}",
+        f"statuses  {_statuses_line(found, now)}",
+        *([f"changes   {_changes_line(found, now)}"] if found.changes else ()),
+        *(f"unknown   {name}: {why}" for name, why in found.unknown.items()),
+    ]
+    return [printable(line) for line in lines]
+
+
+def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
+    from acktrail.tables.health.export_gaps import LOSSES
+
+    if found.gaps is None:
+        return "gaps unknown"
+    lost = {reason: each for reason, each in found.gaps.items() if reason in LOSSES}
+    if not lost:
+        return "complete since the first export" if found.overview.exported_at else "nothing exported"
+    return "not complete: " + ", ".join(
+        f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {_age(each.newest_at, now)})"
+        for reason, each in lost.items()
+    )
+
+
+def _findings_line(found: ClusterHealth) -> str:
+    from acktrail.tables.health.open_findings import SEVERITIES
+
+    if found.findings is None:
+        return "unknown"
+    present = [each.severity for each in found.findings]
+    return _amounts({name: present.count(name) for name in SEVERITIES if name in present})
+
+
+def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
+    if found.groups is None:
+        return "unknown"
+    groups, queues = f"{len(found.groups):,} group(s)", f"{len(found.queues or ()):,} share partition(s)"
+    return f"{_age(found.observed_at, now)}: {groups}, {_counted(found.group_statuses)}; {queues}"
+
+
+def _changes_line(found: ClusterHealth, now: dt.datetime) -> str:
+    changes = found.changes or ()
+    newest = changes[0]
+    where = f"{newest.group_id} {newest.topic} {newest.partition}"
+    what = f"{newest.before} to {newest.after or 'gone'}"
+    return f"{len(changes):,} in 24 h, the newest {_age(newest.changed_at, now)}: {where} from {what}"
+
+
+def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, what: str) -> list[str]:
+    """An empty line, the table's lines, and how many rows were left out; nothing without rows. `most`: lines."""
+    if not rows:
+        return []
+    fits = max(most - 2, _LEAST_ROWS)
+    shown = rows if len(rows) <= fits else rows[: max(fits - 1, _LEAST_ROWS)]
+    more = len(rows) - len(shown)
+    return ["", *table(headers, shown).split("\n"), *([f"… {more:,} more {what}; --json has all"] if more else ())]
+
+
+def _group_row(each: GroupHealth, now: dt.datetime) -> tuple[object, ...]:
+    own = each.statuses[each.status]
+    lag = f">={each.lag:,}" if each.lag_unknown else f"{each.lag:,}"
+    return each.group_id, each.status.value, _age(each.since, now), f"{own:,} of {each.share_partitions:,}", lag
+
+
+def _queue_row(each: QueueHealth, now: dt.datetime) -> tuple[object, ...]:
+    lag = None if each.lag is None else f"{each.lag:,}"
+    return each.group_id, each.topic, each.partition, each.status.value, _age(each.since, now), lag, each.reason
+
+
+def _group_json(each: GroupHealth) -> dict[str, Any]:
+    return {
+        "group": each.group_id,
+        "status": each.status.value,
+        "since": _instant(each.since),
+        "statuses": _names(each.statuses),
+        "lag": None if each.lag_unknown else each.lag,
+        "known_lag": each.lag,
+        "unknown_lag_share_partitions": each.lag_unknown,
+        "state": each.group_state,
+        "members": each.members,
+    }
+
+
+def _queue_json(each: QueueHealth) -> dict[str, Any]:
+    place, offset = each.evidence or (None, None)
+    return {
+        "group": each.group_id,
+        "topic": each.topic,
+        "partition": each.partition,
+        "status": each.status.value,
+        "since": _instant(each.since),
+        "lag": each.lag,
+        "reason": each.reason,
+        "advice": STATUS_TABLE[each.status].advice,
+        "evidence": None if each.evidence is None else {"state_partition": place, "offset": offset},
+    }
+
+
+def _gaps_json(each: Any) -> dict[str, Any]:
+    return {"gaps": each.gaps, "offsets": each.offsets, "newest_at": _instant(each.newest_at)}
+
+
+def _names(counts: Mapping[QueueStatus, int]) -> dict[str, int]:
+    return {status.value: count for status, count in counts.items()}
+
+
+def _counted(counts: Mapping[QueueStatus, int]) -> str:
+    return _amounts(_names(counts))
+
+
+def _amounts(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
+        return "unknown"
+    ordered: Iterable[tuple[str, int]] = sorted(counts.items(), key=lambda pair: pair[0] == "match")
+    return ", ".join(f"{count:,} {name}" for name, count in ordered) or "none"
+
+
+def _evidence(evidence: tuple[int, int | None] | None) -> str | None:
+    if evidence is None:
+        return None
+    place, offset = evidence
+    return f"{place}:{'?' if offset is None else offset}"
+
+
+def _age(at: dt.datetime | None, now: dt.datetime) -> str:
+    return ago_text(None if at is None else (now - at).total_seconds())
+
+
+def _instant(at: dt.datetime | None) -> str | None:
+    return None if at is None else utc_text(at, "milliseconds")

@@ -1,0 +1,117 @@
+"""What metrics show beside the health of a cluster: sums of the export, newest validation, lasting mismatches."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from acktrail.errors import AcktrailError
+from acktrail.model.reconciliation import Verdict
+from acktrail.tables.cluster_overview import greatest
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
+
+MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
+"""Verdicts that no normal life of a group explains, once they last."""
+_KEY: Final = ("group_id", "topic_id", "partition")
+_CLOSE: Final = dt.timedelta(seconds=1)
+"""The log's statistics cut instants off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTotals:
+    """One suite in the newest validation."""
+
+    suite: str
+    holds: int
+    fails: int
+    not_evaluated: int
+    critical_fails: int
+    rows_compared: int
+    evaluated_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsInput:
+    """None is not known; `unreadable` are the parts that could not be read: ``exports``, ``gaps``, ``reconciliation``,
+    ``statuses``, ``findings``, ``quality``. `lasting_mismatches`: share partitions with a mismatch in both of the
+    newest two reconciliations."""
+
+    health: ClusterHealth
+    read_at: float
+    records: int | None
+    quarantined: int | None
+    suites: tuple[SuiteTotals, ...] | None
+    lasting_mismatches: int | None
+    unreadable: frozenset[str]
+
+
+def metrics_input(tables: Tables, now: dt.datetime) -> MetricsInput:
+    """Of the tables as they are now; never raises an AcktrailError: what cannot be read is in `unreadable`."""
+    health = cluster_health(tables, now)
+    unreadable = {_PARTS[name] for name in health.unknown if name in _PARTS}
+    records = _part(lambda: _sums(tables), "exports", unreadable)
+    return MetricsInput(
+        health=health,
+        read_at=now.timestamp(),
+        records=None if records is None else records[0],
+        quarantined=None if records is None else records[1],
+        suites=_part(lambda: _suites(tables), "quality", unreadable),
+        lasting_mismatches=_part(lambda: _lasting_mismatches(tables), "reconciliation", unreadable),
+        unreadable=frozenset(unreadable),
+    )
+
+
+_PARTS: Final = {
+    "exported_at": "exports",
+    "verdicts": "reconciliation",
+    "queues": "statuses",
+    "findings": "findings",
+    "gaps": "gaps",
+}
+
+
+def _part(read: Callable[[], Any], name: str, unreadable: set[str]) -> Any:
+    try:
+        return read()
+    except AcktrailError:
+        unreadable.add(name)
+        return None
+
+
+def _sums(tables: Tables) -> tuple[int, int] | None:
+    if not tables.exists("export_ranges"):
+        return None
+    rows = tables.read("export_ranges", columns=["records_read", "records_quarantined"])
+    read, quarantined = (pc.sum(column).as_py() or 0 for column in rows.columns)
+    return read, quarantined
+
+
+def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
+    """Of several validations of the newest run the newest; None: nothing was validated yet."""
+    newest = greatest(tables, "quality_totals", "evaluated_at")
+    if newest is None:
+        return None
+    last = tables.read("quality_totals", columns=["run_id"], where=pc.field("evaluated_at") >= newest - _CLOSE)
+    run_ids = last["run_id"].to_pylist()
+    rows = tables.rows("quality_totals", {"run_id": run_ids})
+    by_suite = {row["suite"]: row for row in sorted(rows, key=lambda row: row["evaluated_at"])}
+    names = ("suite", "holds", "fails", "not_evaluated", "critical_fails", "rows_compared", "evaluated_at")
+    return tuple(SuiteTotals(**{name: row[name] for name in names}) for _, row in sorted(by_suite.items()))
+
+
+def _lasting_mismatches(tables: Tables) -> int | None:
+    """None: there are no two reconciliations."""
+    runs = tables.read("run_totals", columns=["run_id", "observed_at"]).to_pylist()
+    newest = sorted(runs, key=lambda row: row["observed_at"])[-2:]
+    if len(newest) < 2:
+        return None
+    ids = [row["run_id"] for row in newest]
+    bad = {"run_id": ids, "verdict": [verdict.value for verdict in MISMATCHES]}
+    rows = tables.rows("reconciliations", bad, columns=["run_id", *_KEY])
+    seen = {run_id: {tuple(row[name] for name in _KEY) for row in rows if row["run_id"] == run_id} for run_id in ids}
+    return len(seen[ids[0]] & seen[ids[1]])

@@ -1,0 +1,253 @@
+"""Metrics of the tables for Prometheus: freshness, gaps, verdicts, findings, quality, statuses (docs/metrics.md).
+
+Names are ``acktrail_<subject>_<unit>``; every series has the cluster's id. What is not known has no series, and the
+part that could not be read is 0 in ``acktrail_tables_readable``. Totals have everything; series of single groups and
+share partitions are bounded, the worst first, and what has none is counted. Labels never hold an error's text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from acktrail.connect.metrics.label_values import label_value
+from acktrail.connect.source_batches import (
+    DROPPED_BY_RETENTION,
+    LOG_REPLACED,
+    LOST_FROM_TABLES,
+    PRUNED,
+    PRUNED_BEFORE_FIRST_EXPORT,
+    SKIPPED_BY_REQUEST,
+)
+from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.model.reconciliation import Verdict
+from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
+from acktrail.tables.health.metrics_input import MetricsInput
+from acktrail.tables.health.open_findings import SEVERITIES
+
+PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality")
+_REASONS: Final = (
+    *(PRUNED, PRUNED_BEFORE_FIRST_EXPORT, LOST_FROM_TABLES),
+    *(LOG_REPLACED, DROPPED_BY_RETENTION, SKIPPED_BY_REQUEST),
+)
+_STATUSES: Final = tuple(status.value for status in STATUS_TABLE)
+
+
+class Granularity(StrEnum):
+    """Which series there are beside the totals: none, those of groups, those of share partitions too."""
+
+    CLUSTER = "cluster"
+    GROUP = "group"
+    SHARE_PARTITION = "share-partition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesLimits:
+    """How finely, and at most how many groups and share partitions have series of their own. A group has 17 or more."""
+
+    granularity: Granularity = Granularity.GROUP
+    groups: int = 1_000
+    share_partitions: int = 5_000
+
+
+def table_metrics(found: MetricsInput, limits: SeriesLimits) -> Iterator[Metric]:
+    """All families of what `found` has, in the same order every time."""
+    cluster = found.health.overview.cluster_id or ""
+    yield from _reading(found, cluster)
+    yield from _export(found, cluster)
+    yield from _reconciliation(found, cluster)
+    yield from _quality(found, cluster)
+    if found.health.groups is None or found.health.queues is None:
+        return
+    yield from _statuses(found.health, cluster, limits)
+    if limits.granularity is not Granularity.CLUSTER:
+        yield from _groups(found.health.groups[: limits.groups], cluster)
+    if limits.granularity is Granularity.SHARE_PARTITION:
+        yield from _queues(found.health.queues[: limits.share_partitions], cluster)
+
+
+def _gauge(name: str, about: str, samples: Iterable[tuple[Mapping[str, str], float | None]], *labels: str) -> Metric:
+    """A family with the label ``cluster`` before `labels`; a sample without a value is left out."""
+    family = GaugeMetricFamily(f"acktrail_{name}", about, labels=["cluster", *labels])
+    for values, value in samples:
+        if value is not None:
+            family.add_metric([label_value(values[label]) for label in ("cluster", *labels)], value)
+    return family
+
+
+def _one(name: str, about: str, cluster: str, value: float | None) -> Metric:
+    return _gauge(name, about, [({"cluster": cluster}, value)])
+
+
+def _by(name: str, about: str, cluster: str, label: str, counts: Mapping[str, Any]) -> Metric:
+    return _gauge(name, about, (({"cluster": cluster, label: key}, value) for key, value in counts.items()), label)
+
+
+def _reading(found: MetricsInput, cluster: str) -> Iterator[Metric]:
+    yield _one("tables_read_timestamp_seconds", "When the tables were read.", cluster, found.read_at)
+    yield _by(
+        *("tables_readable", "1 where a part of the tables is there and was read, 0 where not.", cluster, "part"),
+        {part: float(part not in found.unreadable) for part in PARTS},
+    )
+
+
+def _export(found: MetricsInput, cluster: str) -> Iterator[Metric]:
+    overview = found.health.overview
+    newest = overview.newest_record_ms
+    yield _one(
+        *("export_timestamp_seconds", "When an export or an observation last wrote.", cluster),
+        _seconds(overview.exported_at),
+    )
+    yield _one(
+        *("newest_state_record_timestamp_seconds", "The broker's time of the newest exported state record.", cluster),
+        None if newest is None else newest / 1000,
+    )
+    yield _one("stored_records", "Records that all exports read.", cluster, found.records)
+    yield _one("stored_quarantined_records", "Those of them that cannot be decoded.", cluster, found.quarantined)
+    gaps = found.health.gaps
+    if gaps is None or "exports" in found.unreadable:
+        return
+    known = [*_REASONS, *sorted(gaps.keys() - set(_REASONS))]
+    counts = {reason: (gaps[reason].gaps, gaps[reason].offsets) if reason in gaps else (0, 0) for reason in known}
+    yield _by("export_gaps", "Gaps of the export.", cluster, "reason", {key: each[0] for key, each in counts.items()})
+    yield _by(
+        *("export_gap_offsets", "Offsets of the state topic that are in no row.", cluster, "reason"),
+        {key: each[1] for key, each in counts.items()},
+    )
+    yield _by(
+        *("export_newest_gap_timestamp_seconds", "When the newest gap of a reason was recorded.", cluster, "reason"),
+        {reason: _seconds(each.newest_at) for reason, each in gaps.items()},
+    )
+
+
+def _reconciliation(found: MetricsInput, cluster: str) -> Iterator[Metric]:
+    overview, findings = found.health.overview, found.health.findings
+    yield _one(
+        *("reconciliation_timestamp_seconds", "When the newest reconciliation ended.", cluster),
+        _seconds(overview.reconciled_at),
+    )
+    if overview.verdicts is not None:
+        verdicts = dict.fromkeys((verdict.value for verdict in Verdict), 0) | dict(overview.verdicts)
+        yield _by("verdicts", "Share partitions of the newest reconciliation.", cluster, "verdict", verdicts)
+    yield _one(
+        "lasting_mismatches",
+        "Share partitions whose durable state and whose cluster disagree in both of the newest two reconciliations.",
+        *(cluster, found.lasting_mismatches),
+    )
+    if findings is not None:
+        severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in findings)
+        yield _by("open_findings", "Findings of the newest reconciliation.", cluster, "severity", severities)
+        rules = Counter((each.rule, each.severity) for each in findings)
+        samples = (
+            ({"cluster": cluster, "rule": rule, "severity": severity}, float(count))
+            for (rule, severity), count in sorted(rules.items())
+        )
+        yield _gauge("open_findings_by_rule", "The same by rule; without rules that hold.", samples, "rule", "severity")
+
+
+def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
+    if found.suites is None:
+        return
+    states = (
+        ({"cluster": cluster, "suite": suite.suite, "state": state}, float(getattr(suite, state)))
+        for suite in found.suites
+        for state in ("holds", "fails", "not_evaluated")
+    )
+    yield _gauge("expectations", "Expectations in the newest validation.", states, "suite", "state")
+    for name, about, column in (
+        ("critical_expectations_failed", "Critical expectations that fail.", "critical_fails"),
+        ("validation_rows_compared", "Rows that the expectations of a suite looked at, summed.", "rows_compared"),
+    ):
+        yield _by(name, about, cluster, "suite", {suite.suite: getattr(suite, column) for suite in found.suites})
+    newest = max((suite.evaluated_at.timestamp() for suite in found.suites), default=None)
+    yield _one("validation_timestamp_seconds", "When the newest validation ended.", cluster, newest)
+
+
+def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iterator[Metric]:
+    groups, queues = health.groups or (), health.queues or ()
+    lags = [queue.lag for queue in queues]
+    yield _one(
+        *("statuses_timestamp_seconds", "The observation that the statuses are of.", cluster),
+        _seconds(health.observed_at),
+    )
+    for name, about, counts in (
+        ("groups", "Groups by the worst status of their share partitions.", health.group_statuses),
+        ("share_partitions", "Share partitions by status.", health.statuses),
+    ):
+        all_of_them = {status.value: counts.get(status, 0) for status in STATUS_TABLE}
+        yield _by(name, about, cluster, "status", all_of_them)
+    yield _one(
+        *("known_lag_records", "Lag over all share partitions, of those that are known.", cluster),
+        sum(lag for lag in lags if lag is not None),
+    )
+    yield _one("lag_unknown_share_partitions", "Share partitions without a known lag.", cluster, lags.count(None))
+    shown = 0 if limits.granularity is Granularity.CLUSTER else limits.groups
+    yield _one(
+        *("groups_without_series", "Groups beyond the limit of series, the least urgent ones.", cluster),
+        max(0, len(groups) - shown),
+    )
+
+
+def _groups(groups: Sequence[GroupHealth], cluster: str) -> Iterator[Metric]:
+    named = [({"cluster": cluster, "group": group.group_id}, group) for group in groups]
+    one_hot = (
+        ({**labels, "status": status}, float(status == group.status.value))
+        for labels, group in named
+        for status in _STATUSES
+    )
+    yield _gauge("group_status", "1 for the worst status of a group's share partitions.", one_hot, "group", "status")
+    counts = (
+        ({**labels, "status": status.value}, float(count))
+        for labels, group in named
+        for status, count in group.statuses.items()
+    )
+    yield _gauge(
+        *("group_share_partitions", "Share partitions of a group by status; without those that none has.", counts),
+        *("group", "status"),
+    )
+    outcomes = (
+        ({**labels, "outcome": outcome}, float(count))
+        for labels, group in named
+        for outcome, count in group.outcomes.items()
+    )
+    yield _gauge(
+        *("group_recent_deliveries", "Deliveries that ended in the newest observations, by outcome.", outcomes),
+        *("group", "outcome"),
+    )
+    for name, about, value in (
+        ("group_status_since_timestamp_seconds", "Since when a group has its status.", lambda g: _seconds(g.since)),
+        ("group_known_lag_records", "Lag of a group, of those share partitions that are known.", lambda g: g.lag),
+        ("group_lag_unknown_share_partitions", "Share partitions without a known lag.", lambda g: g.lag_unknown),
+    ):
+        yield _gauge(name, about, ((labels, value(group)) for labels, group in named), "group")
+
+
+def _queues(queues: Sequence[QueueHealth], cluster: str) -> Iterator[Metric]:
+    """A topic that was created again has the name of the one before: the worse share partition of the two is shown."""
+    place = ("group", "topic", "partition")
+    named: dict[tuple[str, str, int], QueueHealth] = {}
+    for queue in queues:
+        named.setdefault((queue.group_id, queue.topic, queue.partition), queue)
+    labelled = [
+        ({"cluster": cluster, "group": key[0], "topic": key[1], "partition": str(key[2])}, queue)
+        for key, queue in named.items()
+    ]
+    yield _gauge(
+        *("share_partition_status", "1 for the status that a share partition has; others have no series."),
+        (({**labels, "status": queue.status.value}, 1.0) for labels, queue in labelled),
+        *(*place, "status"),
+    )
+    yield _gauge(
+        *("share_partition_lag_records", "Lag of a share partition; absent where it is not known."),
+        ((labels, None if queue.lag is None else float(queue.lag)) for labels, queue in labelled),
+        *place,
+    )
+
+
+def _seconds(at: Any) -> float | None:
+    return None if at is None else float(at.timestamp())

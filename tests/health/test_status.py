@@ -1,0 +1,194 @@
+"""``acktrail status``: one screen that shows the worst first, and an exit code that a script can rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drivers.command_line import Done, run
+from samples.health_tables import HOSTILE, HealthTables
+
+from acktrail.model.queue_status import STATUS_TABLE, Urgency
+
+
+@pytest.fixture
+def health(tmp_path: Path) -> HealthTables:
+    found = HealthTables(tmp_path / "tables")
+    found.exported(1)
+    return found
+
+
+def status(health: HealthTables, capsys: pytest.CaptureFixture[str], *arguments: str) -> Done:
+    return run(capsys, "status", *arguments, "--tables", health.config.uri)
+
+
+def as_json(health: HealthTables, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    (found,) = status(health, capsys, "--json", *arguments).rows
+    return found
+
+
+def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """Freshness and completeness, then groups by their worst share partition, then the share partitions in trouble with
+    the reason; quiet ones are only counted."""
+    health.exported(30, reason="pruned", lost=1_200)
+    quiet = [health.queue("fine", "ok", partition=n) for n in range(3)]
+    slow = health.queue("slow", "lagging", lag=7_000, minutes=120)
+    worst = [
+        health.queue("billing", "stuck", lag=12, minutes=180),
+        health.queue("billing", "ok", partition=7, lag=None),
+    ]
+    health.reconciled([*quiet, slow, *worst], [{"rule": "past_log_end", "severity": "error"}])
+    health.changed(180, "billing", "ok", "stuck")
+    health.changed(60 * 30, "billing", "idle", "ok")
+
+    done = status(health, capsys)
+
+    lines = done.stdout.splitlines()
+    assert done.code == 6
+    assert lines[0] == "cluster   cluster-1"
+    assert "not complete: 1 gap(s) pruned (1,200 offsets, the newest 30 min ago)" in lines[1]
+    assert lines[3] == "findings  1 error"
+    assert lines[4].endswith("3 group(s), 1 stuck, 1 lagging, 1 ok; 6 share partition(s)")
+    assert lines[5] == "changes   1 in 24 h, the newest 3 h ago: billing orders 0 from ok to stuck"
+    tables = done.stdout.split("\n\n")
+    assert [line.split()[0] for line in tables[1].splitlines()] == ["GROUP", "billing", "slow", "fine"]
+    assert tables[1].splitlines()[1].split()[1:] == ["stuck", "3", "h", "ago", "1", "of", "2", ">=12"]
+    assert [line.split()[0] for line in tables[2].splitlines()] == ["GROUP", "billing", "slow"]
+    assert tables[2].splitlines()[1].endswith("it is stuck")
+    assert lines[-1] == "act on: 1 share partition(s) stuck"
+
+
+@pytest.mark.parametrize("name", [status.value for status in STATUS_TABLE])
+def test_the_exit_code_is_the_urgency_of_the_worst_status(
+    name: str, health: HealthTables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """6 for a status that asks for action, 0 for the others."""
+    health.reconciled([health.queue("g", name), health.queue("h", "ok")])
+    urgent = {status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.ACT}
+    assert status(health, capsys).code == (6 if name in urgent else 0)
+
+
+def test_what_is_not_known_is_something_to_act_on(
+    health: HealthTables, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No reconciliation, no tables, an old export, statuses that cannot be read: never 0, and the reason is there."""
+    nothing = run(capsys, "status", "--tables", tmp_path / "nowhere")
+    assert (nothing.code, "nothing was exported yet" in nothing.stdout) == (6, True)
+    fresh = status(health, capsys)
+    assert (fresh.code, "nothing was reconciled yet" in fresh.stdout) == (6, True)
+    health.reconciled([health.queue("g", "ok")], minutes=200)
+    assert "the statuses ended 12," in status(health, capsys).stdout
+    assert status(health, capsys, "--stale-after", "1d").code == 0
+    shutil.rmtree(Path(health.config.uri) / "queue_statuses" / "_delta_log")
+    (Path(health.config.uri) / "queue_statuses" / "_delta_log").mkdir()
+    (Path(health.config.uri) / "queue_statuses" / "_delta_log" / f"{0:020d}.json").write_text("no JSON")
+    gone = as_json(health, capsys, "--stale-after", "1d")
+    assert gone["statuses"] is None
+    assert gone["unknown"]["queues"] in gone["act_on"]
+    assert gone["verdicts"] == {"match": 1}
+
+
+def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """While it is open: the run after that does not see it."""
+    health.reconciled([health.queue("g", "ok")], [{"rule": "export_complete", "severity": "critical"}], run_id="run-1")
+    assert as_json(health, capsys)["act_on"] == ["1 critical finding(s)"]
+    health.reconciled([health.queue("g", "ok")], run_id="run-2")
+    assert as_json(health, capsys)["act_on"] == []
+
+
+def test_groups_are_chosen_by_pattern(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is to be acted on is then of those groups alone."""
+    seen = {"rule": "missing_state", "severity": "critical"}
+    rows = [health.queue("fraud-1", "ok"), health.queue("fraud-2", "lagging"), health.queue("billing", "stuck")]
+    health.reconciled(rows, [{**seen, "group_id": "billing"}])
+    chosen = as_json(health, capsys, "--group", "fraud-*")
+    assert [each["group"] for each in chosen["groups"]] == ["fraud-2", "fraud-1"]
+    assert (chosen["act_on"], chosen["findings"], len(chosen["in_trouble"])) == ([], [], 1)
+    assert len(as_json(health, capsys, "--group", "fraud-*", "--group", "billing")["groups"]) == 3
+
+
+def test_hostile_names_move_no_cursor(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group id and a topic of any text are shown as text; the JSON form has them as they are."""
+    health.reconciled([health.queue(HOSTILE, "stuck", topic=HOSTILE)])
+    health.changed(3, HOSTILE, "ok", "stuck")
+    text = status(health, capsys).stdout
+    assert all(line.isprintable() for line in text.splitlines())
+    assert as_json(health, capsys)["in_trouble"][0]["group"] == HOSTILE
+
+
+def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of many groups the worst are shown, and how many more there are."""
+    health.reconciled([health.queue(f"g{n:03}", "stuck", lag=n) for n in range(200)])
+    lines = status(health, capsys).stdout.splitlines()
+    assert len(lines) <= 60
+    assert lines[7].startswith("g199")
+    for what in ("group(s)", "share partition(s) in trouble"):
+        (left_out,) = [int(line.split()[1]) for line in lines if line.endswith(f"more {what}; --json has all")]
+        assert 170 < left_out < 190
+
+
+def test_a_status_of_a_newer_release_is_unknown(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is shown as not known, and is no reason to fail."""
+    health.reconciled([health.queue("g", "on_fire")])
+    assert as_json(health, capsys)["statuses"] == {"state_unknown": 1}
+
+
+def watched(health: HealthTables, out: int, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "acktrail.cli.main", "status", "--watch", "--every", "1s", *arguments]
+    size = {"COLUMNS": "100", "LINES": "30"}
+    return subprocess.Popen(
+        [*command, "--tables", health.config.uri], stdout=out, stderr=subprocess.PIPE, env=os.environ | size
+    )
+
+
+def read_until(descriptor: int, is_there: Callable[[str], bool]) -> str:
+    seen = ""
+    while not is_there(seen):
+        seen += os.read(descriptor, 65_536).decode()
+    return seen
+
+
+def test_watching(health: HealthTables) -> None:
+    """A terminal is drawn again, a pipe gets a line each time; both see what a run writes meanwhile, and end by
+    Ctrl-C."""
+    health.reconciled([health.queue("g", "ok")])
+    controller, terminal = pty.openpty()
+    reader, writer = os.pipe()
+    watchers = [watched(health, terminal), watched(health, writer)]
+    os.close(writer)
+    try:
+        drawn = read_until(controller, lambda seen: "nothing to act on" in seen)
+        read_until(reader, lambda seen: "groups: 1 ok; nothing to act on\n" in seen)
+        health.reconciled([health.queue("g", "stuck")], run_id="run-3")
+        drawn += read_until(controller, lambda seen: "act on: 1 share partition(s) stuck" in seen)
+        read_until(reader, lambda seen: "groups: 1 stuck; 1 share partition(s) stuck\n" in seen)
+        assert drawn.count("\x1b[H\x1b[2J") >= 2
+    finally:
+        for watcher in watchers:
+            watcher.send_signal(signal.SIGINT)
+        ends = [watcher.communicate(timeout=60) and watcher.returncode for watcher in watchers]
+        for descriptor in (controller, terminal, reader):
+            os.close(descriptor)
+    assert ends == [130, 130]
+
+
+def test_it_starts_without_heavy_packages(health: HealthTables) -> None:
+    """Neither pandas nor numpy nor Spark: it is asked again and again."""
+    health.reconciled([health.queue("g", "ok")])
+    probe = (
+        "import sys\nfrom acktrail.cli.main import _run\n"
+        f"code = _run(['status', '--json', '--tables', {health.config.uri!r}])\n"
+        "heavy = {'pandas', 'numpy', 'pyspark', 'great_expectations', 'kafka', 'rich.table'} & set(sys.modules)\n"
+        "sys.stderr.write(repr((code, heavy)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert (done.stderr, json.loads(done.stdout)["groups"][0]["status"]) == ("(0, set())", "ok")

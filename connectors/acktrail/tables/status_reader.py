@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, floored, lengthened
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of, chosen_columns
@@ -33,7 +32,6 @@ GROUPS: Final = schema(
 has, and how many of them somebody should look at; the sum of the lags that are known, and share partitions without."""
 
 _MOST_POINTS: Final = 400
-_LENGTHS: Final = (FINE_MS, 3 * FINE_MS, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, DAY_MS)
 _ORDERED: Final = pa.array([status.value for status in STATUS_TABLE])
 _TROUBLE: Final = pa.array([s.value for s, its in STATUS_TABLE.items() if its.urgency is not Urgency.NOTHING])
 _KEY: Final = ("group_id", "topic", "partition")
@@ -123,6 +121,8 @@ class StatusReader:
         `bucket_ms` None: what gives at most 400 rows; rows older than two days have an hour at least, those older than
         90 days a day. An interval without a row had no reconciliation, or nothing moved and nothing was unfinished: the
         row before it stands. Where one stands at `since`, it is the first row, with 0 as `observations` and counts."""
+        from acktrail.columnar.trend_buckets import added_buckets, lengthened  # numpy: other readers do without
+
         end = dt.datetime.now(dt.UTC) if until is None else until
         length = bucket_ms or bucket_for(end - since)
         begin = _floored(since, length)
@@ -154,7 +154,10 @@ class StatusReader:
 
 def bucket_for(span: dt.timedelta) -> int:
     """The length of intervals, in ms, so that at most 400 cover `span`; a day at most."""
-    return next((length for length in _LENGTHS if span / (_MS * length) <= _MOST_POINTS), DAY_MS)
+    from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+
+    lengths = (FINE_MS, 3 * FINE_MS, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, DAY_MS)
+    return next((length for length in lengths if span / (_MS * length) <= _MOST_POINTS), DAY_MS)
 
 
 def _standing(before: pa.Table, begin: dt.datetime) -> pa.Table:
@@ -186,4 +189,6 @@ def _span(at: pc.Expression, since: dt.datetime | None, until: dt.datetime | Non
 
 
 def _floored(instant: dt.datetime, length_ms: int) -> dt.datetime:
+    from acktrail.columnar.trend_buckets import floored
+
     return _EPOCH + dt.timedelta(microseconds=floored((instant - _EPOCH) // dt.timedelta(microseconds=1), length_ms))

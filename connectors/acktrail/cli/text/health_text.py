@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail.plain_tables import printable, table
 from acktrail.times import ago_text, instant_text, utc_text
 
@@ -18,7 +18,6 @@ _LEAST_ROWS: Final = 3
 _GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "LAG")
 _QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "LAG", "REASON")
 _FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
-_QUIET: Final = frozenset(status for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING)
 
 
 def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, lines: int) -> str:
@@ -27,7 +26,7 @@ def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, li
     head = _head(found, now)
     verdict = printable(f"act on: {'; '.join(reasons)}") if reasons else "nothing to act on"
     groups = found.groups or ()
-    troubled = _in_trouble(found)
+    troubled = found.queues or ()
     room = max(lines - len(head) - 2, 0)
     of_groups = _block(_GROUP_HEADERS, [_group_row(each, now) for each in groups], room // 2, "group(s)")
     of_queues = _block(
@@ -35,10 +34,6 @@ def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, li
         *(room - len(of_groups), "share partition(s) in trouble"),
     )
     return "\n".join([*head, *of_groups, *of_queues, "", verdict])
-
-
-def _in_trouble(found: ClusterHealth) -> list[QueueHealth]:
-    return [queue for queue in found.queues or () if queue.status not in _QUIET]
 
 
 def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> str:
@@ -102,7 +97,7 @@ def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) 
         "statuses": None if found.queues is None else _names(found.statuses),
         "group_statuses": None if found.groups is None else _names(found.group_statuses),
         "groups": None if found.groups is None else [_group_json(each) for each in found.groups],
-        "in_trouble": None if found.queues is None else [*map(_queue_json, _in_trouble(found))],
+        "in_trouble": None if found.queues is None else [*map(_queue_json, found.queues)],
         "findings": None if found.findings is None else [finding_json(each) for each in found.findings],
         "changes": None
         if found.changes is None
@@ -156,7 +151,8 @@ def _findings_line(found: ClusterHealth) -> str:
 def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
     if found.groups is None:
         return "unknown"
-    groups, queues = f"{len(found.groups):,} group(s)", f"{len(found.queues or ()):,} share partition(s)"
+    queues = f"{sum(each.share_partitions for each in found.groups):,} share partition(s)"
+    groups = f"{len(found.groups):,} group(s)"
     return f"{_age(found.observed_at, now)}: {groups}, {_counted(found.group_statuses)}; {queues}"
 
 

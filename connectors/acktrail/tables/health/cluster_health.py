@@ -10,22 +10,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import AcktrailError
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, newest_reconciliation
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
 from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
+from acktrail.tables.status_reader import StatusReader
 
+_OUTCOMES: Final = ("acknowledged", "released", "archived")
 _COLUMNS: Final = (
     *("run_id", "observed_at", "group_id", "topic_id", "topic", "partition", "status", "status_since", "reason"),
-    *("evidence_state_partition", "evidence_offset", "group_state", "members", "lag", "max_delivery_count"),
-    *("acknowledged", "released", "archived"),
+    *("evidence_state_partition", "evidence_offset", "group_state", "members", "lag"),
+    *_OUTCOMES,
+)
+_AGGREGATES: Final = (
+    ("group_id", "count"),
+    *((name, "sum") for name in ("lag", "unknown_lag", *_OUTCOMES)),
+    ("status_since", "min"),
+    *((name, "first", pc.ScalarAggregateOptions(skip_nulls=False)) for name in ("group_state", "members")),
 )
 _CHANGE_COLUMNS: Final = ("changed_at", "group_id", "topic", "topic_id", "partition", "before", "after", "reason")
 _RANK: Final = {status: rank for rank, status in enumerate(STATUS_TABLE)}
+_QUIET: Final = frozenset(status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING)
 _NO_STATUS: Final = "no status was written yet: run `acktrail reconcile`"
 _PartT = TypeVar("_PartT")
 
@@ -82,7 +93,7 @@ class RecentChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHealth:
     """None is not known; `unknown` has the reason, by field (those of `overview` too). `groups` and `queues` are worst
-    first. `gaps`: of the export, by reason."""
+    first; `queues` may be those in trouble alone. `gaps`: of the export, by reason."""
 
     overview: ClusterOverview
     observed_at: dt.datetime | None = None
@@ -97,12 +108,15 @@ class ClusterHealth:
     @property
     def statuses(self) -> dict[QueueStatus, int]:
         """Share partitions by status, worst first, without those that none has."""
-        return _by_status(queue.status for queue in self.queues or ())
+        groups = self.groups or ()
+        counts = {status: sum(group.statuses.get(status, 0) for group in groups) for status in STATUS_TABLE}
+        return {status: count for status, count in counts.items() if count}
 
     @property
     def group_statuses(self) -> dict[QueueStatus, int]:
         """Groups by status, worst first, without those that none has."""
-        return _by_status(group.status for group in self.groups or ())
+        counts = Counter(group.status for group in self.groups or ())
+        return {status: counts[status] for status in STATUS_TABLE if counts[status]}
 
     def of_groups(self, patterns: Sequence[str]) -> ClusterHealth:
         """Groups, share partitions, findings and changes of groups whose id matches one of `patterns` (shell style);
@@ -139,14 +153,14 @@ def is_urgent(status: QueueStatus) -> bool:
     return STATUS_TABLE[status].urgency is Urgency.ACT
 
 
-def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
+def cluster_health(tables: Tables, now: dt.datetime, *, quiet_too: bool = False) -> ClusterHealth:
     """What `tables` say, with the changes of status of the 24 hours before `now`; what one damaged table hides is not
-    known, and nothing else."""
+    known, and nothing else. `quiet_too`: with share partitions that nothing is to be done about."""
     overview = cluster_overview(tables)
     found: dict[str, Any] = {}
     unknown = {name: why for name, why in overview.unknown.items() if name in {"exported_at", "verdicts"}}
     parts: tuple[tuple[str, Callable[[], dict[str, Any]]], ...] = (
-        ("queues", lambda: _queues(tables)),
+        ("queues", lambda: _statuses(tables, quiet_too=quiet_too)),
         ("findings", lambda: _findings(tables)),
         ("gaps", lambda: {"gaps": export_gaps(tables)}),
         ("changes", lambda: {"changes": _changes(tables, now - dt.timedelta(days=1))}),
@@ -171,26 +185,28 @@ def _findings(tables: Tables) -> dict[str, Any]:
     return {"findings": None if run_id is None else open_findings(tables, run_id)}
 
 
-def _queues(tables: Tables) -> dict[str, Any]:
-    snapshot = tables.snapshot("queue_statuses")
-    rows = [] if snapshot is None else snapshot.read(columns=_COLUMNS).to_pylist()
-    if not rows:
+def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
+    rows = StatusReader(tables).statuses(columns=_COLUMNS)
+    if not rows.num_rows:
         return {"queues": None, "groups": None}
-    rows.sort(key=_worst_first)
+    added = rows.append_column("unknown_lag", pc.cast(pc.is_null(rows["lag"]), pa.int64()))
+    counted = added.group_by(["group_id", "status"], use_threads=False).aggregate(_AGGREGATES).to_pylist()
     by_group: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in counted:
         by_group.setdefault(row["group_id"], []).append(row)
-    newest = max(rows, key=lambda row: row["observed_at"])
+    shown = rows if quiet_too else rows.filter(pc.invert(pc.is_in(rows["status"], value_set=pa.array(sorted(_QUIET)))))
+    newest = pc.max(rows["observed_at"]).as_py()
     return {
-        "queues": tuple(map(_queue, rows)),
+        "queues": tuple(map(_queue, sorted(shown.to_pylist(), key=_rank))),
         "groups": tuple(sorted(map(_group, by_group.values()), key=_group_order)),
-        "observed_at": newest["observed_at"],
-        "run_id": newest["run_id"],
+        "observed_at": newest,
+        "run_id": rows.filter(pc.equal(rows["observed_at"], pa.scalar(newest, INSTANT)))["run_id"][0].as_py(),
     }
 
 
-def _worst_first(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return _RANK[queue_status(row["status"])], -(row["lag"] or 0), row["group_id"], _topic(row), row["partition"]
+def _rank(row: Mapping[str, Any]) -> int:
+    """Keeps the order of the reader; a status that this release does not have is not known."""
+    return _RANK[queue_status(row["status"])]
 
 
 def _group_order(group: GroupHealth) -> tuple[int, int, str]:
@@ -212,40 +228,34 @@ def _queue(row: Mapping[str, Any]) -> QueueHealth:
 
 
 def _group(rows: Sequence[Mapping[str, Any]]) -> GroupHealth:
-    """Of the rows of one group, worst first."""
-    first = rows[0]
-    status = queue_status(first["status"])
-    sinces = [row["status_since"] for row in rows if queue_status(row["status"]) is status and row["status_since"]]
-    lags = [row["lag"] for row in rows]
+    """Of the sums of one group, one row a status."""
+    first = min(rows, key=_rank)
+    counts: Counter[QueueStatus] = Counter()
+    for row in rows:
+        counts[queue_status(row["status"])] += row["group_id_count"]
     return GroupHealth(
         group_id=first["group_id"],
-        status=status,
-        since=min(sinces, default=None),
-        statuses=_by_status(queue_status(row["status"]) for row in rows),
-        lag=sum(lag for lag in lags if lag is not None),
-        lag_unknown=lags.count(None),
-        group_state=first["group_state"],
-        members=first["members"],
-        outcomes={name: sum(row[name] or 0 for row in rows) for name in ("acknowledged", "released", "archived")},
+        status=queue_status(first["status"]),
+        since=first["status_since_min"],
+        statuses={status: counts[status] for status in STATUS_TABLE if counts[status]},
+        lag=sum(row["lag_sum"] or 0 for row in rows),
+        lag_unknown=sum(row["unknown_lag_sum"] for row in rows),
+        group_state=first["group_state_first"],
+        members=first["members_first"],
+        outcomes={name: sum(row[f"{name}_sum"] or 0 for row in rows) for name in _OUTCOMES},
     )
 
 
 def _changes(tables: Tables, since: dt.datetime) -> tuple[RecentChange, ...]:
     """Newest first; without the share partitions that were seen for the first time."""
-    rows = tables.read("status_changes", columns=_CHANGE_COLUMNS, where=pc.field("changed_at") >= since).to_pylist()
-    changed = [
+    rows = StatusReader(tables).changes(since).select(list(_CHANGE_COLUMNS)).to_pylist()
+    return tuple(
         RecentChange(
             **{name: row[name] for name in _CHANGE_COLUMNS if name not in {"topic", "topic_id"}}, topic=_topic(row)
         )
         for row in rows
         if row["before"] is not None
-    ]
-    return tuple(sorted(changed, key=lambda change: (change.changed_at, change.group_id, change.topic), reverse=True))
-
-
-def _by_status(statuses: Any) -> dict[QueueStatus, int]:
-    counted = Counter(statuses)
-    return {status: counted[status] for status in STATUS_TABLE if counted[status]}
+    )
 
 
 def _topic(row: Mapping[str, Any]) -> str:

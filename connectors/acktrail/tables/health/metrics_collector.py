@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.metrics.build_info import build_info
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.metrics_input import MetricsInput, metrics_input
-from acktrail.tables.health.table_metrics import SeriesLimits, table_metrics
+from acktrail.tables.health.table_metrics import Granularity, SeriesLimits, table_metrics
 
 EVERY_S: Final = 30.0
 
@@ -33,7 +33,8 @@ class TableMetrics(Collector):
 
     def read(self) -> None:
         """Read the tables now; what cannot be read is shown so."""
-        self._newest = metrics_input(Tables(self._config), dt.datetime.now(dt.UTC))
+        every_queue = self._limits.granularity is Granularity.SHARE_PARTITION
+        self._newest = metrics_input(Tables(self._config), dt.datetime.now(dt.UTC), every_queue=every_queue)
 
     def start(self) -> None:
         self._thread.start()

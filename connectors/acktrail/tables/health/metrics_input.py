@@ -14,6 +14,7 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
+from acktrail.tables.status_reader import StatusReader
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
 """Verdicts that no normal life of a group explains, once they last."""
@@ -50,9 +51,10 @@ class MetricsInput:
     unreadable: frozenset[str]
 
 
-def metrics_input(tables: Tables, now: dt.datetime) -> MetricsInput:
-    """Of the tables as they are now; never raises an AcktrailError: what cannot be read is in `unreadable`."""
-    health = cluster_health(tables, now)
+def metrics_input(tables: Tables, now: dt.datetime, *, every_queue: bool) -> MetricsInput:
+    """Of the tables as they are now, with every share partition or those in trouble alone; never raises an
+    AcktrailError: what cannot be read is in `unreadable`."""
+    health = cluster_health(tables, now, quiet_too=every_queue)
     unreadable = {_PARTS[name] for name in health.unknown if name in _PARTS}
     records = _part(lambda: _sums(tables), "exports", unreadable)
     return MetricsInput(
@@ -106,8 +108,7 @@ def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
 
 def _lasting_mismatches(tables: Tables) -> int | None:
     """None: there are no two reconciliations."""
-    runs = tables.read("run_totals", columns=["run_id", "observed_at"]).to_pylist()
-    newest = sorted(runs, key=lambda row: row["observed_at"])[-2:]
+    newest = StatusReader(tables).run_totals().select(["run_id", "observed_at"]).to_pylist()[-2:]
     if len(newest) < 2:
         return None
     ids = [row["run_id"] for row in newest]

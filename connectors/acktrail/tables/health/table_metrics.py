@@ -169,8 +169,7 @@ def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
 
 
 def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iterator[Metric]:
-    groups, queues = health.groups or (), health.queues or ()
-    lags = [queue.lag for queue in queues]
+    groups = health.groups or ()
     yield _one(
         *("statuses_timestamp_seconds", "The observation that the statuses are of.", cluster),
         _seconds(health.observed_at),
@@ -183,9 +182,10 @@ def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iter
         yield _by(name, about, cluster, "status", all_of_them)
     yield _one(
         *("known_lag_records", "Lag over all share partitions, of those that are known.", cluster),
-        sum(lag for lag in lags if lag is not None),
+        sum(group.lag for group in groups),
     )
-    yield _one("lag_unknown_share_partitions", "Share partitions without a known lag.", cluster, lags.count(None))
+    unknown = sum(group.lag_unknown for group in groups)
+    yield _one("lag_unknown_share_partitions", "Share partitions without a known lag.", cluster, unknown)
     shown = 0 if limits.granularity is Granularity.CLUSTER else limits.groups
     yield _one(
         *("groups_without_series", "Groups beyond the limit of series, the least urgent ones.", cluster),

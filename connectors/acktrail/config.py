@@ -10,8 +10,10 @@ ACKTRAIL_TABLES_OPTIONS     file with ``key=value`` lines for the object storage
 ACKTRAIL_PROFILES           file of named profiles (default: acktrail/profiles.toml in the user's configuration folder)
 ACKTRAIL_PROFILE            the profile that the four above come from, instead of their variables
 ACKTRAIL_DAG_PROFILES       the profiles that the DAGs are made for: ``prod-eu,prod-us`` (default: ACKTRAIL_PROFILE)
-ACKTRAIL_REPORTS            folder the DAGs write their report to
+ACKTRAIL_REPORTS            folder the DAGs write their reports to
+ACKTRAIL_REPORTS_KEPT       how many runs keep their report there (default 100)
 ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have
+ACKTRAIL_DASHBOARD_URL      where people reach the dashboard: ``https://acktrail.example``
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
@@ -172,6 +174,24 @@ def reports_folder() -> Path | None:
 def dashboard_token() -> str | None:
     """The token of the dashboard, if the environment has one."""
     return (os.environ.get("ACKTRAIL_DASHBOARD_TOKEN") or "").strip() or None
+
+
+def reports_kept() -> int:
+    """How many runs keep their report. Raises ConfigurationError when the variable holds no number of 1 or more."""
+    text = os.environ.get("ACKTRAIL_REPORTS_KEPT") or "100"
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigurationError(f"ACKTRAIL_REPORTS_KEPT={text!r} is no number of 1 or more", hint="100, for instance")
+    return int(text)
+
+
+def dashboard_url() -> str | None:
+    """Where people reach the dashboard, without a slash at the end, if the environment says so. Raises
+    ConfigurationError when the variable holds something else than an address of http or https."""
+    text = (os.environ.get("ACKTRAIL_DASHBOARD_URL") or "").rstrip("/")
+    if text and not re.fullmatch(r"https?://[^\s@\"'<>]+", text):
+        message = f"ACKTRAIL_DASHBOARD_URL={text!r} is no address"
+        raise ConfigurationError(message, hint="https://HOST, without a user and a password")
+    return text or None
 
 
 def notifiers_factory() -> str | None:

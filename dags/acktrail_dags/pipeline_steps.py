@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig, TablesConfig, reports_kept
 from acktrail_dags import run_target
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
@@ -86,15 +86,15 @@ def validate(target: run_target.ReconcileTarget) -> None:
 @as_airflow_errors()
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> None:
     """Write the HTML report."""
-    from acktrail_dashboard.command import report, summary
+    from acktrail_dashboard.publication import publish as publish_report
 
     tables, run_id = _tables(target), target["run_id"]
     brokers = _kafka(target).bootstrap_servers
-    file = report(tables, run_id, Path(target["report_folder"]) / "acktrail-report.html", broker=brokers)
+    published = publish_report(tables, run_id, Path(target["report_folder"]), kept=reports_kept(), broker=brokers)
     context["outlet_events"][_outlet(context)].extra = {
         **_place(target),
-        "report": str(file),
-        "summary": dataclasses.asdict(summary(tables, run_id).totals),
+        "report": str(published.page),
+        "summary": dataclasses.asdict(published.summary.totals),
     }
 
 

@@ -18,11 +18,16 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
+from acktrail_dashboard.ranking import group_statuses, totals_by_group, worst_first
 from acktrail_dashboard.rows import listed_rows as listed
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows, rows_of_run, run_end
-from acktrail_dashboard.summary_types import PartitionRow, RunHead, RunTotals, Summary
-from acktrail_dashboard.wording import SEVERITIES, VERDICT_MEANINGS, tally, urgency
+from acktrail_dashboard.status_wording import STATUSES
+from acktrail_dashboard.summary_types import RunHead, RunTotals, Summary
+from acktrail_dashboard.wording import SEVERITIES, VERDICT_MEANINGS, tally
+
+SCHEMA: Final = "acktrail-report/1"
+"""Names the form of the JSON; ``docs/report-schema.json`` describes it."""
 
 _OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
 
@@ -35,20 +40,28 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
         UnknownName: `run_id` is no reconcile run.
         ConfigurationError, RetryableError: the tables cannot be read.
     """
-    tables = Tables(config)
-    runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
-    chosen = chosen_run(runs, run_id, root=tables.root)
+    tables, chosen = Tables(config), shown_run(config, run_id)
     own = {name: tables.read(name, where=pc.field("run_id") == chosen) for name in _OF_THE_RUN}
     return (
         RunTables(
             **own,
             findings=tables.read("findings"),
             topics=tables.read("topics"),
+            queue_statuses=tables.read(
+                "queue_statuses", columns=listed.STATUS_COLUMNS, where=pc.field("run_id") == chosen
+            ),
             export_ranges=tables.read("export_ranges", columns=listed.EXPORT_COLUMNS),
             archived=_history_of_archived(tables, own["share_partition_states"]),
         ),
         chosen,
     )
+
+
+def shown_run(config: TablesConfig, run_id: str | None) -> str:
+    """`run_id`, or the run observed last; raises as `read_run`."""
+    tables = Tables(config)
+    runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
+    return chosen_run(runs, run_id, root=tables.root)
 
 
 def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
@@ -68,7 +81,9 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     A run without any row gives a summary without rows: whether the run exists is the caller's question.
     """
     own = rows_of_run(tables, run_id)
-    partitions = listed.partition_rows(own.share_partition_states, own.reconciliations)
+    found = listed.partition_rows(own.share_partition_states, own.reconciliations, own.queue_statuses)
+    partitions = worst_first(found)
+    by_group = totals_by_group(partitions)
     groups = listed.group_rows(own.group_observations, partitions)
     findings, expectations = listed.finding_rows(own.findings), listed.expectation_rows(own.quality_results)
     exports, gaps = listed.export_rows(own.export_ranges), listed.gap_rows(own.export_ranges)
@@ -83,6 +98,8 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         lag_records=sum(lag for lag in lags if lag > 0),
         archived_seen=sum(archived),
         archived_unknown=len(partitions) - len(archived),
+        statuses=tally((row.status for row in partitions if row.status), STATUSES),
+        group_statuses=group_statuses(by_group),
         verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
         findings=tally((row.severity for row in findings), SEVERITIES),
         expectations_passed=results.count("passed"),
@@ -98,6 +115,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     return Summary(
         head=_head(own, run_id),
         totals=totals,
+        group_totals=by_group,
         partitions=partitions,
         groups=groups,
         topics=listed.topic_rows(own.topics),
@@ -110,21 +128,16 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     )
 
 
-def most_urgent(summary: Summary, most: int) -> tuple[PartitionRow, ...]:
-    """All share partitions, or the `most` that need attention first; in the summary's order."""
-    worst = sorted(summary.partitions, key=lambda row: urgency(row.verdict))[:most]
-    chosen = {row.key for row in worst}
-    return tuple(row for row in summary.partitions if row.key in chosen)
-
-
 def summary_json(summary: Summary) -> str:
-    """One JSON object in ASCII: field names as in `acktrail_dashboard.summary_types`.
+    """One JSON object in ASCII: `SCHEMA`, then the fields of `acktrail_dashboard.summary_types`.
 
     Unknown is null, with a reason beside it; instants are ISO 8601 in UTC; counts by name are objects.
     """
-    form = asdict(summary)
-    totals = form["totals"]
-    totals["verdicts"], totals["findings"] = dict(summary.totals.verdicts), dict(summary.totals.findings)
+    form = {"schema": SCHEMA, **asdict(summary)}
+    for counts in ("statuses", "group_statuses", "verdicts", "findings"):
+        form["totals"][counts] = dict(form["totals"][counts])
+    for group in form["group_totals"]:
+        group["statuses"], group["verdicts"] = dict(group["statuses"]), dict(group["verdicts"])
     for group in form["groups"]:
         group["configs"] = dict(group["configs"])
     return json.dumps(form, default=lambda instant: utc_text(instant, "auto"), ensure_ascii=True)

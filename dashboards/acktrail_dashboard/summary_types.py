@@ -33,7 +33,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One share partition: its replayed state, the cluster's answer, and the verdict. `topic` None: name not known."""
+    """One share partition: its replayed state, the cluster's answer, and the verdict. `topic` None: name not known.
+
+    `status` is one of `acktrail.model.queue_status`, since `status_since`; None: the run left none.
+    """
 
     group_id: str
     topic_id: str
@@ -47,6 +50,9 @@ class PartitionRow:
     moved: bool | None
     completeness: str
     completeness_reason: str
+    status: str | None = None
+    status_since: datetime | None = None
+    status_reason: str = ""
 
     @property
     def key(self) -> PartitionKey:
@@ -69,6 +75,25 @@ class GroupRow:
     observed_at: datetime | None
     share_partitions: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTotals:
+    """What the share partitions of a group add up to. `status` is the worst of them, `status_since` the earliest time
+    since which one has it, `status_reason` why; None: the run left no statuses. `lag_records` sums the known lags above
+    zero."""
+
+    group_id: str
+    status: str | None
+    status_since: datetime | None
+    status_reason: str
+    share_partitions: int
+    statuses: tuple[tuple[str, int], ...]
+    verdicts: tuple[tuple[str, int], ...]
+    lag_records: int
+    lag_unknown: int
+    archived_seen: int
+    archived_unknown: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +201,10 @@ class RunTotals:
     lag_records: int
     archived_seen: int
     archived_unknown: int
+    statuses: tuple[tuple[str, int], ...]
+    """Share partitions by status; none where the run left no statuses."""
+    group_statuses: tuple[tuple[str, int], ...]
+    """Groups by the worst status of their share partitions."""
     verdicts: tuple[tuple[str, int], ...]
     findings: tuple[tuple[str, int], ...]
     expectations_passed: int
@@ -202,10 +231,11 @@ class RunHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One reconcile run, ready to be shown."""
+    """One reconcile run, ready to be shown. `group_totals` and `partitions` have the worst first, group by group."""
 
     head: RunHead
     totals: RunTotals
+    group_totals: tuple[GroupTotals, ...]
     partitions: tuple[PartitionRow, ...]
     groups: tuple[GroupRow, ...]
     topics: tuple[TopicRow, ...]

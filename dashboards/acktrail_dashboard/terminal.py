@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acktrail.plain_tables import printable, table
-from acktrail_dashboard import wording
-from acktrail_dashboard.summary import most_urgent
+from acktrail_dashboard import status_wording, trouble_wording, wording
+from acktrail_dashboard.ranking import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROWS_SHOWN: Final = 60
 FINDINGS_SHOWN: Final = 10
 
-_TITLES: Final = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "LAG", "ARCHIVED", "VERDICT", "NOTE")
+_TITLES: Final = ("GROUP", "TOPIC", "PARTITION", "START OFFSET", "LAG", "ARCHIVED", "STATUS", "VERDICT", "NOTE")
 _NUMBERS: Final = frozenset({2, 3, 4, 5})
 _COLOURS: Final = {"critical": "bold red", "warning": "yellow", "unknown": "dim", "info": "cyan", "ok": "green"}
 
@@ -57,8 +57,13 @@ def _rich_table(shown: tuple[PartitionRow, ...]) -> Table:
     for index, title in enumerate(_TITLES):
         found.add_column(title, justify="right" if index in _NUMBERS else "left", overflow="fold")
     for row in shown:
-        *plain, verdict, note = _cells(row)
-        found.add_row(*map(Text, plain), Text(verdict, _COLOURS[wording.verdict_tone(row.verdict)]), Text(note, "dim"))
+        *plain, status, verdict, note = _cells(row)
+        found.add_row(
+            *map(Text, plain),
+            Text(status, _COLOURS[status_wording.status_tone(row.status)]),
+            Text(verdict, _COLOURS[wording.verdict_tone(row.verdict)]),
+            Text(note, "dim"),
+        )
     return found
 
 
@@ -70,8 +75,9 @@ def _cells(row: PartitionRow) -> tuple[str, ...]:
         wording.number(row.start_offset.value),
         wording.number(row.lag.value),
         wording.number(row.archived.value),
+        "not known" if row.status is None else status_wording.status_text(row.status),
         wording.verdict_text(row.verdict) + (" (moved)" if row.moved else ""),
-        "; ".join(wording.notes(row)),
+        "; ".join((*trouble_wording.status_notes(row), *wording.notes(row))),
     )
 
 
@@ -93,6 +99,8 @@ def _lines(summary: Summary) -> tuple[str, ...]:
         f"Total         {wording.counted(totals.groups, 'group')}, {shared}",
         f"Lag           {wording.lag_line(totals)}",
         f"Archived      {wording.archived_line(totals)}",
+        f"Trouble       {trouble_wording.trouble(summary)[0]}",
+        f"Statuses      {trouble_wording.statuses_line(totals.statuses)}",
         f"Verdicts      {wording.verdicts_line(totals)}",
         f"Expectations  {wording.quality_line(totals)}",
         f"Export        {wording.export_line(totals)}",

@@ -63,11 +63,6 @@ def result_tone(row: ExpectationRow) -> str:
     return "ok" if row.result == "passed" else "unknown"
 
 
-def urgency(verdict: str) -> int:
-    """Sort key: what needs a person comes first."""
-    return TONES.index(verdict_tone(verdict))
-
-
 def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], ...]:
     """How often each word occurs, known words in `order`, then the others by name."""
     counts = Counter(words)
@@ -122,8 +117,8 @@ def address(state_partition: int | None, offset: int | None) -> str:
     return f"state partition {state_partition}" + ("" if offset is None else f", offset {number(offset)}")
 
 
-def headline(summary: Summary) -> tuple[str, str]:
-    """The run in one sentence, and its tone."""
+def trail(summary: Summary) -> tuple[str, str]:
+    """Whether the exported trail agrees with the cluster, in one sentence, and its tone."""
     tones = [verdict_tone(row.verdict) for row in summary.partitions]
     if not tones:
         return "No share partition was seen in this run.", "unknown"

@@ -19,9 +19,11 @@ from acktrail import __version__
 from acktrail.errors import ConfigurationError
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
-from acktrail_dashboard import offset_bands, wording
+from acktrail_dashboard import offset_bands, trouble_wording, wording
+from acktrail_dashboard.ranking import ranked_groups
 from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
-from acktrail_dashboard.summary import most_urgent, summarize
+from acktrail_dashboard.status_wording import status_text, status_tone
+from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.summary_types import Summary
 
 PARTITIONS_SHOWN: Final = 400
@@ -30,9 +32,10 @@ ROWS_SHOWN: Final = 200
 
 _FILTERS: Final = (
     offset_bands.bands, offset_bands.short, offset_bands.strip_label, offset_bands.strip_paths, printable,
-    printable_parts, wording.result_tone, wording.severity_tone, wording.verdict_tone, wording.counted,
-    wording.failed_line, wording.findings_line, wording.headline, wording.instant, wording.notes, wording.number,
-    wording.quality_line, wording.unknowns, wording.verdict_text, wording.verdicts_line,
+    printable_parts, status_text, status_tone, trouble_wording.group_line, trouble_wording.status_notes,
+    trouble_wording.statuses_line, trouble_wording.trouble, wording.result_tone, wording.severity_tone,
+    wording.verdict_tone, wording.counted, wording.failed_line, wording.findings_line, wording.instant, wording.notes,
+    wording.number, wording.quality_line, wording.trail, wording.unknowns, wording.verdict_text, wording.verdicts_line,
 )  # fmt: skip
 
 
@@ -42,17 +45,18 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
     `broker`: what the caller knows of it (address, version); the tables do not hold it.
     """
     own, summary = rows_of_run(tables, run_id), summarize(tables, run_id)
-    shown, totals = most_urgent(summary, PARTITIONS_SHOWN), summary.totals
+    ranked, totals = ranked_groups(summary, PARTITIONS_SHOWN), summary.totals
     return (
         page_templates()
         .get_template("page.html")
         .render(
             summary=summary,
-            shown=shown,
+            ranked=ranked,
             groups={row.group_id: row for row in summary.groups},
             windows=offset_bands.state_windows(
-                own.share_partition_states, own.reconciliations, {row.key for row in shown}
+                own.share_partition_states, own.reconciliations, {row.key for group in ranked for row in group.shown}
             ),
+            status_shares=[(status_tone(word), count) for word, count in totals.group_statuses],
             verdict_shares=[(wording.verdict_tone(word), count) for word, count in totals.verdicts],
             finding_shares=[(wording.severity_tone(word), count) for word, count in totals.findings],
             result_shares=wording.tally(map(wording.result_tone, summary.expectations), reversed(wording.TONES)),
@@ -82,6 +86,7 @@ def page_templates() -> Environment:
         "rows_shown": ROWS_SHOWN,
         "state_topic": STATE_TOPIC,
         "strip_size": (offset_bands.STRIP_WIDTH, offset_bands.STRIP_HEIGHT),
+        "status_meanings": trouble_wording.STATUS_MEANINGS,
         "style": _style(),
         "verdict_meanings": wording.VERDICT_MEANINGS,
         "version": __version__,

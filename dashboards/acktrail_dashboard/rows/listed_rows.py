@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, row_value, rows
 from acktrail_dashboard.summary_types import (
     ExpectationRow,
@@ -49,19 +50,23 @@ _STATE_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "start_offset", "delivery_complete_count", "archived_seen",
     "completeness", "completeness_reason",
 )  # fmt: skip
+_STATUS_COLUMNS: Final = (*KEY_COLUMNS, "status", "status_since", "reason")
+STATUS_COLUMNS: Final = ("run_id", *_STATUS_COLUMNS)
+"""Columns of ``queue_statuses`` that a summary needs."""
 _NOT_LISTED: Final = "the cluster does not list this group"
 
 
-def partition_rows(states: pa.Table, reconciliations: pa.Table) -> tuple[PartitionRow, ...]:
-    """One row for every share partition that either table has, by group, topic and partition."""
+def partition_rows(states: pa.Table, reconciliations: pa.Table, statuses: pa.Table) -> tuple[PartitionRow, ...]:
+    """One row for every share partition that either of the first two tables has, in no order."""
     by_state = {row_key(row): row for row in rows(states, _STATE_COLUMNS)}
     by_verdict = {row_key(row): row for row in rows(reconciliations)}
+    by_status = {row_key(row): row for row in rows(statuses, _STATUS_COLUMNS)}
+    found = (by_state, by_verdict, by_status)
     keys = by_state.keys() | by_verdict.keys()
-    built = (_partition_row(key, by_state.get(key, _NOTHING), by_verdict.get(key, _NOTHING)) for key in keys)
-    return tuple(sorted(built, key=lambda row: (row.group_id, row.topic or "", row.key)))
+    return tuple(_partition_row(key, *(each.get(key, _NOTHING) for each in found)) for key in keys)
 
 
-def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow) -> PartitionRow:
+def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow, status: TableRow) -> PartitionRow:
     start_reason = "the state is incomplete" if state else "no state record"
     if canonical(state.get("completeness")) == "complete":
         start_reason = "not initialized yet"
@@ -82,6 +87,9 @@ def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow) -> Par
         moved=verdict.get("moved"),
         completeness=canonical(state.get("completeness") or verdict.get("completeness")),
         completeness_reason=state.get("completeness_reason") or "",
+        status=canonical(status["status"]) if status.get("status") else None,
+        status_since=status.get("status_since"),
+        status_reason=status.get("reason") or "",
     )
 
 

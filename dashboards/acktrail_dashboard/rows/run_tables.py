@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -18,14 +18,17 @@ from acktrail_dashboard.summary_types import PartitionKey, partition_key
 TableRow = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
 
-_OF_ONE_RUN: Final = ("share_partition_states", "reconciliations", "findings", "quality_results", "group_observations")
+_OF_ONE_RUN: Final = (
+    "share_partition_states", "reconciliations", "findings", "quality_results", "group_observations", "queue_statuses",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTables:
     """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
 
-    `archived` is what ``delivery_history`` has of groups that archived more than their states show.
+    `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
+    of groups that archived more than their states show.
     """
 
     share_partition_states: pa.Table
@@ -35,11 +38,12 @@ class RunTables:
     export_ranges: pa.Table
     group_observations: pa.Table
     topics: pa.Table
+    queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
     archived: tuple[ArchivedRange, ...] = ()
 
     @classmethod
     def empty(cls) -> RunTables:
-        return cls(**{field.name: TABLES[field.name].empty_table() for field in fields(cls) if field.name in TABLES})
+        return cls(**{own.name: TABLES[own.name].empty_table() for own in fields(cls) if own.name in TABLES})
 
 
 def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:
@@ -108,5 +112,5 @@ def row_key(row: TableRow) -> PartitionKey:
 
 def row_value(kind: type[ValueT], row: Mapping[str, Any], **changes: Any) -> ValueT:
     """`row` as a value of the dataclass `kind`, whose fields are named as the row's columns; `changes` go first."""
-    names = (field.name for field in fields(kind) if field.name not in changes)  # type: ignore[arg-type]  # a dataclass
+    names = (own.name for own in fields(kind) if own.name not in changes)  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: row[name] for name in names}, **changes)

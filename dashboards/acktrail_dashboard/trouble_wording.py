@@ -1,0 +1,58 @@
+"""Who is in trouble, in words: the headline of a report, a line for a group, notes about a status."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.plain_tables import printable, shortened
+from acktrail_dashboard.status_wording import is_trouble, status_text, status_tone
+from acktrail_dashboard.summary_types import GroupTotals, PartitionRow, Summary
+from acktrail_dashboard.wording import counted, instant, number, trail, verdict_text
+
+STATUS_MEANINGS: Final = {status.value: f"{of.meaning}: {of.advice}" for status, of in STATUS_TABLE.items()}
+_NAMED: Final = 3
+"""How many groups a headline names."""
+
+
+def trouble(summary: Summary) -> tuple[str, str]:
+    """Who is in trouble, in one sentence, and its tone; the trail's own sentence where the run left no statuses."""
+    known = [group for group in summary.group_totals if group.status is not None]
+    if not known:
+        return trail(summary)
+    acting = [group for group in known if status_tone(group.status) == "critical"]
+    looking = sum(is_trouble(group.status) for group in known) - len(acting)
+    of_all = f"{number(len(acting))} of {counted(len(known), 'group')} need{'s' if len(acting) == 1 else ''} action"
+    to_look = f"{counted(looking, 'group')} to look at" if looking else ""
+    if not acting:
+        return (f"No group needs action; {to_look}.", "warning") if looking else ("No group is in trouble.", "ok")
+    named = "; ".join(map(_in_trouble, acting[:_NAMED]))
+    more = f"; {number(len(acting) - _NAMED)} more" if len(acting) > _NAMED else ""
+    return f"{of_all}: {named}{more}" + (f". Another {to_look}." if to_look else "."), "critical"
+
+
+def _in_trouble(group: GroupTotals) -> str:
+    since = f" since {instant(group.status_since)}" if group.status_since else ""
+    return f"{shortened(printable(group.group_id))} {status_text(group.status)}{since}"
+
+
+def group_line(group: GroupTotals) -> str:
+    """What the share partitions of a group add up to, in one line."""
+    words = ", ".join(f"{number(count)} {verdict_text(word)}" for word, count in group.statuses or group.verdicts)
+    unknown = f", unknown for {number(group.lag_unknown)}" if group.lag_unknown else ""
+    lag = "unknown" if group.lag_unknown == group.share_partitions else f"{number(group.lag_records)}{unknown}"
+    return f"{words}; lag {lag}"
+
+
+def statuses_line(statuses: tuple[tuple[str, int], ...]) -> str:
+    """Counts by status."""
+    return ", ".join(f"{number(count)} {verdict_text(status)}" for status, count in statuses) or "not known"
+
+
+def status_notes(row: PartitionRow) -> tuple[str, ...]:
+    """Since when a share partition is in trouble, and why; none where it is not."""
+    if row.status is None or not is_trouble(row.status):
+        return ()
+    since = f"since {instant(row.status_since)}" if row.status_since is not None else ""
+    told = ": ".join(filter(None, (since, row.status_reason)))
+    return (printable(told),) if told else ()

@@ -52,14 +52,15 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     run = subprocess.run([ACKTRAIL, "demo", "--out", str(out)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert _gone(out), _processes_of(out)
-    for wanted in ("fraud-scoring", "ARCHIVED", "LAG", "Verdicts", "Findings", f"Report: {out}/acktrail-report.html"):
+    report = f"Report: {out}/reports/acktrail-report-"
+    for wanted in ("fraud-scoring", "ARCHIVED", "LAG", "Verdicts", "Findings", report):
         assert wanted in run.stdout
     assert re.search(r"^Verdicts +\d+ match$", run.stdout, flags=re.MULTILINE), run.stdout
     assert "acktrail_reconcile: publish success" in run.stderr
     assert "Traceback" not in run.stderr
-    page = (out / "acktrail-report.html").read_text(encoding="utf-8")
+    page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
-    assert {path.name for path in out.iterdir()} == {".acktrail-demo", "acktrail-report.html", "tables"}
+    assert {path.name for path in out.iterdir()} == {".acktrail-demo", "reports", "tables"}
 
 
 @pytest.mark.parametrize(("number", "after"), [(signal.SIGKILL, "answers at"), (signal.SIGTERM, "Kafka")])

@@ -11,7 +11,7 @@ from acktrail.errors import ConfigurationError, MissingDependency
 
 
 def _fill(root: Path) -> None:
-    for part in ("tables/topics/x.parquet", "broker/broker.log", "airflow/airflow.db", "acktrail-report.html"):
+    for part in ("tables/topics/x.parquet", "broker/broker.log", "airflow/airflow.db", "reports/acktrail-report.html"):
         (root / part).parent.mkdir(parents=True, exist_ok=True)
         (root / part).write_text("old")
 
@@ -36,8 +36,8 @@ def test_a_new_demo_clears_the_one_before_and_nothing_else(tmp_path: Path) -> No
         _fill(root)
         folder.clear_servers()
         assert {path.name for path in root.iterdir() if not path.name.startswith(".")} == {
-            "acktrail-report.html",
             "notes.txt",
+            "reports",
             "tables",
         }
 

@@ -32,15 +32,15 @@ Say = Callable[[str], None]
 
 
 class DemoFolder:
-    """The Delta tables and the report of a demo, and the folders of its servers."""
+    """The Delta tables and the reports of a demo, and the folders of its servers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.tables, self.report = root / "tables", root / "acktrail-report.html"
+        self.tables, self.reports = root / "tables", root / "reports"
         self.broker, self.airflow = root / "broker", root / "airflow"
 
     def clear_servers(self) -> None:
-        """Remove what broker and Airflow kept; tables and report stay."""
+        """Remove what broker and Airflow kept; tables and reports stay."""
         for folder in (self.broker, self.airflow):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -108,7 +108,7 @@ def running_demo(
 ) -> Iterator[Demo]:
     """Starts a broker and an Airflow with the DAGs in `dags` (default: acktrail's own); both end with the block.
 
-    Tables and report stay in `root`. The servers' folders are removed, except with `keep` and after a failure, when
+    Tables and reports stay in `root`. The servers' folders are removed, except with `keep` and after a failure, when
     their logs are wanted.
 
     Raises ConfigurationError, MissingDependency: `root` or `dags` cannot be used, a server is not installed;
@@ -128,7 +128,7 @@ def running_demo(
         owned.push(clear_servers)
         # Airflow first and without waiting: it takes longest and uses neither disk nor network at first.
         say("Airflow starts in the background")
-        places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.root)}
+        places = {"ACKTRAIL_TABLES": str(folder.tables), "ACKTRAIL_REPORTS": str(folder.reports)}
         none = dict.fromkeys(("ACKTRAIL_TABLES_OPTIONS", "ACKTRAIL_PROFILE", "ACKTRAIL_DAG_PROFILES"), "")
         airflow = AirflowStandalone(dags, folder=folder.airflow, env={**places, **none})
         owned.callback(airflow.stop)
@@ -165,6 +165,6 @@ def demo_folder(root: Path) -> Iterator[DemoFolder]:
                 f"another demo is using {root}", hint="end it, or name another with --out"
             ) from error
         folder.clear_servers()
-        shutil.rmtree(folder.tables, ignore_errors=True)
-        folder.report.unlink(missing_ok=True)
+        for of_the_last_one in (folder.tables, folder.reports):
+            shutil.rmtree(of_the_last_one, ignore_errors=True)
         yield folder

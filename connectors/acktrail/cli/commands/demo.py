@@ -20,7 +20,7 @@ def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Keep broker and Airflow up until Ctrl-C.")] = False,
     version: Annotated[str, typer.Option(help="Kafka release: 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     out: Annotated[
-        Path, typer.Option(help="Folder for tables and report; what a demo left in it goes.")
+        Path, typer.Option(help="Folder for tables and reports; what a demo left in it goes.")
     ] = _DEFAULT_FOLDER,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the servers' folders too: logs, metadata, data.")] = False,
     dags: Annotated[Path | None, typer.Option(help="The DAG folder. Default: acktrail's own.")] = None,
@@ -28,7 +28,7 @@ def demo(
     """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
 
     Everything runs on loopback and ends with this command: no process is left behind, however it ends.
-    The summary goes to stdout, the steps to stderr. Tables and report stay in the folder.
+    The summary goes to stdout, the steps to stderr. Tables and reports stay in the folder.
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """

@@ -185,7 +185,7 @@ def reports_kept() -> int:
 
 
 def dashboard_url() -> str | None:
-    """Where people reach the dashboard, without a slash at the end, if the environment says so. Raises
+    """Where people reach the dashboard, without a slash at the end, if the environment names it. Raises
     ConfigurationError when the variable holds something else than an address of http or https."""
     text = (os.environ.get("ACKTRAIL_DASHBOARD_URL") or "").rstrip("/")
     if text and not re.fullmatch(r"https?://[^\s@\"'<>]+", text):

@@ -60,4 +60,5 @@ class ExportedWorld(World):
             topic_id=topic_id(99),
             start_offset=self.log_starts[partition],
             end_offset=len(log),
+            times={offset: time for (on, offset), time in self.times.items() if on == partition},
         )

@@ -87,6 +87,8 @@ class World:
         self.config = TablesConfig(uri=str(folder))
         self.tables = Tables(self.config)
         self.logs: dict[int, list[tuple[bytes | None, bytes | None]]] = {p: [] for p in range(state_partitions)}
+        self.times: dict[tuple[int, int], int] = {}
+        """When a record was appended, by state partition and offset, in ms, where a test says so."""
         self.log_starts = dict.fromkeys(self.logs, 0)
         self.exported = dict.fromkeys(self.logs, 0)
         self.states: dict[SharePartition, SharePartitionState] = {}

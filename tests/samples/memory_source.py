@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,13 +36,17 @@ class FakeClock:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryLog:
-    """A state partition: the record at offset o is ``pairs[o % len(pairs)]``. Change the bounds to write or prune."""
+    """A state partition: the record at offset o is ``pairs[o % len(pairs)]``. Change the bounds to write or prune.
+
+    `times`: when a record was appended, by offset, in ms; others were a ms after the one before.
+    """
 
     pairs: Sequence[tuple[bytes | None, bytes | None]]
     partition: int = 0
     topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
     start_offset: int = 0
     end_offset: int = 0
+    times: Mapping[int, int] = field(default_factory=dict)
 
     def raw(self, first: int, end: int) -> pa.Table:
         """The records at offsets `first` to before `end`, as ``RAW_RECORDS``."""
@@ -52,11 +57,17 @@ class MemoryLog:
         columns = [
             pa.array(np.full(len(offsets), self.partition, np.int32)),
             pa.array(offsets),
-            pa.array(1_700_000_000_000 + offsets),
+            pa.array(self._times(offsets)),
             keys.take(rows),
             values.take(rows),
         ]
         return pa.Table.from_arrays(columns, schema=RAW_RECORDS)
+
+    def _times(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        plain = 1_700_000_000_000 + offsets
+        own = [n for n, offset in enumerate(offsets.tolist()) if offset in self.times] if self.times else []
+        plain[own] = [self.times[int(offsets[n])] for n in own]
+        return plain
 
 
 class _LogReading:

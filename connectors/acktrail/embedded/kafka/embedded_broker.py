@@ -150,6 +150,13 @@ class EmbeddedBroker:
                     raise
         return self
 
+    def restart(self, properties: Mapping[str, str]) -> None:
+        """Stop in order and start again with other `properties`, the same folder and address; raises as `start`."""
+        self._properties |= properties
+        if self._process is not None:
+            self._process.stop()
+        self.start()
+
     def stop(self) -> None:
         """Stop in order, then remove a temporary folder. Does nothing when it does not run."""
         if self._process is not None:

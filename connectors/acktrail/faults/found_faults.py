@@ -1,0 +1,76 @@
+"""What one run found, beside what the faults in it must fire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from acktrail.faults.fault import InjectedFault
+from acktrail.tables.delta.store import Tables
+
+OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined"})
+"""Rules of findings whose subject is a state partition, not a share partition."""
+
+_NO_SUBJECT: Final = ("", None)
+Sign = tuple[str, str, str, int | None]
+"""One thing that was found: what kind it is, its name, and the group and partition that it names (or neither)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFaults:
+    """`missing`: what each injected fault must fire and did not. `others`: what was found and belongs to none."""
+
+    injected: tuple[InjectedFault, ...]
+    missing: tuple[frozenset[Sign], ...]
+    others: frozenset[Sign]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether exactly that was found which was injected."""
+        return not self.others and not any(self.missing)
+
+
+def find_faults(tables: Tables, run_id: str, injected: Iterable[InjectedFault]) -> FoundFaults:
+    """Compare a reconciled and validated run with the faults that were injected before it."""
+    placed = tuple(injected)
+    found = signs_in_run(tables, run_id)
+    wanted = [signs_of(each) for each in placed]
+    return FoundFaults(
+        injected=placed,
+        missing=tuple(signs - found for signs in wanted),
+        others=found - frozenset().union(*wanted),
+    )
+
+
+def signs_of(injected: InjectedFault) -> frozenset[Sign]:
+    """What an injected fault must fire."""
+    expected, key = injected.fault.expected, injected.subject
+    own = (str(key.group_id), key.partition)
+    rules = ((rule, _NO_SUBJECT if rule in OF_STATE_PARTITIONS else own) for rule in expected.findings)
+    verdicts = () if expected.verdict == "match" else (("verdict", expected.verdict, *own),)
+    failing = (("expectation", name, *_NO_SUBJECT) for name in expected.failing)
+    return frozenset((*(("finding", rule, *subject) for rule, subject in rules), *failing, *verdicts))
+
+
+def signs_in_run(tables: Tables, run_id: str) -> frozenset[Sign]:
+    """Everything that a run found: its findings, expectations that fail, and verdicts that are no match."""
+    own = pc.field("run_id") == run_id
+    findings = tables.read("findings", where=own).to_pylist()
+    verdicts = tables.read("reconciliations", where=own & (pc.field("verdict") != "match")).to_pylist()
+    results = tables.read("quality_results", where=own).to_pylist()
+    newest = max((row["evaluated_at"] for row in results), default=None)
+    failing = [row for row in results if row["evaluated_at"] == newest and row["success"] is False]
+    return frozenset(
+        (
+            *(("finding", row["rule"], *_subject(row)) for row in findings),
+            *(("verdict", row["verdict"], *_subject(row)) for row in verdicts),
+            *(("expectation", f"{row['suite']}.{row['expectation']}", *_NO_SUBJECT) for row in failing),
+        )
+    )
+
+
+def _subject(row: dict[str, Any]) -> tuple[str, int | None]:
+    return (row["group_id"] or "", row["partition"])

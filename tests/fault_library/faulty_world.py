@@ -16,7 +16,7 @@ from samples.history_tables import build
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
-from acktrail.faults.fault import Fault, InjectedFault, InjectedRecord, Target
+from acktrail.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
 from acktrail.faults.found_faults import FoundFaults, find_faults
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
@@ -66,7 +66,7 @@ class FaultyWorld:
         assert [result.error for result in validate_run(self.world.tables, run_id).failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)
 
-    def inject(self, fault: Fault, partition: int) -> InjectedFault:
+    def inject(self, fault: StateFault, partition: int) -> InjectedFault:
         """Let `fault` happen to the share partition of `partition`, as its broker would take it."""
         topic = self.world.topics[topic_id(1)]
         start, end = topic.partitions[partition]
@@ -78,13 +78,13 @@ class FaultyWorld:
             self.world.described[key] = {"start_offset": None, "lag": None}
         return InjectedFault(fault=fault, key=key)
 
-    def target(self, partition: int) -> Target:
+    def target(self, partition: int) -> FaultTarget:
         """The share partition of `partition`, as it is now."""
         key, count = key_of(GROUP, partition=partition), len(self.world.logs)
         home = state_partition_of(key, count)
         states = self.world.states
         healthy = next(iter(states.values())) if partition in self.fresh else states[key]
-        return Target(
+        return FaultTarget(
             state=healthy,
             partition=partition,
             neighbours=tuple(s for s in states.values() if state_partition_of(s.key, count) == home),

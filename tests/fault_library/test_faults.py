@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fault_library.faulty_world import FaultyWorld
 
-from acktrail.faults.fault import Fault
+from acktrail.faults.fault import StateFault
 from acktrail.faults.library import FAULTS
 
 ALL = tuple(FAULTS.values())
@@ -28,7 +28,7 @@ def test_nothing_is_found_where_nothing_happened(healthy: FaultyWorld, tmp_path:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.name)
-def test_a_fault_fires_exactly_its_checks(healthy: FaultyWorld, tmp_path: Path, fault: Fault) -> None:
+def test_a_fault_fires_exactly_its_checks(healthy: FaultyWorld, tmp_path: Path, fault: StateFault) -> None:
     """Findings, failing expectations and verdicts are those that the fault names, no more and no fewer."""
     world = healthy.copied(tmp_path / "tables")
     found = world.run([world.inject(fault, ALL.index(fault))])

@@ -26,7 +26,7 @@ class InjectedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class FaultTarget:
     """A healthy share partition, to which a fault happens: every record of its log is acknowledged.
 
     `state`: what its share coordinator holds; before a fault of a partition that was added, the state of another
@@ -132,7 +132,7 @@ def _itself(key: SharePartition) -> SharePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class StateFault:
     """A named fault.
 
     `happens`: what goes wrong, and what comes of it. `issue`: where Kafka's developers describe it. `releases`: which
@@ -147,7 +147,7 @@ class Fault:
     happens: str
     seen: Seen
     releases: str
-    inject: Callable[[Target], tuple[InjectedRecord, ...]]
+    inject: Callable[[FaultTarget], tuple[InjectedRecord, ...]]
     expected: Expected
     issue: str | None = None
     grows_by: int = 0
@@ -161,7 +161,7 @@ class Fault:
 class InjectedFault:
     """A fault, and the share partition that it happened to."""
 
-    fault: Fault
+    fault: StateFault
     key: SharePartition
 
     @property

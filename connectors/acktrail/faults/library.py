@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.faults import injections as inject
-from acktrail.faults.fault import Fault, Seen, expected
+from acktrail.faults.fault import Seen, StateFault, expected
 
 _ALL: Final = (
-    Fault(
+    StateFault(
         name="start_offset_regression",
         happens="two writes of a share-partition leader are stored in the wrong order: the start offset goes back, and "
         "finished records are delivered again",
@@ -19,7 +19,7 @@ _ALL: Final = (
         inject=inject.start_offset_regression,
         expected=expected(fails=("state_records.start_offset_monotone",)),
     ),
-    Fault(
+    StateFault(
         name="complete_count_regression",
         happens="the older of two writes brings its lower delivery complete count: the lag is too high",
         seen=Seen.KAFKA,
@@ -30,7 +30,7 @@ _ALL: Final = (
             "delivery_complete_count_covers", fails=("share_partition_states.delivery_complete_count_covers",)
         ),
     ),
-    Fault(
+    StateFault(
         name="overlapping_batches",
         happens="a leader that was initialized again writes batches that share offsets",
         seen=Seen.KAFKA,
@@ -42,7 +42,7 @@ _ALL: Final = (
             fails=("state_records.batches_non_overlapping", "share_partition_states.batches_non_overlapping"),
         ),
     ),
-    Fault(
+    StateFault(
         name="missed_snapshot",
         happens="the snapshot that is due after 500 updates does not come: a coordinator needs longer to load",
         seen=Seen.KAFKA,
@@ -51,7 +51,7 @@ _ALL: Final = (
         inject=inject.missed_snapshot,
         expected=expected(),
     ),
-    Fault(
+    StateFault(
         name="snapshot_epoch_jump",
         happens="a snapshot counts on from one that is not there: records are missing",
         seen=Seen.CLUSTER,
@@ -59,7 +59,7 @@ _ALL: Final = (
         inject=inject.snapshot_epoch_jump,
         expected=expected(fails=("state_records.snapshot_epoch_step",)),
     ),
-    Fault(
+    StateFault(
         name="foreign_update_epoch",
         happens="an update belongs to a snapshot that is not there: records are missing",
         seen=Seen.CLUSTER,
@@ -67,7 +67,7 @@ _ALL: Final = (
         inject=inject.foreign_update_epoch,
         expected=expected(fails=("state_records.update_epoch_matches",)),
     ),
-    Fault(
+    StateFault(
         name="state_epoch_regression",
         happens="a state epoch goes back: an older initialization overwrites a newer one",
         seen=Seen.CLUSTER,
@@ -75,7 +75,7 @@ _ALL: Final = (
         inject=inject.state_epoch_regression,
         expected=expected(fails=("state_records.state_epoch_monotone",)),
     ),
-    Fault(
+    StateFault(
         name="leader_epoch_regression",
         happens="a leader of the past writes after the present one: it was not fenced",
         seen=Seen.CLUSTER,
@@ -83,7 +83,7 @@ _ALL: Final = (
         inject=inject.leader_epoch_regression,
         expected=expected(fails=("state_records.leader_epoch_monotone",)),
     ),
-    Fault(
+    StateFault(
         name="orphan_state",
         happens="the state of a deleted group stays",
         seen=Seen.CLUSTER,
@@ -92,7 +92,7 @@ _ALL: Final = (
         subject=inject.deleted_group,
         expected=expected("orphan_state", fails=("reconciliations.no_orphan_state",), verdict="orphan_state"),
     ),
-    Fault(
+    StateFault(
         name="stuck_archiving",
         happens="a record waits for the dead letter queue and holds the start offset: its topic cannot be written",
         seen=Seen.CLUSTER,
@@ -101,7 +101,7 @@ _ALL: Final = (
         inject=inject.stuck_archiving,
         expected=expected("archiving_stale"),
     ),
-    Fault(
+    StateFault(
         name="state_on_two_partitions",
         happens="two coordinators write state of one share partition",
         seen=Seen.CLUSTER,
@@ -112,7 +112,7 @@ _ALL: Final = (
             fails=("state_records.one_state_partition_per_key", "state_records.key_on_its_state_partition"),
         ),
     ),
-    Fault(
+    StateFault(
         name="wrong_state_partition",
         happens="partitions were added to the state topic: the state is where no coordinator looks for it, and the "
         "group starts again",
@@ -132,7 +132,7 @@ _ALL: Final = (
             verdict="durable_ahead",
         ),
     ),
-    Fault(
+    StateFault(
         name="dlq_flood",
         happens="a consumer rejects every record: all are archived, or go to the dead letter queue",
         seen=Seen.CLUSTER,
@@ -141,7 +141,7 @@ _ALL: Final = (
         grows_by=inject.FLOOD,
         expected=expected("poison_records_archived"),
     ),
-    Fault(
+    StateFault(
         name="skipped_new_partition",
         happens="a partition is added to a topic, and the group starts at its end: the records before that are never "
         "delivered",
@@ -153,7 +153,7 @@ _ALL: Final = (
         on_broker=False,
         expected=expected(),
     ),
-    Fault(
+    StateFault(
         name="start_past_log_end",
         happens="a topic lost records that the group had passed: what is written there next is never delivered",
         seen=Seen.CLUSTER,
@@ -169,7 +169,7 @@ _ALL: Final = (
             verdict="past_log_end",
         ),
     ),
-    Fault(
+    StateFault(
         name="export_gap",
         happens="Kafka prunes state records before they are exported: their history is lost",
         seen=Seen.CLUSTER,
@@ -177,7 +177,7 @@ _ALL: Final = (
         inject=inject.export_gap,
         expected=expected("export_complete", fails=("export_ranges.nothing_pruned_before_export",)),
     ),
-    Fault(
+    StateFault(
         name="unreadable_record",
         happens="the value of a state record is damaged: a coordinator does not load its state partition",
         seen=Seen.STORED,
@@ -195,7 +195,7 @@ _ALL: Final = (
             verdict="unknown",
         ),
     ),
-    Fault(
+    StateFault(
         name="unknown_record_type",
         happens="a newer broker wrote a record of a type that this one skips",
         seen=Seen.CLUSTER,
@@ -203,7 +203,7 @@ _ALL: Final = (
         inject=inject.unknown_record_type,
         expected=expected("records_quarantined", fails=("state_records.record_decoded",)),
     ),
-    Fault(
+    StateFault(
         name="inverted_batch",
         happens="a batch ends before it begins: a leader refuses to load the state",
         seen=Seen.STORED,
@@ -214,7 +214,7 @@ _ALL: Final = (
             fails=("state_records.batch_first_le_last", "share_partition_states.batch_first_le_last"),
         ),
     ),
-    Fault(
+    StateFault(
         name="batches_out_of_order",
         happens="the batches of a state do not ascend",
         seen=Seen.STORED,
@@ -224,7 +224,7 @@ _ALL: Final = (
             "batches_ascending", fails=("state_records.batches_ascending", "share_partition_states.batches_ascending")
         ),
     ),
-    Fault(
+    StateFault(
         name="batch_below_start",
         happens="a batch lies below the start offset: a leader refuses to load the state",
         seen=Seen.STORED,
@@ -235,7 +235,7 @@ _ALL: Final = (
             fails=("state_records.batches_not_below_start", "share_partition_states.batches_not_below_start"),
         ),
     ),
-    Fault(
+    StateFault(
         name="acquired_persisted",
         happens="a lock of a consumer is stored: records would stay locked permanently",
         seen=Seen.STORED,
@@ -246,7 +246,7 @@ _ALL: Final = (
             fails=("state_records.delivery_state_allowed", "share_partition_states.delivery_state_allowed"),
         ),
     ),
-    Fault(
+    StateFault(
         name="impossible_delivery_count",
         happens="a delivery count that no configuration allows",
         seen=Seen.STORED,
@@ -262,7 +262,7 @@ _ALL: Final = (
             ),
         ),
     ),
-    Fault(
+    StateFault(
         name="uninitialized_with_batches",
         happens="a state has batches and no start offset",
         seen=Seen.STORED,
@@ -276,7 +276,7 @@ _ALL: Final = (
             ),
         ),
     ),
-    Fault(
+    StateFault(
         name="update_without_snapshot",
         happens="an update follows a tombstone: the snapshot between them is missing",
         seen=Seen.CLUSTER,
@@ -290,7 +290,7 @@ FAULTS: Final = MappingProxyType({fault.name: fault for fault in _ALL})
 """Every fault by its name."""
 
 
-def faults_on(release: str) -> tuple[Fault, ...]:
+def faults_on(release: str) -> tuple[StateFault, ...]:
     """The faults that can be injected on a running broker of `release`."""
     return tuple(fault for fault in FAULTS.values() if fault.on_broker and _number(release) >= _number(fault.since))
 

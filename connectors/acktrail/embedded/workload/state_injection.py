@@ -17,7 +17,7 @@ from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.demo_cluster import WorkloadDeadline, client_properties, to_acktrail_error
 from acktrail.errors import InputError
-from acktrail.faults.fault import Fault, InjectedFault, InjectedRecord, Target
+from acktrail.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 from acktrail.wire.dialects.released import decode
@@ -28,7 +28,7 @@ _WAIT_S: Final = 0.2
 _PRUNE: Final = {"share.coordinator.state.topic.prune.interval.ms": "1000"}
 
 
-class StateTopic:
+class StateTopicEditor:
     """The state topic of one broker. Each call waits for its answer, at most until `deadline`."""
 
     def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
@@ -118,21 +118,24 @@ class StateTopic:
 
 
 def inject_faults(
-    broker: EmbeddedBroker, faults: Sequence[Fault], keys: Sequence[SharePartition], ends: Mapping[SharePartition, int]
+    broker: EmbeddedBroker,
+    faults: Sequence[StateFault],
+    keys: Sequence[SharePartition],
+    ends: Mapping[SharePartition, int],
 ) -> tuple[InjectedFault, ...]:
     """Let `faults` happen to `keys`, one each, and start the broker again, so that its share coordinators load them.
 
     `ends`: the log end of each key's topic partition. The groups must have no members.
     """
     deadline = WorkloadDeadline(120)
-    topic = StateTopic(broker.config(), deadline)
+    topic = StateTopicEditor(broker.config(), deadline)
     removed: dict[int, int] = {}
     injected = []
     # What is pruned goes first: the records of other faults must stay.
     for fault, key in sorted(zip(faults, keys, strict=True), key=lambda pair: pair[0].name != "export_gap"):
         states, count = topic.states()
         home = state_partition_of(key, count)
-        target = Target(
+        target = FaultTarget(
             state=states[key],
             partition=key.partition,
             neighbours=tuple(s for s in states.values() if state_partition_of(s.key, count) == home),

@@ -81,6 +81,16 @@ def counted(count: int, noun: str) -> str:
     return f"{number(count)} {noun}" + ("" if count == 1 else "s")
 
 
+def byte_text(count: int) -> str:
+    """A number of bytes in the unit that gives it at most three digits before the point: ``1.5 MB``."""
+    size, units = float(count), ("bytes", "kB", "MB", "GB", "TB")
+    for unit in units:
+        if size < 999.95 or unit == units[-1]:
+            break
+        size /= 1_000
+    return counted(count, "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
+
+
 def instant(moment: datetime | None) -> str:
     """To the second, in UTC."""
     return "unknown" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -13,6 +13,7 @@ from acktrail_dashboard import status_wording
 from acktrail_dashboard.html.report import page_templates
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.time_ranges import LENGTHS
+from acktrail_dashboard.wording import byte_text
 
 
 @cache
@@ -22,7 +23,13 @@ def web_templates() -> Environment:
         [PackageLoader("acktrail_dashboard", "web/templates"), PackageLoader("acktrail_dashboard", "html")]
     )
     found = page_templates().overlay(loader=loader)
-    filters = (status_wording.status_text, status_wording.status_tone, status_wording.ago, status_wording.span_text)
+    filters = (
+        status_wording.status_text,
+        status_wording.status_tone,
+        status_wording.ago,
+        status_wording.span_text,
+        byte_text,
+    )
     found.filters = {**found.filters, **{each.__name__: each for each in filters}}
     found.globals = {
         **found.globals,

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from acktrail_dashboard.web.pages import groups, overview
+from acktrail_dashboard.web.pages import checks, export, findings, groups, overview, resets, rules
 from acktrail_dashboard.web.web_page import WebPage
 
-PAGES: Final[tuple[WebPage, ...]] = (overview.PAGE, groups.GROUPS, groups.PARTITIONS)
+PAGES: Final[tuple[WebPage, ...]] = (
+    overview.PAGE,
+    groups.GROUPS,
+    groups.PARTITIONS,
+    findings.FINDINGS,
+    findings.FINDING,
+    findings.RECORD,
+    rules.RULES,
+    rules.RULE,
+    checks.CHECKS,
+    checks.CHECK,
+    resets.RESETS,
+    resets.RESET,
+    export.EXPORT,
+)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 
+AnswerT = TypeVar("AnswerT")
 _ANSWERS: Final = 128
 """Answers that are kept; a newer version of a table is another answer."""
 _BYTES: Final = 128 << 20
@@ -70,6 +71,18 @@ class TableReader:
                     return chosen_columns(name, columns).empty_table()
             self._answers.move_to_end(asked)
             return self._answers[asked]
+
+    def ask(
+        self, name: str, problems: list[TableProblem], question: Callable[[Tables], AnswerT], nothing: AnswerT
+    ) -> AnswerT:
+        """The answer of a reader of acktrail that needs the tables themselves; `nothing` where one cannot be read, for
+        which the problem names the table `name`."""
+        with self.lock:
+            try:
+                return question(self.tables)
+            except (AcktrailError, pa.ArrowException, OSError) as error:
+                problems.append(_problem(name, error))
+                return nothing
 
     def _snapshot(self, name: str, problems: list[TableProblem]) -> TableSnapshot | None:
         try:

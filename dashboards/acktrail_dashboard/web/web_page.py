@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError
+from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.table_reader import TableProblem, TableReader
 from acktrail_dashboard.web.time_ranges import TimeRange, time_range
 
+AnswerT = TypeVar("AnswerT")
 _LARGEST: Final = 2**63 - 1
 
 
@@ -39,6 +41,11 @@ class Visit:
     def exists(self, table: str) -> bool:
         """Whether the table was ever created; True where that cannot be found out."""
         return self.reader.exists(table, self.problems)
+
+    def ask(self, table: str, question: Callable[[Tables], AnswerT], nothing: AnswerT) -> AnswerT:
+        """The answer of a reader of acktrail that needs the tables themselves; `nothing` where they cannot be read: the
+        page then names `table` as a problem."""
+        return self.reader.ask(table, self.problems, question, nothing)
 
     def text(self, name: str) -> str:
         """A parameter of the address; empty where it is not there."""

@@ -1,0 +1,140 @@
+"""Findings, the worst first: filtered, counted, one page at a time. Only the rows of a page become Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail_dashboard.wording import SEVERITIES, canonical, tally
+
+ROWS_A_PAGE: Final = 50
+
+SHOWN: Final = ("open", "gone", "all")
+"""Findings that the newest reconciliation saw, those that it did not see any more, and both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingFilter:
+    """What is asked for; an empty text and None ask for everything. `first_seen`: not before this instant."""
+
+    rule: str = ""
+    severity: str = ""
+    group_id: str = ""
+    first_seen: datetime | None = None
+    shown: str = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingLine:
+    """One finding. `is_open` None: which reconciliation is the newest is not known. `topic` None: only its id is."""
+
+    rule: str
+    severity: str
+    subject: str
+    detail: str
+    group_id: str | None
+    topic_id: str | None
+    topic: str | None
+    partition: int | None
+    evidence_state_partition: int | None
+    evidence_offset: int | None
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    times_seen: int | None
+    run_id: str | None
+    cluster_id: str | None
+    is_open: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingPage:
+    """Part `at` (from 1) of `count` of the `total` findings that the filter lets through. `severities` and `rules`
+    count those that it would let through with any severity, or any rule."""
+
+    lines: tuple[FindingLine, ...]
+    at: int
+    count: int
+    total: int
+    severities: tuple[tuple[str, int], ...]
+    rules: tuple[tuple[str, int], ...]
+
+
+def newest_run(checks: pa.Table, totals: pa.Table) -> str | None:
+    """The reconciliation that ended last, by ``reconcile_checks``, else by ``run_totals``; None: not known."""
+    for table, at in ((checks, "reconciled_at"), (totals, "observed_at")):
+        known = table.filter(pc.and_(pc.is_valid(table["run_id"]), pc.is_valid(table[at])))
+        if known.num_rows:
+            newest = known.sort_by([(at, "descending")]).slice(0, 1)
+            return str(newest["run_id"][0].as_py())
+    return None
+
+
+def finding_page(
+    findings: pa.Table, wanted: FindingFilter, *, run_id: str | None, topics: Mapping[str, str], at: int = 1
+) -> FindingPage:
+    """Part `at` of rows of ``findings``, or the nearest that there is. `run_id`: the newest reconciliation; `topics`:
+    names by topic id, for findings that have none."""
+    ranked = _ranked(_chosen(findings, wanted, run_id))
+    by_severity = _equal(ranked, "rule", wanted.rule)
+    by_rule = _equal(ranked, "severity", wanted.severity)
+    found = _equal(by_severity, "severity", wanted.severity)
+    order = [("rank", "ascending"), ("first_seen_at", "descending"), ("rule", "ascending"), ("subject", "ascending")]
+    count = max(1, -(-found.num_rows // ROWS_A_PAGE))
+    at = min(max(1, at), count)
+    page = found.sort_by(order).slice((at - 1) * ROWS_A_PAGE, ROWS_A_PAGE) if found.num_rows else found
+    return FindingPage(
+        lines=tuple(finding_line(row, run_id, topics) for row in page.drop_columns(["rank"]).to_pylist()),
+        at=at,
+        count=count,
+        total=found.num_rows,
+        severities=tally(map(canonical, by_severity["severity"].to_pylist()), SEVERITIES),
+        rules=tally((rule or "" for rule in by_rule["rule"].to_pylist()), ()),
+    )
+
+
+def finding_line(row: Mapping[str, Any], run_id: str | None, topics: Mapping[str, str]) -> FindingLine:
+    """One row of ``findings``."""
+    own = {name: row[name] for name in FindingLine.__slots__ if name in row}
+    texts = {name: row[name] or "" for name in ("rule", "subject", "detail")}
+    return FindingLine(
+        **{
+            **own,
+            **texts,
+            "severity": canonical(row["severity"]),
+            "topic": row["topic"] if row["topic"] is not None else topics.get(row["topic_id"] or ""),
+            "is_open": None if run_id is None else row["run_id"] == run_id,
+        }
+    )
+
+
+def topic_names(topics: pa.Table) -> dict[str, str]:
+    """Names by topic id, from rows of ``topics``."""
+    pairs = zip(topics["topic_id"].to_pylist(), topics["topic"].to_pylist(), strict=True)
+    return {topic_id: name for topic_id, name in pairs if topic_id is not None and name is not None}
+
+
+def _chosen(findings: pa.Table, wanted: FindingFilter, run_id: str | None) -> pa.Table:
+    """Without the filters by rule and severity."""
+    found = _equal(findings, "group_id", wanted.group_id)
+    if run_id is not None and wanted.shown != "all":
+        is_open = pc.fill_null(pc.equal(found["run_id"], run_id), fill_value=False)
+        found = found.filter(is_open if wanted.shown == "open" else pc.invert(is_open))
+    if wanted.first_seen is not None:
+        since = pa.scalar(wanted.first_seen, type=found["first_seen_at"].type)
+        found = found.filter(pc.greater_equal(found["first_seen_at"], since))
+    return found
+
+
+def _equal(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value)) if value else table
+
+
+def _ranked(findings: pa.Table) -> pa.Table:
+    """With the rank of the severity; one that this release does not know is the last."""
+    ranks = pc.index_in(findings["severity"], value_set=pa.array(SEVERITIES, pa.string()))
+    return findings.append_column("rank", pc.fill_null(ranks, fill_value=len(SEVERITIES)))

@@ -1,0 +1,287 @@
+"""Findings, checks, rules, resets and the export as web pages: asked over HTTP, and looked at in a real browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from drivers.axe import CONTRAST, axe_violations, show_as
+from drivers.browser import CHROMIUM, Page, browsing
+from reset.change_tables import unlocked
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
+from servers.web_server import web_server
+
+from acktrail.config import TablesConfig
+from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.web.application import create_app
+
+RULE = "start_offset_regression"
+PAGES = (
+    "findings?severity=critical", "record?state-partition=17&offset=90210",
+    "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks?runs=20",
+    "check?run=run-00045&suite=state_records&expectation=batches_disjoint", "resets", "reset?plan=2026000001", "export",
+)  # fmt: skip
+
+
+class Site:
+    """A dashboard that is served, and its tables."""
+
+    def __init__(self, url: str, tables: Tables) -> None:
+        self.url, self.tables = url, tables
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and text of a page, with its entities as characters."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=60) as answer:
+                return answer.status, html.unescape(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            return error.code, html.unescape(error.read().decode())
+
+    def finding(self, index: int = 0) -> str:
+        """The address of a finding's page."""
+        row = self.tables.rows("findings", {"rule": RULE})[index]
+        return f"finding?rule={RULE}&subject={quote(row['subject'], safe='')}"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Many findings with hostile names, a gap, a record in quarantine, failing checks, a reset from plan to proof."""
+    root = tmp_path_factory.mktemp("evidence") / "tables"
+    tables = write_dashboard_tables(root, Sizes(groups=20, partitions_a_group=2, runs=48, lengths=(), findings=90))
+    write_evidence_tables(tables)
+    with web_server(create_app(TablesConfig(uri=str(root)), clock=lambda: NOW)) as url:
+        yield Site(url, tables)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[[], Site]]:
+    """Serves the tables of this test alone."""
+    config = TablesConfig(uri=str(tmp_path / "tables"))
+    with web_server(create_app(config, clock=lambda: NOW)) as url:
+        yield lambda: Site(url, Tables(config))
+
+
+def test_a_finding_leads_to_the_bytes_that_show_it(site: Site) -> None:
+    """From the list to the finding, its rule and the state record: what it says and its bytes."""
+    status, text = site.page(f"findings?rule={RULE}")
+    assert status == 200
+    assert f"finding?rule={RULE}&subject=" in text
+    assert f"rule?id={RULE}" in text
+    status, text = site.page(site.finding())
+    assert status == 200
+    assert "record?state-partition=17&offset=90210" in text
+    assert "acknowledged" in text
+    assert "00 00 00 0f 62 69 6c 6c 69 6e 67" in text
+    assert "....billing-work" in text
+
+
+def test_a_record_in_quarantine_shows_why_and_its_bytes(site: Site) -> None:
+    """The export lists it, its page has the reason and the bytes as they were."""
+    assert "record?state-partition=3&offset=41" in site.page("export")[1]
+    status, text = site.page("record?state-partition=3&offset=41")
+    assert status == 200
+    assert "malformed value: string at byte 4 is too long" in text
+    assert HOSTILE[0].encode()[:16].hex(" ") in text
+
+
+def test_filters_are_in_the_address(site: Site) -> None:
+    """Severity, rule, group, first sighting and standing; what is no filter is refused with the choices there are."""
+    critical = site.page("findings?severity=critical&shown=all")[1]
+    assert "archived_records</" not in critical.split("<tbody")[1]
+    assert site.page("findings?group=nobody")[1].count("No finding is so") == 1
+    assert "No finding is so" in site.page("findings?since=1h")[1]
+    assert "No finding is so" not in site.page("findings?since=2026-11-01T00:00:00Z")[1]
+    for wrong in ("findings?severity=worst", "findings?since=yesterday", "findings?shown=some", "findings?page=x",
+                  "findings?since=999999999999999999", "checks?runs=9999", "checks?state=odd",
+                  "record?state-partition=-1&offset=x",
+                  "record?state-partition=1", "reset", "check?run=a", "finding?rule=x", "rule"):  # fmt: skip
+        status, text = site.page(wrong)
+        assert (status, "problem-title" in text) == (400, True), wrong
+    for unknown in (
+        "reset?plan=nothing",
+        "rule?id=nothing",
+        "finding?rule=a&subject=b",
+        "check?run=a&suite=b&expectation=c",
+    ):
+        assert site.page(unknown)[0] == 404, unknown
+    assert "no record at this offset" in site.page("record?state-partition=17&offset=9223372036854775807")[1]
+
+
+def test_all_findings_are_reached_by_the_links_to_the_next_part(site: Site) -> None:
+    """Part by part each is shown once."""
+    subjects = {row["subject"] for row in site.tables.rows("findings")}
+    seen = sum(site.page(f"findings?shown=all&page={number}")[1].count(">all about it<") for number in (1, 2))
+    assert seen == len(subjects) == 90
+
+
+def test_checks_have_their_results_behind_them(site: Site) -> None:
+    """Each cell says what it means in a word, and leads to the examples of its run."""
+    status, text = site.page("checks?runs=20&expectation=x&suite=state_records")
+    assert status == 200
+    assert 'aria-label="fails, 1,204 unexpected"' in text
+    assert text.count('aria-label="holds"') > CHECKED_RUNS
+    assert "check?run=run-00045&suite=state_records&expectation=batches_disjoint" in text
+    text = site.page("check?run=run-00045&suite=state_records&expectation=batches_disjoint")[1]
+    assert "1,204" in text
+    assert HOSTILE[0] in text
+    text = site.page("check?run=run-00034&suite=export_ranges&expectation=nothing_pruned_before_export")[1]
+    assert "no row was compared" in text
+
+
+def test_every_rule_has_a_page(site: Site) -> None:
+    """What a breach means, why it is as severe and what to do, without any network."""
+    status, text = site.page("rules")
+    assert status == 200
+    for rule in QUALITY_RULES:
+        assert f"rule?id={rule.id}" in text
+    one = QUALITY_RULES[0]
+    text = site.page(f"rule?id={one.id}")[1]
+    for part in (one.title, one.meaning, one.why, one.advice, *one.sources):
+        assert part in text
+
+
+def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:
+    """Notices, share partitions, outcome and each step of the audit; the list says that the audit is whole."""
+    assert "are a whole chain" in site.page("resets")[1]
+    status, text = site.page("reset?plan=2026000001")
+    assert status == 200
+    for part in (
+        "done with are delivered again",
+        "Verification",
+        "lease taken",
+        "before call",
+        "after call",
+        "verified",
+        "planned",
+    ):
+        assert part in text, part
+
+
+def test_an_audit_that_somebody_altered_is_called_broken(served: Callable[[], Site], tmp_path: Path) -> None:
+    """The page of resets names the row, and stays up."""
+    site = served()
+    site.tables.prepare()
+    write_evidence_tables(site.tables)
+    assert "are a whole chain" in site.page("resets")[1]
+    unlocked(tmp_path / "tables", "reset_audit").update(predicate="sequence = 1", updates={"actor": "'nobody'"})
+    status, text = site.page("resets")
+    assert status == 200
+    assert "broken" in text
+    assert "the audit is broken at row 1" in text
+    assert "are a whole chain" not in text
+
+
+def test_pages_of_tables_that_are_not_there_say_so(served: Callable[[], Site]) -> None:
+    """Nothing was exported yet: every page is there, and none claims that all is well."""
+    site = served()
+    expected = {
+        "findings": "Nothing was reconciled yet", "checks": "No run was validated yet",
+        "resets": "No plan was made yet", "export": "Nothing was exported yet", "rules": "what must be true",
+        "record?state-partition=0&offset=0": "no record at this offset",
+    }  # fmt: skip
+    for path, words in expected.items():
+        status, text = site.page(path)
+        assert (status, words in text) == (200, True), path
+
+
+def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[], Site], tmp_path: Path) -> None:
+    """Half written, emptied, gone, of a newer version: the page names the table with 503, and shows what it can."""
+    site, root = served(), tmp_path / "tables"
+    site.tables.prepare()
+    write_evidence_tables(site.tables)
+    put(site.tables, "findings", [{"rule": RULE, "severity": "critical", "subject": "s", "cluster_id": "c"}])
+    for file in (root / "findings").glob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:100])
+    newest = max((root / "quality_results" / "_delta_log").glob("*.json"))
+    protocol = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99, "readerFeatures": ["later"]}}
+    newest.with_name(f"{int(newest.stem) + 1:020d}.json").write_text(json.dumps(protocol) + "\n")
+    for file in (root / "export_ranges").glob("*.parquet"):
+        file.unlink()
+    shutil.rmtree(root / "state_records" / "_delta_log")
+    for path, table in (("findings", "findings"), ("checks", "quality_results"), ("export", "export_ranges")):
+        status, text = site.page(path)
+        assert status == 503, path
+        assert table in text.split("</main>", maxsplit=1)[0], path
+        assert "Some tables cannot be read" in text
+    assert site.page("record?state-partition=17&offset=90210")[0] in {200, 503}
+    assert site.page("resets")[0] == 200
+
+
+def test_columns_of_a_later_release_do_no_harm(served: Callable[[], Site]) -> None:
+    """A table with one more column, and words that this release does not know."""
+    site = served()
+    site.tables.prepare()
+    own = {"cluster_id": "c", "rule": "of_later", "severity": "dire", "subject": "s", "detail": "d", "run_id": "r"}
+    put(site.tables, "findings", [own])
+    later = site.tables.read("findings").append_column("of_later", pa.array([1]))
+    from deltalake import write_deltalake
+
+    write_deltalake(f"{site.tables.root}/findings", later, mode="append", schema_mode="merge")
+    status, text = site.page("findings?shown=all")
+    assert status == 200
+    assert "dire" in text
+    assert site.page("rule?id=of_later")[0] == 404
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One browser for all tests of the module."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    with browsing(tmp_path_factory.mktemp("browser") / "profile") as page:
+        page.call("Log.enable")
+        yield page
+
+
+def opened(browser: Page, site: Site, path: str) -> None:
+    """Go there, and wait until it is there."""
+    browser.open("about:blank")
+    browser.until("location.href === 'about:blank'")
+    browser.open(site.url + path)
+    browser.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [*PAGES, "finding"])
+def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: Site, path: str) -> None:
+    """axe finds nothing in light, in dark and at 390 px; no page scrolls sideways; no name was run as a script."""
+    opened(browser, site, site.finding() if path == "finding" else path)
+    for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
+        show_as(browser, scheme, width)
+        assert axe_violations(browser, rules) == [], (path, scheme, width)
+        sizes: Any = browser.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert sizes[0] <= sizes[1], (path, width)
+    assert browser.value("document.title").endswith("acktrail")
+    assert "owned" not in browser.value("document.title")
+
+
+@pytest.mark.slow
+def test_axe_would_have_found_something(browser: Page, site: Site) -> None:
+    """The check above can fail: an image without a text and a pale word are violations."""
+    opened(browser, site, "findings")
+    browser.value("document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=x><a href=y></a>')")
+    found = " ".join(axe_violations(browser))
+    assert "image-alt" in found
+    assert "link-name" in found
+
+
+@pytest.mark.slow
+def test_a_person_gets_from_a_check_to_its_rule_by_links(browser: Page, site: Site) -> None:
+    """From the grid to a failed result, to its rule, to its open findings: each by one press."""
+    opened(browser, site, "checks?runs=20")
+    browser.value("document.querySelector('td.critical a').click()")
+    browser.until("location.pathname === '/check' && document.readyState === 'complete'")
+    assert browser.value("document.querySelector('h1').innerText") in {"batches_disjoint", "decoded"}
+    browser.value('document.querySelector(\'a[href*="rule?id=batches_disjoint"], a[href*="rule?id=decoded"]\').click()')
+    browser.until("location.pathname === '/rule' && document.readyState === 'complete'")

@@ -1,0 +1,296 @@
+"""What the pages list: findings, checks, state records, positions and gaps, as rows made from tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, runs_of_results, suites_of
+from acktrail_dashboard.lists.export_list import (
+    connector_lines,
+    export_gaps,
+    newest_of,
+    partition_positions,
+    quarantined_page,
+)
+from acktrail_dashboard.lists.finding_list import (
+    ROWS_A_PAGE,
+    FindingFilter,
+    FindingPage,
+    finding_page,
+    newest_run,
+    topic_names,
+)
+from acktrail_dashboard.lists.record_evidence import BATCHES_SHOWN, BYTES_SHOWN, hex_dump, record_evidence
+
+AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
+
+
+def rows(name: str, given_rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of a table; columns that are not named are null."""
+    schema = TABLES[name]
+    return pa.Table.from_pylist([{c: row.get(c) for c in schema.names} for row in given_rows], schema=schema)
+
+
+def finding(number: int, **changes: Any) -> dict[str, Any]:
+    own = {
+        "cluster_id": "c", "run_id": "new", "rule": "missing_state", "severity": "critical", "subject": f"s{number:04}",
+        "detail": "d", "group_id": "g", "topic_id": "t-1", "partition": number, "first_seen_at": AT, "last_seen_at": AT,
+        "times_seen": 1,
+    }  # fmt: skip
+    return own | changes
+
+
+def page_of(found: list[dict[str, Any]], at: int = 1, **wanted: Any) -> FindingPage:
+    topics = {"t-1": "orders"}
+    return finding_page(rows("findings", found), FindingFilter(**wanted), run_id="new", topics=topics, at=at)
+
+
+severities = st.sampled_from(["info", "warning", "error", "critical", "of a later release"])
+
+
+@given(
+    st.lists(st.tuples(severities, st.sampled_from("ab"), st.sampled_from(["new", "old"])), max_size=130),
+    st.sampled_from(["open", "gone", "all"]),
+)
+def test_every_finding_is_on_one_page_the_worst_first(found: list[tuple[str, str, str]], shown: str) -> None:
+    """All pages together have each finding that was asked for exactly once, and no page begins with a worse one than
+    the page before ended with; the counts add up to the total."""
+    known = [
+        finding(number, severity=severity, rule=rule, run_id=run) for number, (severity, rule, run) in enumerate(found)
+    ]
+    lines = []
+    for at in range(1, page_of(known, shown=shown).count + 1):
+        page = page_of(known, at, shown=shown)
+        assert page.at == at
+        assert sum(count for _, count in page.severities) == sum(count for _, count in page.rules) == page.total
+        assert len(page.lines) <= ROWS_A_PAGE
+        lines += page.lines
+    expected = {row["subject"] for row in known if shown == "all" or (row["run_id"] == "new") == (shown == "open")}
+    assert {line.subject for line in lines} == expected
+    assert len(lines) == len(expected)
+    order = ["critical", "error", "warning", "info", "of_a_later_release"]
+    ranks = [order.index(line.severity) for line in lines]
+    assert ranks == sorted(ranks)
+
+
+def test_findings_are_filtered_by_what_the_address_says() -> None:
+    """Rule, severity, group and first sighting narrow the list together; a count says how many another severity or rule
+    would give."""
+    old = AT - timedelta(days=2)
+    found = [
+        finding(1),
+        finding(2, severity="info"),
+        finding(3, rule="unknown", first_seen_at=old),
+        finding(4, group_id="'; drop table findings"),
+    ]
+    assert [line.subject for line in page_of(found, rule="unknown").lines] == ["s0003"]
+    assert [line.subject for line in page_of(found, severity="info").lines] == ["s0002"]
+    assert page_of(found, severity="info").severities == (("critical", 3), ("info", 1))
+    assert [line.subject for line in page_of(found, group_id="'; drop table findings").lines] == ["s0004"]
+    assert page_of(found, first_seen=AT - timedelta(hours=1)).total == 3
+    assert page_of(found, rule="unknown", first_seen=AT - timedelta(hours=1)).total == 0
+    (line,) = page_of(found, rule="unknown").lines
+    assert (line.topic, line.is_open) == ("orders", True)
+
+
+def test_without_a_newest_run_every_finding_is_shown_as_of_unknown_standing() -> None:
+    """Nothing is called open or gone where that is not known; which run is the newest comes from either table."""
+    page = finding_page(rows("findings", [finding(1)]), FindingFilter(), run_id=None, topics={})
+    assert [(line.is_open, line.topic) for line in page.lines] == [(None, None)]
+    checks = rows("reconcile_checks", [{"run_id": "a", "reconciled_at": AT}])
+    totals = rows(
+        "run_totals", [{"run_id": "b", "observed_at": AT}, {"run_id": "c", "observed_at": AT - 2 * (AT - AT)}]
+    )
+    nothing = TABLES["run_totals"].empty_table()
+    assert newest_run(checks, totals) == "a"
+    assert newest_run(TABLES["reconcile_checks"].empty_table(), totals) in {"b", "c"}
+    assert newest_run(TABLES["reconcile_checks"].empty_table(), nothing) is None
+    assert newest_run(rows("reconcile_checks", [{}]), nothing) is None
+    assert topic_names(rows("topics", [{"topic_id": "t", "topic": "n"}, {"topic_id": "u"}])) == {"t": "n"}
+
+
+def result(run: str, expectation: str, at: datetime = AT, **changes: Any) -> dict[str, Any]:
+    own = {
+        "run_id": run, "suite": "state_records", "expectation": expectation, "severity": "critical", "success": True,
+        "element_count": 5, "unexpected_count": 0, "evaluated_at": at, "state": "holds",
+    }  # fmt: skip
+    return own | changes
+
+
+FAILS = {"success": False, "state": "fails", "unexpected_count": 3}
+
+
+def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
+    """Newest run on the left; of several validations of a run the newest counts; failing rules come first; each cell
+    says in a character and in words what its colour says."""
+    later = AT + timedelta(minutes=5)
+    results = rows(
+        "quality_results",
+        [
+            result("old", "a", AT - timedelta(hours=1)), result("new", "a", AT), result("new", "a", later, **FAILS),
+            result("new", "b", later, success=None, state="not_evaluated", element_count=0, reason="no rows"),
+            result("new", "c", later), result("new", "d", later, **FAILS, severity="warning"),
+            result("new", "e", later, suite="export_ranges", success=False, state=None, error="raised"),
+        ],
+    )  # fmt: skip
+    totals = rows(
+        "quality_totals",
+        [
+            {"run_id": run, "evaluated_at": at, "suite": suite, "holds": 2, "fails": 1, "not_evaluated": 0,
+             "critical_fails": 1}
+            for run, at in (("old", AT - timedelta(hours=1)), ("new", AT), ("new", later))
+            for suite in ("state_records", "export_ranges")
+        ],
+    )  # fmt: skip
+    runs = check_runs(totals, 10)
+    assert [(run.run_id, run.holds, run.fails, run.evaluated_at) for run in runs] == [
+        ("new", 4, 2, later),
+        ("old", 4, 2, AT - timedelta(hours=1)),
+    ]
+    assert check_runs(totals, 1) == runs[:1]
+    assert [run.run_id for run in runs_of_results(results, 10)] == ["new", "old"]
+    exports, records = check_grid(results, runs)
+    assert [rule.expectation for rule in records.rules] == ["a", "d", "b", "c"]
+    cells = {rule.expectation: [(cell.text, cell.label, cell.tone) for cell in rule.cells] for rule in records.rules}
+    assert cells["a"] == [("3", "fails, 3 unexpected", "critical"), ("✓", "holds", "ok")]
+    assert cells["b"] == [("\N{EN DASH}", "not evaluated", "unknown"), ("", "no result", "unknown")]
+    assert cells["d"][0] == ("3", "fails, 3 unexpected", "warning")
+    assert [cell.text for cell in exports.rules[0].cells] == ["\N{EN DASH}", ""]
+    assert suites_of(results) == ("export_ranges", "state_records")
+    assert [rule.expectation for suite in check_grid(results, runs, state="fails") for rule in suite.rules] == [
+        "a",
+        "d",
+    ]
+    assert [suite.suite for suite in check_grid(results, runs, suite="export_ranges")] == ["export_ranges"]
+    assert [r.expectation for s in check_grid(results, runs, severity="warning") for r in s.rules] == ["d"]
+
+
+def test_a_rule_that_compared_nothing_never_passed() -> None:
+    """Rows of older releases without a state are read as what they mean; a failure without a count has a mark too."""
+    old = {"state": None}
+    table = rows(
+        "quality_results",
+        [result("r", "a", **old, element_count=0), result("r", "b", **old), result("r", "c", **old, success=False)],
+    )
+    assert [each.state for each in check_results(table)] == ["not_evaluated", "holds", "fails"]
+    (suite,) = check_grid(rows("quality_results", [result("r", "x", **FAILS | {"unexpected_count": None})]),
+                          runs_of_results(table, 1))  # fmt: skip
+    assert suite.rules[0].cells[0].text == "✗"
+    assert (
+        check_results(rows("quality_results", [result("r", "x", success=None, reason="no rows")]))[0].why == "no rows"
+    )
+
+
+def state_record(**changes: Any) -> dict[str, Any]:
+    batches = [{"first_offset": 5, "last_offset": 9, "delivery_state": 4, "delivery_count": 5}]
+    own = {
+        "run_id": "r", "state_partition": 3, "offset": 41, "timestamp_ms": 1_790_000_000_000, "key": b"\x00g",
+        "value": bytes(range(40)), "record_type": "update", "group_id": "g", "topic_id": "t-1", "partition": 0,
+        "snapshot_epoch": 2, "start_offset": None, "batches": batches, "decode_status": "decoded",
+    }  # fmt: skip
+    return {name: (own | changes).get(name) for name in TABLES["state_records"].names}
+
+
+def test_evidence_shows_every_byte_that_it_says_it_shows() -> None:
+    """The hex digits are the bytes, up to the number that is shown; the rest is counted; no byte is no text."""
+    found = record_evidence(state_record(), {"t-1": "orders"})
+    assert bytes.fromhex("".join(line.digits for line in found.value.lines)) == bytes(range(40))
+    assert found.value.lines[2].characters == " !\"#$%&'"
+    assert (found.topic, found.quarantined_because, found.batches[0].state) == ("orders", None, "archived")
+    assert ("start offset", None) in found.facts
+    long = hex_dump(b"x" * (BYTES_SHOWN + 7))
+    assert (long.size, long.left_off, len(long.lines)) == (BYTES_SHOWN + 7, 7, BYTES_SHOWN // 16)
+    assert hex_dump(None).size is None
+    assert hex_dump(b"").size == 0
+
+
+def test_evidence_of_a_record_that_cannot_be_read_says_why() -> None:
+    """The reason of the quarantine is there, and so are the bytes; times beyond the calendar are unknown, states that
+    no release defines are numbers, and long lists of batches are counted."""
+    bad = state_record(decode_status="malformed_value", decode_error="too short", record_type=None, batches=None)
+    found = record_evidence(bad | {"timestamp_ms": 2**62}, {})
+    assert found.quarantined_because == "malformed value: too short"
+    assert (found.appended_at, found.batches, found.value.size) == (None, (), 40)
+    many = [{"first_offset": n, "last_offset": n, "delivery_state": 9, "delivery_count": 1} for n in range(120)]
+    long = record_evidence(state_record(batches=many), {})
+    assert (len(long.batches), long.batches_left_off, long.batches[0].state) == (BATCHES_SHOWN, 20, "state 9")
+    bare = record_evidence(state_record(decode_status="null_key", decode_error=None), {})
+    assert bare.quarantined_because == "null key"
+
+
+def exported(partition: int, first: int, last: int, minutes: int, **changes: Any) -> dict[str, Any]:
+    own = {
+        "state_partition": partition, "first_offset": first, "last_offset": last, "records_read": last - first + 1,
+        "records_quarantined": 0, "log_start_offset": 0, "log_end_offset": last + 3,
+        "exported_at": AT + timedelta(minutes=minutes),
+    }  # fmt: skip
+    return own | changes
+
+
+def test_positions_continue_after_the_last_offset_or_gap() -> None:
+    """The next offset lies past everything that was read or is known to be lost; what is behind is counted in the
+    offsets of the tables, also once the log was replaced."""
+    gap = {"first_offset": None, "last_offset": None, "records_read": 0, "log_end_offset": 30}
+    table = rows(
+        "export_ranges",
+        [
+            exported(0, 0, 9, 0), exported(0, 10, 19, 1, records_quarantined=2),
+            exported(1, 0, 9, 0) | gap | {"gap_first": 0, "gap_last": 24},
+            exported(2, 0, 9, 0, log_end_offset=4, offset_shift=8), exported(3, 0, 9, 0, log_end_offset=None),
+        ],
+    )  # fmt: skip
+    found = partition_positions(table)
+    assert [(row.state_partition, row.next_offset, row.behind) for row in found] == [
+        (0, 20, 2), (1, 25, 5), (2, 10, 2), (3, 10, None),
+    ]  # fmt: skip
+    assert (found[0].records_read, found[0].records_quarantined) == (20, 2)
+    assert newest_of([*(row.exported_at for row in found), None]) == AT + timedelta(minutes=1)
+    assert newest_of([None]) is None
+    assert partition_positions(TABLES["export_ranges"].empty_table()) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "tone", "records"),
+    [
+        ("pruned", "critical", 5), ("lost_from_tables", "critical", 5), ("log_replaced", "warning", None),
+        ("skipped_by_request", "warning", 5), ("pruned_before_first_export", "info", 5),
+        ("dropped_by_retention", "info", 5), (None, "unknown", 5), ("of a later release", "unknown", 5),
+    ],
+)  # fmt: skip
+def test_every_gap_has_its_reason(reason: str | None, tone: str, records: int | None) -> None:
+    """What was lost stands out from what was never to be there; how much a replaced log lost is not known."""
+    (gap,) = export_gaps(rows("export_ranges", [exported(0, 0, 9, 0, gap_first=3, gap_last=7, gap_reason=reason)]))
+    assert (gap.tone, gap.records) == (tone, records)
+    assert gap.meaning
+
+
+def test_lost_records_come_before_all_other_gaps() -> None:
+    """The list begins with what a person must look at."""
+    table = rows(
+        "export_ranges",
+        [exported(number, 0, 9, 0, gap_first=1, gap_last=2, gap_reason=reason)
+         for number, reason in enumerate(("dropped_by_retention", "log_replaced", "pruned"))],
+    )  # fmt: skip
+    assert [gap.state_partition for gap in export_gaps(table)] == [2, 1, 0]
+
+
+def test_the_newest_position_of_each_connector_and_record_in_quarantine() -> None:
+    """One line a source partition, the newest one; quarantined records newest first."""
+    positions = [
+        {"connector": "c", "source_partition": "p", "number": number, "position": json, "at": AT}
+        for number, json in ((2, '{"offset": 7}'), (1, "3"))
+    ]
+    (line,) = connector_lines(rows("connector_positions", positions))
+    assert line.position == '{"offset": 7}'
+    names = ["state_partition", "offset", "timestamp_ms", "decode_status", "decode_error"]
+    records = rows("state_records", [state_record(offset=n, timestamp_ms=n) for n in range(150)]).select(names)
+    assert [each.offset for each in quarantined_page(records)][:2] == [149, 148]
+    assert len(quarantined_page(records)) == 100

@@ -1,0 +1,90 @@
+"""One state record by its address: found in the file that has it, and no other file is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_at import files_with, quarantined_records, record_at
+
+COMMITS = 6
+
+
+def record(state_partition: int, offset: int, **changes: Any) -> dict[str, Any]:
+    own = {
+        "state_partition": state_partition, "offset": offset, "key": b"k", "value": b"v%d" % offset,
+        "timestamp_ms": offset, "decode_status": "decoded",
+    }  # fmt: skip
+    return {name: (own | changes).get(name) for name in TABLES["state_records"].names}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Two state partitions in one file a commit, ten records of each; one record in quarantine."""
+    found = Tables(TablesConfig(uri=str(tmp_path)))
+    for commit in range(COMMITS):
+        rows = [record(part, commit * 10 + n) for part in range(2) for n in range(10)]
+        if commit == 2:
+            rows[3] |= {"decode_status": "malformed_value", "decode_error": "too short"}
+        found.append("state_records", pa.Table.from_pylist(rows, schema=TABLES["state_records"]))
+    return found
+
+
+def test_every_record_is_found_by_its_address(tables: Tables) -> None:
+    """The row is the one with this partition and offset; past both ends, and elsewhere, there is none."""
+    for part, offset in ((0, 0), (1, 27), (1, COMMITS * 10 - 1)):
+        row = record_at(tables, part, offset)
+        assert row is not None
+        assert (row["state_partition"], row["offset"], row["value"]) == (part, offset, b"v%d" % offset)
+    assert record_at(tables, 0, COMMITS * 10) is None
+    assert record_at(tables, 2, 5) is None
+
+
+def test_no_other_file_is_opened(tables: Tables) -> None:
+    """With every other data file destroyed the record is still found."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    (path,) = files_with(snapshot, 1, 34)
+    for file in Path(tables.root, "state_records").glob("*.parquet"):
+        if file.name != path:
+            file.write_bytes(b"no parquet")
+    row = record_at(tables, 1, 34)
+    assert row is not None
+    assert row["value"] == b"v34"
+
+
+def test_only_files_with_quarantined_records_are_opened(tables: Tables) -> None:
+    """The one record that could not be decoded is found, although no other file can be read."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    (kept,) = files_with(snapshot, 0, 23)
+    for file in Path(tables.root, "state_records").glob("*.parquet"):
+        if file.name != kept:
+            file.write_bytes(b"no parquet")
+    (row,) = quarantined_records(tables).to_pylist()
+    assert (row["state_partition"], row["offset"], row["decode_error"]) == (0, 23, "too short")
+
+
+def test_a_table_that_was_never_made_has_no_record(tmp_path: Path) -> None:
+    """Nothing was exported: no record, none in quarantine, no commit."""
+    nothing = Tables(TablesConfig(uri=str(tmp_path)))
+    assert record_at(nothing, 0, 0) is None
+    assert quarantined_records(nothing).num_rows == 0
+
+
+def test_the_newest_commit_has_its_time(tables: Tables) -> None:
+    """By the storage's clock; not known where the log does not have the commit's file any more."""
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    newest = Path(tables.root, "state_records", "_delta_log", f"{snapshot.version:020d}.json")
+    committed_at = snapshot.committed_at()
+    assert committed_at is not None
+    assert abs(committed_at.timestamp() - newest.stat().st_mtime) < 0.01
+    newest.unlink()
+    assert snapshot.committed_at() is None

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from embedded.processes import DEFAULT_SIGNALS
 
+from acktrail.embedded import DEFAULT_VERSION
+from acktrail.faults.library import faults_on
+
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),
     pytest.mark.timeout(2400),
@@ -47,10 +50,14 @@ def _gone(folder: Path, *, within_s: float = 120.0) -> bool:
 
 
 def test_demo_from_broker_to_report(tmp_path: Path) -> None:
-    """Summary on stdout, steps on stderr, one HTML file that needs no network; every verdict a match; nothing left."""
+    """Summary on stdout, steps on stderr, one HTML file that needs no network; every verdict a match; nothing left.
+
+    Then faults go into the state topic: the gate of the second run stops the DAG, and exactly the faults are found.
+    """
     out = tmp_path / "demo"
-    run = subprocess.run([ACKTRAIL, "demo", "--out", str(out)], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    command = [ACKTRAIL, "demo", "--with-faults", "--out", str(out)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
     assert _gone(out), _processes_of(out)
     report = f"Report: {out}/reports/acktrail-report-"
     for wanted in ("fraud-scoring", "ARCHIVED", "LAG", "Verdicts", "Findings", report):
@@ -58,6 +65,9 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     assert re.search(r"^Verdicts +\d+ match$", run.stdout, flags=re.MULTILINE), run.stdout
     assert "acktrail_reconcile: publish success" in run.stderr
     assert "Traceback" not in run.stderr
+    faults = len(faults_on(DEFAULT_VERSION))
+    assert f"{faults} of {faults} faults found, nothing else" in run.stdout
+    assert "gate: DAG acktrail_reconcile failed in task validate: " in run.stdout
     page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
     assert {path.name for path in out.iterdir()} == {".acktrail-demo", "reports", "tables"}

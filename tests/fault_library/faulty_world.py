@@ -37,7 +37,7 @@ class FaultyWorld:
     saw."""
 
     def __init__(self, folder: Path, *, partitions: int, without_state: Iterable[int] = ()) -> None:
-        self.world = ExportedWorld(folder, DeltaSink, state_partitions=8)
+        self.world = ExportedWorld(folder, DeltaSink, state_partitions=97)
         self.world.topics[topic_id(1)].partitions = dict.fromkeys(range(partitions), (0, RECORDS))
         self.fresh = frozenset(without_state)
         for partition in range(partitions):

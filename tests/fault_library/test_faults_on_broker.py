@@ -11,8 +11,7 @@ from reset.world import World
 from samples.history_tables import build
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.workload.demo_cluster import WorkloadDeadline
-from acktrail.embedded.workload.state_injection import StateTopicEditor, inject_faults
+from acktrail.embedded.workload.state_injection import inject_faults
 from acktrail.export.export_run import observe
 from acktrail.faults.found_faults import find_faults, signs_in_run
 from acktrail.faults.library import FAULTS, faults_on
@@ -44,9 +43,7 @@ def test_share_coordinators_load_faults_and_all_are_found(tmp_path: Path) -> Non
         _run(broker, world, "before")
         assert signs_in_run(Tables(world.tables), "before") == frozenset()
 
-        states, _ = StateTopicEditor(broker.config(), WorkloadDeadline(60)).states()
-        keys = sorted(key for key in states if key.group_id == "desk")
-        injected = inject_faults(broker, faults, keys, dict.fromkeys(keys, RECORDS))
+        injected = inject_faults(broker, faults, group_id="desk", topic="stock", records=RECORDS)
         _run(broker, world, "after")
         found = find_faults(Tables(world.tables), "after", injected)
         assert found.is_exact, found

@@ -6,18 +6,25 @@ import contextlib
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from acktrail.embedded.airflow.airflow_api import DagRun, TaskRun
+from acktrail.config import TablesConfig
+from acktrail.embedded.airflow.airflow_api import DagRun, DagRunFailed, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
+from acktrail.embedded.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC
+from acktrail.embedded.workload.state_injection import inject_faults
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.errors import ConfigurationError, MissingDependency
+from acktrail.faults.fault import StateFault
+from acktrail.faults.found_faults import FoundFaults, find_faults, signs_in_run
+from acktrail.reconcile.observed_run import newest_run
+from acktrail.tables.delta.store import Tables
 
 EXPORT: Final = "acktrail_export"
 RECONCILE: Final = "acktrail_reconcile"
@@ -46,6 +53,15 @@ class DemoFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyRun:
+    """A run with faults. `stopped`: why its gate stopped it; None: it passed."""
+
+    run_id: str
+    found: FoundFaults
+    stopped: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
     """A running broker and an Airflow that starts. `say` is called with each step, `progress` with the workload's
     (activity, steps done, all steps)."""
@@ -55,19 +71,43 @@ class Demo:
     say: Say
     progress: Callable[[str, int, int], None]
 
-    def run(self) -> Mapping[str, str]:
+    def run(self, *, fault_partitions: int = 0) -> Mapping[str, str]:
         """Workload, export, reconciliation, report: the ``run_id`` of the rows, the ``tables_uri``, the ``report``.
 
-        Raises what these raise; AirflowNotStarted; DagRunFailed with the end of the failing task's log.
+        `fault_partitions`: of the topic that `inject` needs. Raises what these raise; AirflowNotStarted; DagRunFailed
+        with the end of the failing task's log.
         """
         self.say("share groups go to work while Airflow starts")
-        workload = run_workload(self.broker.bootstrap_servers, progress=self.progress)
+        workload = run_workload(
+            self.broker.bootstrap_servers, fault_partitions=fault_partitions, progress=self.progress
+        )
         self.say(f"{len(workload.ledgers)} share groups are done; waiting for Airflow")
         self.airflow.wait_until_healthy()
         self.say(f"Airflow {self.airflow.url} is healthy")
         run = self._run_dags()
         events = self.airflow.api().asset_events(run.dag_id, run.run_id)
         return next(extra for asset, extra in events if asset == _REPORTED)
+
+    def inject(self, faults: Sequence[StateFault], clean: Mapping[str, str]) -> FaultyRun:
+        """Let `faults` happen after `run`, which returned `clean`, and reconcile again: what is found of them, and what
+        stopped the run, if anything did.
+
+        Raises what these raise; DagRunFailed: the run failed before its gate.
+        """
+        self.say(f"{len(faults)} faults go into the state topic; the broker loads them")
+        injected = inject_faults(self.broker, faults, group_id=FAULT_GROUP, topic=FAULT_TOPIC, records=FAULT_RECORDS)
+        stored = Tables(TablesConfig(uri=clean["tables_uri"]))
+        known = signs_in_run(stored, clean["run_id"])
+        run = self.airflow.api().trigger(RECONCILE)
+        stopped = None
+        try:
+            self.airflow.watch().wait_for_run(run, timeout_s=_RECONCILE_S, progress=partial(self._show, RECONCILE))
+        except DagRunFailed as failed:
+            if newest_run(stored) == clean["run_id"] or not signs_in_run(stored, newest_run(stored)) - known:
+                raise
+            stopped = str(failed)
+        run_id = newest_run(stored)
+        return FaultyRun(run_id=run_id, found=find_faults(stored, run_id, injected, known=known), stopped=stopped)
 
     def resume(self) -> None:
         """Let the scheduler export every minute, and reconcile after each export."""

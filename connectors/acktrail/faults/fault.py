@@ -90,7 +90,7 @@ class FaultTarget:
 
 
 def next_snapshot(state: SharePartitionState, now_ms: int) -> ShareSnapshot:
-    """The snapshot that a coordinator writes after `state`."""
+    """The snapshot that a coordinator writes of `state` once it was not written for a while."""
     return ShareSnapshot(
         key=state.key,
         snapshot_epoch=state.snapshot_epoch + 1,
@@ -98,7 +98,7 @@ def next_snapshot(state: SharePartitionState, now_ms: int) -> ShareSnapshot:
         leader_epoch=state.leader_epoch or 0,
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
-        create_timestamp_ms=now_ms,
+        create_timestamp_ms=min(state.create_timestamp_ms or now_ms, now_ms - 1),
         write_timestamp_ms=now_ms,
         batches=state.batches,
     )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from acktrail.faults.fault import InjectedFault
 from acktrail.tables.delta.store import Tables
 
-OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined"})
+OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined", "state_log_pruned"})
 """Rules of findings whose subject is a state partition, not a share partition."""
 
 _NO_SUBJECT: Final = ("", None)
@@ -33,15 +33,18 @@ class FoundFaults:
         return not self.others and not any(self.missing)
 
 
-def find_faults(tables: Tables, run_id: str, injected: Iterable[InjectedFault]) -> FoundFaults:
-    """Compare a reconciled and validated run with the faults that were injected before it."""
+def find_faults(
+    tables: Tables, run_id: str, injected: Iterable[InjectedFault], *, known: frozenset[Sign] = frozenset()
+) -> FoundFaults:
+    """Compare a reconciled and validated run with the faults that were injected before it. `known`: what was found
+    before the faults, and may be found again."""
     placed = tuple(injected)
     found = signs_in_run(tables, run_id)
     wanted = [signs_of(each) for each in placed]
     return FoundFaults(
         injected=placed,
         missing=tuple(signs - found for signs in wanted),
-        others=found - frozenset().union(*wanted),
+        others=found - known - frozenset().union(*wanted),
     )
 
 

@@ -14,8 +14,6 @@ from acktrail.wire.state_key import UPDATE_TYPE, encode_key
 
 Injection = Callable[[FaultTarget], tuple[InjectedRecord, ...]]
 
-UPDATES_PER_SNAPSHOT: Final = 500
-"""``share.coordinator.snapshot.update.records.per.snapshot`` of a broker that was not configured."""
 FLOOD: Final = 40
 """Records that a flood gives up."""
 _STALE_MS: Final = 3_600_000
@@ -43,11 +41,6 @@ def overlapping_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
     batches = (batch(start, start + 5, _AVAILABLE), batch(start + 3, start + 9, _AVAILABLE))
     return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
-
-
-def missed_snapshot(target: FaultTarget) -> tuple[InjectedRecord, ...]:
-    """Update after update, and the snapshot that is due does not come."""
-    return target.placed(*[target.update()] * (UPDATES_PER_SNAPSHOT + 2))
 
 
 def snapshot_epoch_jump(target: FaultTarget) -> tuple[InjectedRecord, ...]:
@@ -118,12 +111,11 @@ def dlq_flood(target: FaultTarget) -> tuple[InjectedRecord, ...]:
 
 
 def skipped_new_partition(target: FaultTarget) -> tuple[InjectedRecord, ...]:
-    """A partition is added to a topic that the group reads; its first records come before its state."""
-    start = target.log_end_offset - 40
+    """A partition is added to a topic that the group reads; records come before its state, which has no start."""
     first = ShareSnapshot(
         key=target.key,
         snapshot_epoch=0,
-        state_epoch=target.state.state_epoch or 0,
+        state_epoch=(target.state.state_epoch or 0) + 2,
         leader_epoch=0,
         start_offset=None,
         delivery_complete_count=None,
@@ -131,9 +123,13 @@ def skipped_new_partition(target: FaultTarget) -> tuple[InjectedRecord, ...]:
         write_timestamp_ms=target.now_ms,
         batches=(),
     )
-    done = batch(start, target.log_end_offset - 1, _ACKNOWLEDGED)
-    moved = target.update(snapshot_epoch=0, start_offset=start, delivery_complete_count=40, batches=(done,))
-    return target.placed(first, moved)
+    return target.placed(first)
+
+
+def missed_prune(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Every share partition of a state partition has a newer snapshot for an hour, and the log still begins below."""
+    snapshots = (next_snapshot(state, target.now_ms - _STALE_MS) for state in target.neighbours)
+    return target.placed(*snapshots, age_ms=_STALE_MS)
 
 
 def start_past_log_end(target: FaultTarget) -> tuple[InjectedRecord, ...]:

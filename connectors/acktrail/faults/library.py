@@ -43,13 +43,14 @@ _ALL: Final = (
         ),
     ),
     StateFault(
-        name="missed_snapshot",
-        happens="the snapshot that is due after 500 updates does not come: a coordinator needs longer to load",
+        name="missed_prune",
+        happens="redundant state records are not pruned: a deleted share partition counted as one that needs them",
         seen=Seen.KAFKA,
-        issue="apache/kafka#21426",
-        releases="up to 4.2.0",
-        inject=inject.missed_snapshot,
-        expected=expected(),
+        issue="KAFKA-19695",
+        releases="up to 4.1.0",
+        inject=inject.missed_prune,
+        on_broker=False,
+        expected=expected("state_log_pruned"),
     ),
     StateFault(
         name="snapshot_epoch_jump",
@@ -143,15 +144,15 @@ _ALL: Final = (
     ),
     StateFault(
         name="skipped_new_partition",
-        happens="a partition is added to a topic, and the group starts at its end: the records before that are never "
-        "delivered",
+        happens="a partition is added to a topic, and the group starts at its end, not at its beginning: the records "
+        "before that are never delivered",
         seen=Seen.KAFKA,
         issue="KAFKA-20742",
         releases="up to 4.3",
         inject=inject.skipped_new_partition,
         is_new_partition=True,
         on_broker=False,
-        expected=expected(),
+        expected=expected("new_partition_has_start"),
     ),
     StateFault(
         name="start_past_log_end",

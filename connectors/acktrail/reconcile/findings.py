@@ -2,7 +2,8 @@
 
 Severities, meanings and advice are those of the catalogue (``acktrail.model.rules``). The rules: the verdicts of
 ``FINDING_VERDICTS``, `key_on_its_state_partition`, `one_state_partition_per_key`, `archiving_stale`,
-`poison_records_archived`, `export_complete`, `records_quarantined`, and ``STATE_RULES``, broken by a replayed state.
+`poison_records_archived`, `export_complete`, `records_quarantined`, ``STATE_RULES``, broken by a replayed state, and
+those of ``neighbour_findings``.
 """
 
 from __future__ import annotations
@@ -31,27 +32,29 @@ _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 
 def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` from rows of ``RECONCILED``."""
-    found = [_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
+    found = [rows_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
     parents = pc.list_parent_indices(rows["broken_rules"]).combine_chunks()
     names = pc.list_flatten(rows["broken_rules"]).combine_chunks()
     for rule, detail in STATE_RULES.items():
         own = rows.take(parents.filter(pc.equal(names, rule)))
-        found.append(_of_rule(rule, (own, detail, "last_record_offset"), observation))
+        found.append(rows_of_rule(rule, (own, detail, "last_record_offset"), observation))
     for verdict in FINDING_VERDICTS:
         own = rows.filter(pc.equal(rows["verdict"], verdict.value))
         shown = pc.coalesce(own["unreadable_at"], own["last_record_offset"])
         if verdict is Verdict.UNKNOWN:
             own = own.set_column(own.column_names.index("last_record_offset"), "last_record_offset", shown)
-        found.append(_of_rule(verdict.value, (own, own["reason"], "last_record_offset"), observation))
+        found.append(rows_of_rule(verdict.value, (own, own["reason"], "last_record_offset"), observation))
     return pa.concat_tables(found)
 
 
-def _of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
+def rows_of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` about share partitions that break a rule: rows of ``RECONCILED``, detail, and the column
+    with the offset of the record that shows it."""
     rows, detail, evidence = broken
     count = rows.num_rows
     columns = {
         **{name: rows[name] for name in ("group_id", "topic_id", "topic", "partition")},
-        **{name: pa.repeat(value, count) for name, value in _common(rule, observation).items()},
+        **{name: pa.repeat(value, count) for name, value in common_columns(rule, observation).items()},
         "subject": pa.chunked_array([coordinator_keys(batch) for batch in rows.to_batches()], pa.string()),
         "detail": pa.repeat(detail, count) if isinstance(detail, str) else detail,
         "evidence_state_partition": rows["state_partition"],
@@ -64,7 +67,7 @@ def state_partition_findings(coverages: Iterable[Coverage], observation: Observa
     """Rows of ``FINDINGS`` about state partitions as a whole."""
     rows = [
         {
-            **{name: value.as_py() for name, value in _common(rule, observation).items()},
+            **{name: value.as_py() for name, value in common_columns(rule, observation).items()},
             "subject": f"state partition {coverage.state_partition}{where}",
             "detail": detail,
             "evidence_state_partition": coverage.state_partition,
@@ -137,7 +140,7 @@ def _joined(*pieces: Any) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def _common(rule: str, observation: Observation) -> dict[str, pa.Scalar]:
+def common_columns(rule: str, observation: Observation) -> dict[str, pa.Scalar]:
     """The columns that are the same in all findings of one rule in one run."""
     return {
         "cluster_id": pa.scalar(observation.cluster_id, pa.string()),

@@ -14,6 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
+from acktrail.reconcile.neighbour_findings import unpruned_findings, without_start_findings
 from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
 from acktrail.reconcile.partition_replay import replayed_states
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
@@ -88,7 +89,13 @@ def _reconcile(workers: Workers, stored: Tables, observation: Observation, resum
     doing(f"writing the states of {states.num_rows:,} share partitions")
     for number, rows in _pieces(with_topics(states, described).select(SHARE_PARTITION_STATES.names)):
         _write_once(stored, observation, "share_partition_states", str(number), rows.cast(SHARE_PARTITION_STATES))
-    found = state_partition_findings(coverages.values(), observation)
+    found = pa.concat_tables(
+        (
+            state_partition_findings(coverages.values(), observation),
+            unpruned_findings(saved, coverages, observation),
+            without_start_findings(verdicts, observation),
+        )
+    )
     _write_once(stored, observation, "findings", "state partitions", found)
     for number, rows in _pieces(verdicts):
         _write_once(stored, observation, "findings", str(number), share_partition_findings(rows, observation))

@@ -18,6 +18,9 @@ _DEFAULT_FOLDER = Path(".demo")
 
 def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Keep broker and Airflow up until Ctrl-C.")] = False,
+    with_faults: Annotated[
+        bool, typer.Option("--with-faults", help="Then inject faults, and compare what is found with them.")
+    ] = False,
     version: Annotated[str, typer.Option(help="Kafka release: 4.2.1, 4.3.1 or 4.4.0.")] = _DEFAULT_VERSION,
     out: Annotated[
         Path, typer.Option(help="Folder for tables and reports; what a demo left in it goes.")
@@ -28,23 +31,36 @@ def demo(
     """Start Kafka and Airflow, let share groups work, export, reconcile, and show what became of every record.
 
     Everything runs on loopback and ends with this command: no process is left behind, however it ends.
-    The summary goes to stdout, the steps to stderr. Tables and reports stay in the folder.
+    The summary goes to stdout, the steps to stderr. Tables and reports stay in the folder. With --with-faults a second
+    run follows, after known faults of Kafka and of clusters were written into the state topic: its gate stops, and
+    exactly the faults must be found (else exit code 1).
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
     from acktrail.cli.main import app as acktrail
+    from acktrail.cli.text.fault_text import found_faults_text
     from acktrail.embedded.demo import running_demo
+    from acktrail.faults.library import faults_on
     from acktrail.stderr_lines import StepLines
 
     signal.signal(signal.SIGTERM, _interrupt)
+    is_exact = True
     with (
         StepLines() as steps,
         running_demo(out, version=version, dags=dags, keep=keep, say=steps.say, progress=steps.count) as running,
     ):
-        found = running.run()
+        faults = faults_on(version) if with_faults else ()
+        found = running.run(fault_partitions=len(faults))
         arguments = ["report", "--tables", found["tables_uri"], "--run-id", found["run_id"]]
         typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
         typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}")
+        if faults:
+            faulty = running.inject(faults, found)
+            out_file = str(Path(found["report"]).with_name("faults.html"))
+            arguments = ["report", "--tables", found["tables_uri"], "--run-id", faulty.run_id, "--out", out_file]
+            typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
+            typer.echo(f"\n{found_faults_text(faulty.found, faulty.stopped)}\n\nReport: {out_file}")
+            is_exact = faulty.found.is_exact
         if serve:  # exporting every minute; Ctrl-C is the way out and no error
             running.resume()
             typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")
@@ -56,6 +72,8 @@ def demo(
             except KeyboardInterrupt:
                 typer.echo("", err=True)
         steps.say("broker and Airflow end")
+    if not is_exact:
+        raise typer.Exit(1)
 
 
 def _interrupt(*_: object) -> NoReturn:

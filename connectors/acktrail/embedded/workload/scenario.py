@@ -23,6 +23,12 @@ ALWAYS: Final = 1_000_000
 
 MAX_SCALE: Final = 1000.0
 
+FAULT_GROUP: Final = "stock-keeping"
+"""The group that a demo's faults happen to."""
+FAULT_TOPIC: Final = "stock-moves"
+FAULT_RECORDS: Final = 100
+"""Records of each partition of that topic."""
+
 _FROM_THE_BEGINNING: Final = {"share.auto.offset.reset": "earliest"}
 _FEW: Final = 3
 _MOST_EXHAUSTED: Final = 8
@@ -136,10 +142,10 @@ class Scenario:
     groups: tuple[GroupPlan, ...]
 
 
-def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "") -> Scenario:
+def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "", fault_partitions: int = 0) -> Scenario:
     """Topics, records and what each group does with each record. `scale` multiplies the number of records (about
-    4,300), `prefix` goes before every group and topic. Raises ConfigurationError when `scale` is not above 0 and at
-    most 1000.
+    4,300), `prefix` goes before every group and topic; `fault_partitions`: how many partitions there are for faults to
+    happen to. Raises ConfigurationError when `scale` is not above 0 and at most 1000.
     """
     if not 0 < scale <= MAX_SCALE:
         raise ConfigurationError(
@@ -147,7 +153,8 @@ def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "") -> Scenari
         )
     planner = _Planner(seed=seed, scale=scale, prefix=prefix)
     topics = planner.topics()
-    return Scenario(topics=tuple(topics.values()), groups=planner.groups(topics))
+    plain = Scenario(topics=tuple(topics.values()), groups=planner.groups(topics))
+    return planner.with_faults(plain, fault_partitions) if fault_partitions else plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +194,15 @@ class _Planner:
             self._group("returns-desk", script.DELETE_TOPIC, topics["returns"], topics["returns-2025"]),
             self._group("price-watch", script.RECREATE_TOPIC, changes, again, record_plans=self._rejections(again)),
         )
+
+    def with_faults(self, plain: Scenario, partitions: int) -> Scenario:
+        """A group more that finishes every record of a topic with as many `partitions`."""
+        name, ends = self.prefix + FAULT_TOPIC, [0] * partitions
+        chance = self._random(FAULT_TOPIC)
+        wave = [r for p in range(partitions) for r in _records(name, chance, ends, FAULT_RECORDS, partition=p)]
+        topic = TopicPlan(name=name, partitions=partitions, waves=(tuple(wave),))
+        group = self._group(FAULT_GROUP, GroupScript.CONSUME, topic)
+        return Scenario(topics=(*plain.topics, topic), groups=(*plain.groups, group))
 
     def _random(self, *subject: object) -> random.Random:
         return random.Random(f"{self.seed}:{subject}")  # noqa: S311  # a plan to repeat, no secret

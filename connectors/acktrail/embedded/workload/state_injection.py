@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.workload.demo_cluster import WorkloadDeadline, client_properties, to_acktrail_error
-from acktrail.errors import InputError
+from acktrail.embedded.workload.demo_cluster import DemoProducer, WorkloadDeadline, client_properties, to_acktrail_error
+from acktrail.embedded.workload.scenario import DemoRecord
+from acktrail.errors import ConfigurationError, InputError
 from acktrail.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
+from acktrail.faults.library import FAULTS
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 from acktrail.wire.dialects.released import decode
@@ -25,6 +27,7 @@ from acktrail.wire.dialects.released import decode
 _ADMIN_CLIENT: Final = "__admin_client"
 _AT_ONCE: Final = 1_000
 _WAIT_S: Final = 0.2
+_PATIENCE_S: Final = 120.0
 _PRUNE: Final = {"share.coordinator.state.topic.prune.interval.ms": "1000"}
 
 
@@ -118,33 +121,47 @@ class StateTopicEditor:
 
 
 def inject_faults(
-    broker: EmbeddedBroker,
-    faults: Sequence[StateFault],
-    keys: Sequence[SharePartition],
-    ends: Mapping[SharePartition, int],
+    broker: EmbeddedBroker, faults: Sequence[StateFault], *, group_id: str, topic: str, records: int
 ) -> tuple[InjectedFault, ...]:
-    """Let `faults` happen to `keys`, one each, and start the broker again, so that its share coordinators load them.
+    """Let each of `faults` happen to one share partition of a group, and start the broker again, so that its share
+    coordinators load them.
 
-    `ends`: the log end of each key's topic partition. The groups must have no members.
+    The group has finished all `records` of each partition of the topic, and has no members. Raises ConfigurationError:
+    it has fewer share partitions than there are faults.
     """
-    deadline = WorkloadDeadline(120)
-    topic = StateTopicEditor(broker.config(), deadline)
-    removed: dict[int, int] = {}
-    injected = []
-    # What is pruned goes first: the records of other faults must stay.
-    for fault, key in sorted(zip(faults, keys, strict=True), key=lambda pair: pair[0].name != "export_gap"):
-        states, count = topic.states()
-        home = state_partition_of(key, count)
-        target = FaultTarget(
-            state=states[key],
-            partition=key.partition,
-            neighbours=tuple(s for s in states.values() if state_partition_of(s.key, count) == home),
-            state_partitions=count,
-            log_end_offset=ends[key],
-            now_ms=time.time_ns() // 1_000_000,
+    deadline = WorkloadDeadline(_PATIENCE_S)
+    editor = StateTopicEditor(broker.config(), deadline)
+    keys = sorted(key for key in editor.states()[0] if key.group_id == group_id)
+    if len(keys) < len(faults):
+        raise ConfigurationError(
+            f"group {group_id!r} has {len(keys)} share partitions, and {len(faults)} faults are to happen to it",
+            hint="give the topic more partitions",
         )
-        removed |= topic.append(fault.inject(target))
-        injected.append(InjectedFault(fault=fault, key=key))
+    injected = tuple(InjectedFault(fault=fault, key=key) for fault, key in zip(faults, keys, strict=False))
+    DemoProducer(broker.config(), deadline).write(topic, _growth(injected, records))
+    removed: dict[int, int] = {}
+    # What is pruned goes first: the records of other faults must stay.
+    for each in sorted(injected, key=lambda each: each.fault is not FAULTS["export_gap"]):
+        removed |= editor.append(each.fault.inject(_target(editor, each, records + each.fault.grows_by)))
     broker.restart(_PRUNE)
-    topic.wait_until_pruned(removed)
-    return tuple(injected)
+    editor.wait_until_pruned(removed)
+    return injected
+
+
+def _growth(injected: Sequence[InjectedFault], records: int) -> Iterator[DemoRecord]:
+    for each in injected:
+        for offset in range(records, records + each.fault.grows_by):
+            yield DemoRecord(partition=each.key.partition, offset=offset, key=b"", value=b"{}")
+
+
+def _target(editor: StateTopicEditor, injected: InjectedFault, log_end_offset: int) -> FaultTarget:
+    states, count = editor.states()
+    home = state_partition_of(injected.key, count)
+    return FaultTarget(
+        state=states[injected.key],
+        partition=injected.key.partition,
+        neighbours=tuple(s for s in states.values() if state_partition_of(s.key, count) == home),
+        state_partitions=count,
+        log_end_offset=log_end_offset,
+        now_ms=time.time_ns() // 1_000_000,
+    )

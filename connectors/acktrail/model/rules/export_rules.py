@@ -152,6 +152,18 @@ EXPORT_RULES: Final = (
         suites=_STATE_PARTITIONS,
     ),
     QualityRule(
+        id="state_log_pruned",
+        severity=QualitySeverity.WARNING,
+        title="Redundant state records are pruned",
+        meaning="A state partition begins below every snapshot that its share partitions need, and nothing was written "
+        "to it for 15 minutes, in which a share coordinator prunes three times.",
+        why="Nothing is lost; the state topic grows, and its coordinator takes longer to load.",
+        advice="Look for errors of pruning in the log of the broker that leads the state partition, and upgrade a "
+        "broker before Kafka 4.1.1: a deleted share partition stopped the pruning there.",
+        sources=("KAFKA-19695", _PRUNE),
+        tables=("offset_observations", "replay_memory"),
+    ),
+    QualityRule(
         id="export_fresh",
         severity=QualitySeverity.WARNING,
         title="What is validated was observed within the last hour",

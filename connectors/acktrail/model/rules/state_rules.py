@@ -76,6 +76,19 @@ REPLAYED_STATE_RULES: Final = (
         suites=_STATES,
     ),
     QualityRule(
+        id="new_partition_has_start",
+        severity=QualitySeverity.WARNING,
+        title="A partition that was added to a topic has a start offset",
+        meaning="A partition was added to a topic that the group reads already, records were written to it, and the "
+        "group has no start offset on it.",
+        why="Before Kafka 4.4 the group begins there where `share.auto.offset.reset` says, by default at the log end: "
+        "the records before that are never delivered to it.",
+        advice="Set the start offset to the log start before the group takes its first record there: "
+        "`acktrail reset plan --to-earliest` for this partition.",
+        sources=("KAFKA-20742",),
+        tables=("reconciliations",),
+    ),
+    QualityRule(
         id="start_offset_ge_log_start",
         severity=QualitySeverity.WARNING,
         title="The start offset is not below the log start",

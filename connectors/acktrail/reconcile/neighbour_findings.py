@@ -1,0 +1,73 @@
+"""Findings that show beside others only: a share partition beside the others of its topic, the log of a state partition
+beside the snapshots in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import FINDINGS
+from acktrail.reconcile.coverage import Coverage
+from acktrail.reconcile.findings import common_columns, rows_of_rule
+from acktrail.reconcile.observed_run import Observation
+
+PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
+"""Three times the pause between two prunings of a share coordinator."""
+_TOPIC: Final = ("group_id", "topic_id")
+
+
+def without_start_findings(verdicts: pa.Table, observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` about partitions that were added to a topic, and that a group has no start offset on.
+
+    A share partition that was initialized later than others of its topic has a higher state epoch. `verdicts`: all rows
+    of ``RECONCILED`` of a run.
+    """
+    started = verdicts.filter(pc.is_valid(verdicts["durable_start_offset"]))
+    first = started.group_by([*_TOPIC]).aggregate([("state_epoch", "min")])
+    waiting = verdicts.filter(
+        pc.and_(pc.is_null(verdicts["durable_start_offset"]), pc.is_valid(verdicts["state_epoch"]))
+    )
+    waiting = waiting.filter(pc.greater(waiting["log_end_offset_after"], waiting["log_start_offset"]))
+    lists = [name for name in waiting.column_names if pa.types.is_list(waiting.schema.field(name).type)]
+    own = waiting.drop_columns(lists).join(first, [*_TOPIC], join_type="inner")
+    own = own.filter(pc.greater(own["state_epoch"], own["state_epoch_min"]))
+    count = pc.subtract(own["log_end_offset_after"], own["log_start_offset"])
+    detail = pc.binary_join_element_wise(
+        pc.cast(count, pa.string()),
+        " record(s) were written to this new partition, and the group has no start offset",
+        "",
+    )
+    return rows_of_rule("new_partition_has_start", (own, detail, "last_record_offset"), observation)
+
+
+def unpruned_findings(saved: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` about state partitions whose log begins below every snapshot that is needed, although
+    nothing was written for long enough to prune it.
+
+    `saved`: rows of ``SAVED_COLUMNS``. A state partition with a state that has no snapshot is left out.
+    """
+    live = saved.filter(pc.is_valid(saved["snapshot_epoch"]))
+    by_place = live.group_by("state_partition")
+    bases = by_place.aggregate([("base_offset", "min"), ("base_offset", "count"), ([], "count_all")]).to_pylist()
+    needed = {r["state_partition"]: r["base_offset_min"] for r in bases if r["base_offset_count"] == r["count_all"]}
+    quiet_since = int(observation.observed_at.timestamp() * 1_000) - PRUNED_WITHIN_MS
+    newest = saved.group_by("state_partition").aggregate([("last_record_timestamp_ms", "max")])
+    quiet = newest.filter(pc.less_equal(newest["last_record_timestamp_ms_max"], quiet_since))
+    common = {name: value.as_py() for name, value in common_columns("state_log_pruned", observation).items()}
+    rows = []
+    for number in sorted(quiet["state_partition"].to_pylist()):
+        start, lowest = coverages[number].log.log_start_before, needed.get(number)
+        if start is not None and lowest is not None and start < lowest:
+            rows.append(
+                {
+                    **common,
+                    "subject": f"state partition {number}",
+                    "detail": f"offsets {start} to {lowest - 1} are redundant, and not pruned",
+                    "evidence_state_partition": number,
+                    "evidence_offset": lowest,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=FINDINGS)

@@ -33,19 +33,19 @@ _HIGHEST: Final = ("lag_most",)
 _LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_KEY, *_SUMS, *_HIGHEST, "chunk", "worst_status"})
 _RANKS: Final = pa.array([status.value for status in STATUS_TABLE])
 _KNOWN_ONLY: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
-_ALL_KNOWN: Final = pc.ScalarAggregateOptions(skip_nulls=False)
+_OR_NULL: Final = pc.ScalarAggregateOptions(skip_nulls=False)
 
 
 def added_buckets(parts: pa.Table) -> pa.Table:
     """One row for each key and interval of `parts` (``QUEUE_TRENDS``, the later ones behind), ordered by group, topic,
-    partition and time; rows of whole groups behind those of their share partitions. Counts are null where one of them
-    is, or the sum is more than int64 holds; `lag_most` and `worst_status` are of those that are known."""
+    partition and time; rows of whole groups behind those of their share partitions. Counts, `lag_most` and
+    `worst_status` are of the parts where they are known."""
     ranks = pc.index_in(parts["worst_status"], value_set=_RANKS)
     wide = parts.set_column(parts.column_names.index("worst_status"), "worst_status", ranks)
     aggregates: list[tuple[str, str, Any]] = [
-        *((name, "sum", _ALL_KNOWN) for name in _SUMS),
+        *((name, "sum", _KNOWN_ONLY) for name in _SUMS),
         *((name, "max", _KNOWN_ONLY) for name in _HIGHEST),
-        *((name, "last", _ALL_KNOWN) for name in _LAST),
+        *((name, "last", _OR_NULL) for name in _LAST),
         ("worst_status", "min", _KNOWN_ONLY),
     ]
     found = wide.group_by(list(_KEY), use_threads=False).aggregate(aggregates)

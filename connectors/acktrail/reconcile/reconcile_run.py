@@ -50,14 +50,14 @@ def reconcile(
     open_workers: OpenWorkers,
     run_id: str | None = None,
     *,
-    before_done: Callable[[], object] = lambda: None,
+    before_done: Callable[[str], object] = lambda _run_id: None,
 ) -> ReconcileSummary:
     """Reconcile the observation `run_id` (None: the newest complete one): write ``share_partition_states``,
     ``reconciliations`` and ``findings``.
 
     Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
-    run again changes nothing: a run that was stopped half-way is completed. `before_done` is called while the workers
-    are open; where it fails, the run is not noted as reconciled.
+    run again changes nothing: a run that was stopped half-way is completed. `before_done` is called with the run's id
+    while the workers are open; where it fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
@@ -74,7 +74,7 @@ def reconcile(
     doing(f"replaying about {rows:,} records and states")
     with open_workers(rows) as workers:
         _reconcile(workers, stored, observation, resume)
-        before_done()
+        before_done(observation.run_id)
     note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason)

@@ -32,9 +32,9 @@ def _command(
 ) -> None:
     """Replay the exported state with PySpark and compare it with what the cluster said.
 
-    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, and brings
-    delivery_history up to date (see `acktrail history`). Needs an observation: `acktrail export` makes one. The same
-    run again changes nothing. Reads no cluster.
+    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, brings delivery_history
+    up to date (see `acktrail history`), and judges every queue: queue_statuses, status_changes, queue_trends and
+    run_totals. Needs an observation: `acktrail export` makes one. The same run again changes nothing. Reads no cluster.
 
     Example: acktrail reconcile --tables /data/acktrail
     """
@@ -47,17 +47,21 @@ def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
     """See ``acktrail.reconcile.reconcile_run.reconcile``, ``workers_on`` and ``translated``. `with_history`: bring
-    ``delivery_history`` up to date with the same workers."""
+    ``delivery_history`` up to date and write the statuses of queues with the same workers."""
     from acktrail.history.history_run import build_history
     from acktrail.reconcile.reconcile_run import reconcile as run
+    from acktrail.statuses.status_run import write_statuses
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.commands.open_workers import translated, workers_on
 
     open_workers = workers_on(master)
 
-    def add_history() -> None:
-        if with_history and Tables(tables).exists("state_records"):
+    def add_history(reconciled: str) -> None:
+        if not with_history:
+            return
+        if Tables(tables).exists("state_records"):
             build_history(tables, open_workers)
+        write_statuses(tables, open_workers, reconciled)
 
     with translated():
         return run(tables, open_workers, run_id, before_done=add_history)

@@ -172,16 +172,19 @@ class Tables:
         rows: pa.Table,
         *,
         first_chunk: int | None = None,
+        last_chunk: int | None = None,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
         metadata: Mapping[str, str] = _NO_TEXT,
     ) -> int:
-        """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks. One
-        commit, with `transactions`, `expected` and `metadata` as in ``append``; gives its version. Rows keep their
-        order in a chunk's files."""
+        """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks, up to
+        `last_chunk` where it is given. One commit, with `transactions`, `expected` and `metadata` as in ``append``;
+        gives its version. Rows keep their order in a chunk's files."""
         snapshot = self.create(name)
         check_expected(snapshot, expected)
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
+        if predicate is not None and last_chunk is not None:
+            predicate += f" AND {CHUNK} <= {last_chunk:d}"
         # One chunk: the writer takes several at once and writes them in any order.
         ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
         write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)

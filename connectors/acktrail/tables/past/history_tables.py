@@ -96,7 +96,11 @@ class HistoryTables:
 
 def change_positions(tables: Tables, state_partitions: Iterable[int]) -> dict[int, int]:
     """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
-    snapshot = tables.snapshot(CHANGES)
+    return positions_at(tables.snapshot(CHANGES), state_partitions)
+
+
+def positions_at(snapshot: TableSnapshot | None, state_partitions: Iterable[int]) -> dict[int, int]:
+    """``change_positions`` of one version of ``delivery_history``; None: there is none."""
     position_of = (lambda _app: None) if snapshot is None else snapshot.transaction_version
     return {number: position_of(_app_id(number)) or 0 for number in state_partitions}
 

@@ -1,0 +1,73 @@
+"""``run_totals``: one row for each reconciliation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.statuses.status_rows import StatusRun
+from acktrail.tables.delta.store import Tables
+
+_TOTALS: Final = TABLES["run_totals"]
+_NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
+"""Reasons of gaps that are no lost records of the export."""
+_RANGES: Final = ("records_read", "records_quarantined", "gap_first", "gap_last", "gap_reason")
+
+
+def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
+    """The row of a run with these statuses (``QUEUE_STATUSES``)."""
+    by_status = _counts(statuses["status"])
+    ranks = {status.value: rank for rank, status in enumerate(STATUS_TABLE)}
+    names = [*ranks]
+    worst: dict[str, int] = {}
+    for group, status in zip(statuses["group_id"].to_pylist(), statuses["status"].to_pylist(), strict=True):
+        worst[group] = min(ranks[status], worst.get(group, len(ranks)))
+    row: dict[str, Any] = {
+        "cluster_id": run.cluster_id,
+        "run_id": run.run_id,
+        "observed_at": run.observed_at,
+        "groups": len(worst),
+        "share_partitions": statuses.num_rows,
+        "statuses": by_status,
+        "group_statuses": dict(sorted(Counter(names[rank] for rank in worst.values()).items())),
+        "verdicts": _counts(statuses["verdict"]),
+        "lag": pc.sum(statuses["lag"]).as_py() or 0,
+        "lag_unknown": statuses["lag"].null_count,
+        "archived_seen": archived_seen or 0,
+        **_findings(tables, run),
+        **_exported(tables, run),
+    }
+    return pa.Table.from_pylist([row], schema=_TOTALS)
+
+
+def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
+    """Those that no later run has seen: a finding keeps the newest run alone."""
+    columns = ["severity", "first_seen_at"]
+    found = tables.read("findings", columns=columns, where=pc.field("run_id") == run.run_id)
+    is_new = pc.equal(found["first_seen_at"], pa.scalar(run.observed_at, _TOTALS.field("observed_at").type))
+    return {"findings": _counts(found["severity"]), "new_findings": pc.sum(is_new).as_py() or 0}
+
+
+def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
+    where = pc.field("exported_at") <= pa.scalar(run.observed_at, _TOTALS.field("observed_at").type)
+    ranges = tables.read("export_ranges", columns=_RANGES, where=where)
+    is_loss = pc.invert(pc.fill_null(pc.is_in(ranges["gap_reason"], value_set=_NO_LOSS), fill_value=False))
+    gaps = ranges.filter(pc.and_(pc.is_valid(ranges["gap_first"]), is_loss))
+    lost = pc.add(pc.subtract(gaps["gap_last"], gaps["gap_first"]), 1)
+    return {
+        "records_exported": pc.sum(ranges["records_read"]).as_py() or 0,
+        "records_quarantined": pc.sum(ranges["records_quarantined"]).as_py() or 0,
+        "gaps": gaps.num_rows,
+        "gap_records": pc.sum(lost).as_py() or 0,
+    }
+
+
+def _counts(values: pa.ChunkedArray) -> dict[str, int]:
+    found = {row["values"]: row["counts"] for row in pc.value_counts(values).to_pylist()}
+    return dict(sorted(found.items()))

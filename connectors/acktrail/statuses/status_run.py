@@ -1,0 +1,164 @@
+"""The statuses of a reconciliation: judged once, after its history is built, and written to four tables.
+
+``queue_statuses`` is committed last and says how far everything is: the other tables have a number of the same run
+before it. A run that was stopped in between is completed first, whichever run comes next, and no run is written twice:
+each commit moves a number that grows with the observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.config import TablesConfig
+from acktrail.connect.activity import doing
+from acktrail.errors import ConfigurationError
+from acktrail.statuses.change_counts import CountedHistory, count_changes, log_ends
+from acktrail.statuses.run_rows import read_run_rows
+from acktrail.statuses.run_totals import total_row
+from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.past.history_tables import CHANGES
+from acktrail.tables.trend_chunks import TRENDS, add_parts
+from acktrail.workers import OpenWorkers, Workers
+
+STATUSES: Final = "queue_statuses"
+STEP: Final = "statuses/step"
+"""The app id whose number is the newest run of a table (``StatusRun.number``)."""
+_ENDS: Final = "statuses/history/"
+_VERSION: Final = "statuses/history_version"
+_SEEN: Final = "statuses/history_seen"
+_BEFORE_STATUSES: Final = ("status_changes", "run_totals", TRENDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSummary:
+    """The run whose statuses the tables have, share partitions by status, and how many changed with it. `is_older`: a
+    newer run has its statuses, nothing was written."""
+
+    run_id: str
+    statuses: dict[str, int]
+    changes: int = 0
+    is_older: bool = False
+
+
+def write_statuses(tables: TablesConfig, open_workers: OpenWorkers, run_id: str | None = None) -> StatusSummary:
+    """Judge the share partitions of the reconciliation `run_id` (None: the newest), once.
+
+    Raises:
+        ConfigurationError: nothing was reconciled, or the tables cannot be read or written.
+        ConcurrentCommit: the statuses are being written elsewhere.
+    """
+    stored = Tables(tables)
+    run = reconciled_run(stored, run_id)
+    unfinished = _unfinished(stored)
+    if unfinished is not None and unfinished.number < run.number:
+        _write(stored, open_workers, unfinished)
+    return _write(stored, open_workers, run)
+
+
+def reconciled_run(tables: Tables, run_id: str | None) -> StatusRun:
+    """The reconciliation `run_id`; None: the newest. Raises ConfigurationError (there is none)."""
+    where = None if run_id is None else pc.field("run_id") == run_id
+    columns = ["cluster_id", "run_id", "observed_at"]
+    rows = tables.read("reconciliations", columns=columns, where=where).sort_by([("observed_at", "descending")])
+    if rows.num_rows:
+        return StatusRun(**rows.slice(0, 1).to_pylist()[0])
+    if run_id is not None:  # reconciled, without a share partition
+        sampled = tables.read("group_observations", columns=columns, where=where).sort_by("observed_at")
+        if sampled.num_rows:
+            return StatusRun(**sampled.slice(sampled.num_rows - 1).to_pylist()[0])
+    raise ConfigurationError(f"nothing was reconciled in the tables at {tables.root}", hint="run `acktrail reconcile`")
+
+
+def _unfinished(tables: Tables) -> StatusRun | None:
+    """The run that some of the tables have and ``queue_statuses`` has not."""
+    done = tables.transaction_version(STATUSES, STEP) or 0
+    number = max(tables.transaction_version(name, STEP) or 0 for name in _BEFORE_STATUSES)
+    if number <= done:
+        return None
+    at = pc.field("observed_at") == pa.scalar(number, INSTANT)
+    rows = tables.read("reconciliations", columns=["cluster_id", "run_id", "observed_at"], where=at)
+    return StatusRun(**rows.slice(0, 1).to_pylist()[0]) if rows.num_rows else None
+
+
+def _write(tables: Tables, open_workers: OpenWorkers, run: StatusRun) -> StatusSummary:
+    snapshot = tables.create(STATUSES)
+    done = snapshot.transaction_version(STEP)
+    if done is not None and done >= run.number:
+        own = snapshot.read(columns=["run_id", "status"])
+        return _summary(run, own, is_older=done > run.number)
+    doing(f"judging the statuses of run {run.run_id}")
+    with open_workers(_new_rows(tables, snapshot)) as workers:
+        judged = _judge(workers, tables, run, snapshot)
+    commit_run(tables, run, judged, done)
+    return _summary(run, judged.found.statuses, changes=judged.found.changes.num_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """What the tables are to have of a run."""
+
+    found: RunStatuses
+    totals: pa.Table
+    counted: CountedHistory
+
+
+def _judge(workers: Workers, tables: Tables, run: StatusRun, before: TableSnapshot) -> JudgedRun:
+    bounds = log_ends(tables, run.run_id)
+    counted = counted_history(before, bounds)
+    counts = count_changes(workers, tables, bounds, counted)
+    rows = read_run_rows(tables, run.run_id)
+    found = judge_run(run, rows, before.read(), None if counts is None else counts[0])
+    archived_seen = pc.sum(rows["archived_seen"]).as_py()
+    totals = total_row(tables, run, found.statuses, archived_seen)
+    return JudgedRun(found=found, totals=totals, counted=counted if counts is None else counts[1])
+
+
+def commit_run(tables: Tables, run: StatusRun, judged: JudgedRun, done: int | None) -> None:
+    """Write a run to the tables that do not have it; `done`: the number of the run before it."""
+    moved = {STEP: run.number}
+    found = judged.found
+    for name, rows in (("status_changes", found.changes), ("run_totals", judged.totals)):
+        number = tables.transaction_version(name, STEP)
+        if number is None or number < run.number:
+            tables.append(name, rows, transactions=moved, expected={STEP: number})
+    number = tables.transaction_version(TRENDS, STEP)
+    if number is None or number < run.number:
+        add_parts(tables, found.trends, run.number, transactions=moved, expected={STEP: number})
+    tables.replace(
+        STATUSES, found.statuses, transactions={**moved, **counted_numbers(judged.counted)}, expected={STEP: done}
+    )
+
+
+def counted_numbers(counted: CountedHistory) -> dict[str, int]:
+    """What was counted of the history, as numbers of app ids."""
+    versions = {_VERSION: counted.version, _SEEN: counted.seen}
+    known = {name: version for name, version in versions.items() if version is not None}
+    return {**known, **{f"{_ENDS}{number}": end for number, end in counted.ends.items()}}
+
+
+def counted_history(statuses: TableSnapshot, state_partitions: Iterable[int]) -> CountedHistory:
+    """What was counted of some state partitions before the statuses in ``queue_statuses``."""
+    ends = {number: statuses.transaction_version(f"{_ENDS}{number}") or 0 for number in state_partitions}
+    versions = (statuses.transaction_version(name) for name in (_VERSION, _SEEN))
+    return CountedHistory(ends=ends, version=next(versions), seen=next(versions))
+
+
+def _new_rows(tables: Tables, statuses: TableSnapshot) -> int:
+    """About how many changes are to be read, by the logs alone."""
+    history, version = tables.snapshot(CHANGES), statuses.transaction_version(_VERSION)
+    known = None if version is None else tables.paths_at(CHANGES, version)
+    files = [] if history is None else history.files()
+    return sum(file.rows or 0 for file in files if known is None or file.path not in known)
+
+
+def _summary(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:
+    counts: dict[str, Any] = {row["values"]: row["counts"] for row in pc.value_counts(statuses["status"]).to_pylist()}
+    return StatusSummary(run_id=run.run_id, statuses=dict(sorted(counts.items())), changes=changes, is_older=is_older)

@@ -24,7 +24,7 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final = ("README.md", "docs/command-line.md", "docs/operate.md", "docs/reset.md")
+DOCUMENTS: Final = ("README.md", "docs/command-line.md", "docs/operate.md", "docs/reset.md", "docs/poison-record.md")
 
 OF_ACKTRAIL: Final = ("acktrail ", "export ACKTRAIL_", "make sync && source ")
 """How a line begins that is run. A block with any other line is marked ``<!-- not run: REASON -->``."""
@@ -34,6 +34,10 @@ NOT_RUN: Final = {
         "starts servers and the tests themselves"
     ),
     ("docs/operate.md", "make wheel"): "installs from a package index",
+    (
+        "docs/poison-record.md",
+        "kafka-console-consumer.sh --bootstrap-server broker-1:9092 --topic orders --partition 0 --offset 7",
+    ): "a tool of Kafka",
     ("docs/operate.md", "acktrail export --continuous"): "runs until Ctrl-C",
 }
 """The first line of each block that is marked so in its document, and the reason that stands there."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.model.delivery import DURABLE_STATES, StateBatch
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail_dashboard.rows.run_tables import row_key, rows
+from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import PartitionKey
 from acktrail_dashboard.wording import canonical, counted, number
 
@@ -72,16 +72,20 @@ def state_windows(
     chosen = rows(states.filter(wanted), (*KEY_COLUMNS, "start_offset", "batches", "completeness"))
     found = {}
     for row in chosen:
-        batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
-        if start is not None:
-            found[row_key(row)] = StateWindow(
-                start=start,
-                end=max((start, *(batch.last_offset + 1 for batch in batches))),
-                batches=batches,
-                is_complete=canonical(row["completeness"]) == "complete",
-                log_start=log_starts.get(row_key(row)),
-            )
+        is_complete = canonical(row["completeness"]) == "complete"
+        window = state_window(row, is_complete=is_complete, log_start=log_starts.get(row_key(row)))
+        if window is not None:
+            found[row_key(row)] = window
     return found
+
+
+def state_window(row: TableRow, *, is_complete: bool, log_start: int | None) -> StateWindow | None:
+    """The window of a row with `start_offset` and `batches`; None: the start offset is not known."""
+    batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
+    if start is None:
+        return None
+    end = max((start, *(batch.last_offset + 1 for batch in batches)))
+    return StateWindow(start=start, end=end, batches=batches, is_complete=is_complete, log_start=log_start)
 
 
 def bands(window: StateWindow) -> tuple[OffsetBand, ...]:
@@ -172,12 +176,12 @@ _ORDER: Final = (
 """What is drawn later covers what is drawn earlier."""
 
 
-def strip_paths(drawn: tuple[OffsetBand, ...]) -> list[tuple[BandKind, str]]:
-    """The path in SVG of each kind of band, in the order to draw them."""
+def strip_paths(drawn: tuple[OffsetBand, ...], width: int = STRIP_WIDTH) -> list[tuple[BandKind, str]]:
+    """The path in SVG of each kind of band, in the order to draw them; `width`: units across all of them."""
     pieces: dict[BandKind, str] = {}
-    for kind, begin, end in scaled_bands(drawn, STRIP_WIDTH):
+    for kind, begin, end in scaled_bands(drawn, width):
         wide = max(end - begin, _LEAST.get(kind, 0.0))
-        left = max(0.0, min(begin, STRIP_WIDTH - wide))
+        left = max(0.0, min(begin, width - wide))
         pieces[kind] = pieces.get(kind, "") + f"M{short(left)} 0h{short(wide)}v{STRIP_HEIGHT}h-{short(wide)}z"
     return [(kind, pieces[kind]) for kind in _ORDER if kind in pieces]
 

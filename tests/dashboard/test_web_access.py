@@ -46,7 +46,7 @@ class Answer:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of a few groups."""
     folder = tmp_path_factory.mktemp("access") / "tables"
-    write_dashboard_tables(folder, Sizes(groups=8, partitions_a_group=2, runs=3, lengths=()))
+    write_dashboard_tables(folder, Sizes(groups=8, partitions_a_group=2, runs=3, fine_days=0.1, hourly_days=0))
     return folder
 
 

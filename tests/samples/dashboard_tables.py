@@ -49,16 +49,19 @@ _REASONS = {
 _COMMON = (QueueStatus.OK, QueueStatus.OK, QueueStatus.OK, QueueStatus.IDLE, QueueStatus.OK, QueueStatus.OK)
 _WINDOW = 10
 _EVERY = timedelta(minutes=5)
+_CHUNK = 288
+_STATES = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much there is. `lengths`: interval and days of each length of buckets."""
+    """How much there is. `fine_days` are in buckets of five minutes, the days before them in hours."""
 
     groups: int = 24
     partitions_a_group: int = 4
     runs: int = 48
-    lengths: tuple[tuple[timedelta, float], ...] = ((timedelta(minutes=5), 1.0), (timedelta(hours=1), 7.0))
+    fine_days: float = 1.0
+    hourly_days: float = 7.0
     findings: int = 14
 
 
@@ -90,8 +93,9 @@ def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
     _put(tables, "findings", _findings(queues, sizes, runs, times))
     _put(tables, "group_observations", _observations(queues, runs[-1], times[-1]))
     _put(tables, "export_ranges", [_range(number, times[-1]) for number in range(4)])
-    for length, days in sizes.lengths:
-        _write_trends(tables, queues, length, round(timedelta(days=days) / length))
+    _write_trends(tables, queues, timedelta(hours=1), sizes.fine_days, sizes.fine_days + sizes.hourly_days)
+    _write_trends(tables, queues, timedelta(minutes=5), 0.0, sizes.fine_days)
+    _write_states(tables, queues, runs, times)
     return tables
 
 
@@ -238,18 +242,60 @@ def _range(number: int, at: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _write_trends(tables: Tables, queues: Sequence[_Queue], length: timedelta, count: int) -> None:
-    """Buckets of one length up to `NOW`, of each share partition and of each group, ordered as a chunk is."""
-    last = int(NOW.timestamp()) // int(length.total_seconds()) * int(length.total_seconds())
-    at = (last - int(length.total_seconds()) * np.arange(count - 1, -1, -1)) * 1_000_000
-    pieces = []
+def _write_trends(
+    tables: Tables, queues: Sequence[_Queue], length: timedelta, newest_days: float, oldest_days: float
+) -> None:
+    """Buckets of one length, of each share partition and of each group, ordered as a chunk is."""
+    count = round(timedelta(days=oldest_days - newest_days) / length)
+    if not count:
+        return
+    seconds = int(length.total_seconds())
+    last = int((NOW - timedelta(days=newest_days)).timestamp()) // seconds * seconds
+    at = (last - seconds * np.arange(count - 1, -1, -1)) * 1_000_000
     by_group: dict[str, list[_Queue]] = {}
     for queue in queues:
         by_group.setdefault(queue.group_id, []).append(queue)
+    pieces = []
     for group_id, own in sorted(by_group.items()):
-        pieces.append(_trend(group_id, None, own[0], at, length))
         pieces += [_trend(group_id, queue, queue, at, length) for queue in own]
-    tables.append("queue_trends", pa.concat_tables(pieces).combine_chunks())
+        pieces.append(_trend(group_id, None, own[0], at, length))
+    for chunk in range(0, count, _CHUNK):
+        own_rows = [piece.slice(chunk, _CHUNK) for piece in pieces]
+        numbered = [_numbered(piece, seconds * 1_000 + chunk // _CHUNK) for piece in own_rows]
+        tables.append("queue_trends", pa.concat_tables(numbered).combine_chunks())
+
+
+def _numbered(piece: pa.Table, chunk: int) -> pa.Table:
+    return piece.set_column(1, piece.schema.field("chunk"), pa.repeat(pa.scalar(chunk, pa.int64()), piece.num_rows))
+
+
+def _write_states(tables: Tables, queues: Sequence[_Queue], runs: Sequence[str], times: Sequence[datetime]) -> None:
+    """States of the newest runs, and the present one as the history holds it."""
+    for run_id, at in list(zip(runs, times, strict=True))[-_STATES:]:
+        age = (times[-1] - at) // _EVERY
+        _put(tables, "share_partition_states", [_state(queue, run_id, at, age) for queue in queues])
+    held = [_state(queue, runs[-1], times[-1], 0) for queue in queues]
+    names = set(TABLES["held_states"].names)
+    rows = [{**{name: row[name] for name in row.keys() & names}, "held": "state"} for row in held]
+    _put(tables, "held_states", rows)
+
+
+def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]:
+    is_stuck = queue.status is QueueStatus.STUCK
+    start = queue.start - (0 if is_stuck and age < _STATES - 8 else 90 * age)
+    pieces = ((2, 160), (0, 90), (4, 40), (2, 300), (0, 25), (2, 500), (4, 3), (0, 700 - 20 * min(age, 30)))
+    batches, first = [], start + age % 3
+    for state, length in pieces:
+        batches.append(
+            {"first_offset": first, "last_offset": first + length - 1, "delivery_state": state, "delivery_count": 1}
+        )
+        first += length
+    return {
+        "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
+        "topic": queue.topic, "partition": queue.partition, "state_partition": 17, "snapshot_epoch": 3,
+        "state_epoch": 1, "leader_epoch": 0, "start_offset": start, "effective_start_offset": start,
+        "end_offset": first, "batches": batches, "completeness": "complete" if queue.lag is not None else "gap",
+    }  # fmt: skip
 
 
 def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta) -> pa.Table:

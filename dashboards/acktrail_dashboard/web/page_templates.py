@@ -11,6 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail_dashboard import status_wording
 from acktrail_dashboard.html.report import page_templates
+from acktrail_dashboard.web import trend_charts
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.time_ranges import LENGTHS
 from acktrail_dashboard.wording import byte_text
@@ -35,6 +36,7 @@ def web_templates() -> Environment:
         **found.globals,
         "file_digests": {name: file.digest for name, file in static_files().items()},
         "range_names": tuple(LENGTHS),
+        "chart_size": (trend_charts.WIDTH, trend_charts.HEIGHT),
         "status_table": STATUS_TABLE,
     }
     return found

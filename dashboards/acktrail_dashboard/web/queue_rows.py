@@ -36,7 +36,11 @@ _OF_GROUP: Final = (
 
 def queue_rows(visit: Visit) -> pa.Table:
     """Every share partition in `COLUMNS` and its rank, worst first."""
-    rows = visit.read("queue_statuses", columns=COLUMNS)
+    return worst_first(visit.read("queue_statuses", columns=COLUMNS))
+
+
+def worst_first(rows: pa.Table) -> pa.Table:
+    """Rows of ``queue_statuses`` with their rank, worst first."""
     ranks = pc.fill_null(pc.index_in(rows["status"], value_set=pa.array(STATUSES)), _UNKNOWN_RANK)
     return rows.append_column(RANK, pc.cast(ranks, pa.int32())).sort_by([*_WORST_FIRST, *_ADDRESS])
 

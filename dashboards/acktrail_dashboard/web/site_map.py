@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from acktrail_dashboard.web.pages import checks, export, findings, groups, overview, resets, rules
+from acktrail_dashboard.web.pages import (
+    checks,
+    export,
+    findings,
+    group,
+    groups,
+    overview,
+    resets,
+    rules,
+    share_partition,
+)
 from acktrail_dashboard.web.web_page import WebPage
 
 PAGES: Final[tuple[WebPage, ...]] = (
@@ -21,4 +31,6 @@ PAGES: Final[tuple[WebPage, ...]] = (
     resets.RESETS,
     resets.RESET,
     export.EXPORT,
+    group.PAGE,
+    share_partition.PAGE,
 )

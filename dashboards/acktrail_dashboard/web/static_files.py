@@ -17,6 +17,7 @@ _FILES: Final = MappingProxyType(
         "dashboard.css": ("web/static/dashboard.css", _STYLE),
         "dashboard.js": ("web/static/dashboard.js", _SCRIPT),
         "icon.svg": ("web/static/icon.svg", "image/svg+xml"),
+        "charts.js": ("web/static/charts.js", _SCRIPT),
         "uplot.css": ("web/static/uplot-1.6.32.min.css", _STYLE),
         "uplot.js": ("web/static/uplot-1.6.32.min.js", _SCRIPT),
         "uplot-license.txt": ("web/static/uplot-LICENSE.txt", "text/plain; charset=utf-8"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from threading import RLock
 from typing import Final, TypeVar
 
@@ -15,6 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
+from acktrail.tables.status_reader import StatusReader
 
 AnswerT = TypeVar("AnswerT")
 _ANSWERS: Final = 128
@@ -58,17 +60,48 @@ class TableReader:
         where: pc.Expression | None = None,
     ) -> pa.Table:
         """Rows of a table's newest version that satisfy `where`, in no order."""
+        named = None if columns is None else tuple(columns)
+
+        def answer(snapshot: TableSnapshot) -> pa.Table:
+            return snapshot.read(columns=named, where=where)
+
+        found = self._asked(name, problems, ("read", named, str(where)), answer)
+        return chosen_columns(name, columns).empty_table() if found is None else found
+
+    def trend(
+        self,
+        problems: list[TableProblem],
+        place: tuple[str, str | None, int | None],
+        since: datetime,
+        until: datetime,
+    ) -> pa.Table:
+        """``StatusReader.trend`` of a group, or of a share partition (group, topic id, partition)."""
+
+        def answer(_: TableSnapshot) -> pa.Table:
+            return StatusReader(self.tables).trend(*place, since=since, until=until)
+
+        found = self._asked("queue_trends", problems, ("trend", place, since, until), answer)
+        return chosen_columns("queue_trends", None).empty_table() if found is None else found
+
+    def _asked(
+        self,
+        name: str,
+        problems: list[TableProblem],
+        question: tuple[object, ...],
+        answer: Callable[[TableSnapshot], pa.Table],
+    ) -> pa.Table | None:
+        """The answer of the newest version, kept until the next one; None: there is no table, or it cannot be read."""
         with self.lock:
             snapshot = self._snapshot(name, problems)
             if snapshot is None:
-                return chosen_columns(name, columns).empty_table()
-            asked = (name, snapshot.table_id, snapshot.version, None if columns is None else tuple(columns), str(where))
+                return None
+            asked = (name, snapshot.table_id, snapshot.version, *question)
             if asked not in self._answers:
                 try:
-                    self._keep(asked, snapshot.read(columns=columns, where=where))
+                    self._keep(asked, answer(snapshot))
                 except (AcktrailError, pa.ArrowException, OSError) as error:
                     problems.append(_problem(name, error))
-                    return chosen_columns(name, columns).empty_table()
+                    return None
             self._answers.move_to_end(asked)
             return self._answers[asked]
 

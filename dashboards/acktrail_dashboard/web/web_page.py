@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -46,6 +46,19 @@ class Visit:
         """The answer of a reader of acktrail that needs the tables themselves; `nothing` where they cannot be read: the
         page then names `table` as a problem."""
         return self.reader.ask(table, self.problems, question, nothing)
+
+    def within(self, column: str) -> pc.Expression:
+        """That a column of instants lies within the range of time, which is widened to whole minutes: rows that were
+        read are kept for the visits of a minute."""
+        chosen, minute = self.time_range, timedelta(minutes=1)
+        begin, end = (each.replace(second=0, microsecond=0) for each in (chosen.begin, chosen.end + minute))
+        return (pc.field(column) >= pa.scalar(begin)) & (pc.field(column) < pa.scalar(end))
+
+    def trend(self, group_id: str, topic_id: str | None = None, partition: int | None = None) -> pa.Table:
+        """Rows of ``queue_trends`` within the range of time, ascending: of a group, or of one of its share
+        partitions."""
+        begin, end = (each.replace(second=0, microsecond=0) for each in (self.time_range.begin, self.time_range.end))
+        return self.reader.trend(self.problems, (group_id, topic_id, partition), begin, end + timedelta(minutes=1))
 
     def text(self, name: str) -> str:
         """A parameter of the address; empty where it is not there."""

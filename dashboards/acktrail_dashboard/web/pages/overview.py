@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -10,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
+from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
+from acktrail_dashboard.web.stacked_bars import StackedBars, ToneBar, stacked_bars
 from acktrail_dashboard.web.web_page import Visit, WebPage
-from acktrail_dashboard.wording import SEVERITIES, TONES, counted, number
+from acktrail_dashboard.wording import TONES, counted, number
 
 _GROUPS_SHOWN: Final = 12
 _CHANGES_SHOWN: Final = 20
 _FINDINGS_SHOWN: Final = 10
 _RECENT: Final = timedelta(days=2)
-_FINDING_COLUMNS: Final = (
-    "run_id", "rule", "severity", "subject", "detail", "group_id", "topic_id", "topic", "partition",
-    "evidence_state_partition", "evidence_offset", "first_seen_at", "last_seen_at", "times_seen",
-)  # fmt: skip
+_NEEDS: Final = {"critical": "act", "warning": "look", "unknown": "unknown", "info": "idle or moved", "ok": "ok"}
+_RESULTS: Final = {"critical": "critical", "warning": "failed otherwise", "unknown": "not evaluated", "ok": "held"}
 
 
 def _context(visit: Visit) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def _context(visit: Visit) -> dict[str, Any]:
         "findings": findings[:_FINDINGS_SHOWN],
         "finding_count": len(findings),
         "changes": _changes(visit),
+        "bars": [each for each in (_group_trend(visit), _quality_trend(visit)) if each.bars],
     }
 
 
@@ -95,18 +97,12 @@ def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[dict[
     """What the newest reconciliation saw, the most severe first, then the latest."""
     if totals is None:
         return []
-    rows = visit.read("findings", columns=_FINDING_COLUMNS, where=pc.field("run_id") == totals["run_id"])
-    order = {severity: rank for rank, severity in enumerate(SEVERITIES)}
-    found: list[dict[str, Any]] = rows.sort_by([("first_seen_at", "descending")]).to_pylist()
-    return sorted(found, key=lambda row: order.get(row["severity"], len(order)))
+    return by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=pc.field("run_id") == totals["run_id"]))
 
 
 def _changes(visit: Visit) -> dict[str, Any]:
     """Changes of status within the range of time, the latest first; how many got worse and better."""
-    at = pc.field("changed_at")
-    chosen = visit.time_range
-    where = (at >= pa.scalar(_minute(chosen.begin))) & (at < pa.scalar(_minute(chosen.end) + timedelta(minutes=1)))
-    rows = visit.read("status_changes", where=where)
+    rows = visit.read("status_changes", where=visit.within("changed_at"))
     ranks = {name: pc.index_in(rows[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
     return {
         "rows": rows.sort_by([("changed_at", "descending")]).slice(0, _CHANGES_SHOWN).to_pylist(),
@@ -116,13 +112,46 @@ def _changes(visit: Visit) -> dict[str, Any]:
     }
 
 
+def _group_trend(visit: Visit) -> StackedBars:
+    """Groups by the tone of their worst status."""
+    rows = visit.read("run_totals", columns=("observed_at", "group_statuses"), where=visit.within("observed_at"))
+    counted = (
+        ToneBar(at=row["observed_at"], counts=dict(tone_counts(dict(row["group_statuses"] or ()))))
+        for row in rows.sort_by("observed_at").to_pylist()
+    )
+    return stacked_bars("Share groups by what they need", visit.time_range, counted, _NEEDS)
+
+
+def _quality_trend(visit: Visit) -> StackedBars:
+    """Expectations by result; of the validations of one run and suite the newest counts."""
+    names = ("run_id", "suite", "evaluated_at", "holds", "fails", "not_evaluated", "critical_fails")
+    rows = visit.read("quality_totals", columns=names, where=visit.within("evaluated_at")).sort_by("evaluated_at")
+    newest = {(row["run_id"], row["suite"]): row for row in rows.to_pylist()}
+    of_run: dict[str, list[dict[str, Any]]] = {}
+    for (run_id, _), row in newest.items():
+        of_run.setdefault(run_id, []).append(row)
+    counted = [
+        ToneBar(at=max(row["evaluated_at"] for row in own), counts=_result_counts(own)) for own in of_run.values()
+    ]
+    ordered = sorted(counted, key=lambda bar: bar.at)
+    return stacked_bars("Expectations", visit.time_range, ordered, _RESULTS, worst=("critical", "warning"))
+
+
+def _result_counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update({name: row[name] or 0 for name in ("holds", "fails", "not_evaluated", "critical_fails")})
+    return {
+        "critical": total["critical_fails"],
+        "warning": total["fails"] - total["critical_fails"],
+        "unknown": total["not_evaluated"],
+        "ok": total["holds"],
+    }
+
+
 def _hour(moment: datetime) -> datetime:
     """Answers are kept by what was asked: the same for an hour."""
     return moment.replace(minute=0, second=0, microsecond=0)
-
-
-def _minute(moment: datetime) -> datetime:
-    return moment.replace(second=0, microsecond=0)
 
 
 PAGE: Final = WebPage(path="", title="Overview", template="overview.html", context=_context, menu="Overview")

@@ -1,0 +1,217 @@
+"""Every page of the dashboard in a real browser: what it shows, what a hostile name does, what a person with a
+keyboard, a screen reader or a phone gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from drivers.browser import CHROMIUM, Page, browsing
+from fastapi import FastAPI
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from servers.web_server import web_server
+from starlette.responses import HTMLResponse
+
+from acktrail.config import TablesConfig
+from acktrail_dashboard.web.application import create_app
+from acktrail_dashboard.web.site_map import PAGES
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+SIZES = Sizes(groups=14, partitions_a_group=2, runs=14, fine_days=0.5, hourly_days=1.5)
+STUCK = {"group": "fraud-scoring", "topic": "010000MCtK-X86swAAAAAA", "partition": 0}
+PARAMETERS = {
+    "group": {"id": "fraud-scoring"},
+    "share-partition": {**STUCK, "offset": 1_236_450},
+    "groups": {"search": "e"},
+}
+"""Parameters of the pages that need some, by path."""
+ADDRESSES = [page.path + "?" + urlencode(PARAMETERS.get(page.path, {})) for page in PAGES]
+WATCH = """
+window.violations = [];
+document.addEventListener('securitypolicyviolation', (each) => violations.push(each.violatedDirective));
+window.addEventListener('error', (each) => violations.push('' + each.message));
+"""
+HOST = "<!doctype html><html class=dark><title>host</title><iframe id=f src=acktrail/groups></iframe>"
+MODES = {"light": ("light", 1280), "dark": ("dark", 1280), "phone": ("light", 390)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A dashboard of a few groups, some with hostile names, mounted below a path; beside it a page that frames it."""
+    root = tmp_path_factory.mktemp("pages") / "tables"
+    write_dashboard_tables(root, SIZES)
+    host = FastAPI()
+    host.mount("/acktrail", create_app(TablesConfig(uri=str(root)), clock=lambda: NOW))
+    host.add_api_route("/host", lambda: HTMLResponse(HOST))
+    with web_server(host) as url:
+        yield url + "acktrail/"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One tab, which notes what the policy refuses."""
+    with browsing(tmp_path_factory.mktemp("browser")) as page:
+        page.call("Page.enable")
+        page.call("Network.enable")
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        yield page
+
+
+def show(tab: Page, url: str, mode: str = "light") -> None:
+    """Open a page in one of the modes and wait until its scripts are done."""
+    theme, width = MODES[mode]
+    tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    tab.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    tab.value("window.isOld = true")
+    tab.open(url)
+    tab.until("!window.isOld && document.readyState === 'complete'", timeout_s=60)
+
+
+def axe_violations(tab: Page, mode: str = "light") -> list[str]:
+    """What axe finds wrong with the page: rule and element. In dark the contrast alone: the rest is as in light."""
+    source = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    tab.call("Runtime.evaluate", expression=source)
+    rules = ", runOnly: ['color-contrast']" if mode == "dark" else ""
+    run = (
+        f"axe.run(document, {{resultTypes: ['violations']{rules}}}).then(found => JSON.stringify(found.violations.map("
+        "each => each.id + ': ' + each.nodes.map(node => node.html).slice(0, 3).join(' | '))))"
+    )
+    answer = tab.call("Runtime.evaluate", expression=run, awaitPromise=True, returnByValue=True)
+    found: list[str] = json.loads(answer["result"]["value"])
+    return found
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_page_is_accessible_and_fits(server: str, tab: Page, address: str, mode: str) -> None:
+    """In light, in dark and on a phone: nothing for axe, no scrolling sideways, nothing that the policy refuses, no
+    request to another server."""
+    show(tab, server + address, mode)
+
+    assert axe_violations(tab, mode) == []
+    assert tab.value("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.value("violations") == []
+    assert tab.value("performance.getEntriesByType('resource').every(each => each.name.startsWith(location.origin))")
+    assert tab.value("document.title").endswith("· acktrail")
+
+
+def test_axe_would_find_something(server: str, tab: Page) -> None:
+    """The check above can fail: a field without a label and text that is hard to read are found."""
+    show(tab, server)
+    tab.value("document.querySelector('main').insertAdjacentHTML('beforeend', '<input class=bad>')")
+    tab.value("document.querySelector('h1').style.color = 'rgb(240, 240, 240)'")
+
+    assert {each.split(":")[0] for each in axe_violations(tab)} >= {"label", "color-contrast"}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_pages_are_small(server: str, tab: Page, address: str) -> None:
+    """A page with its files has less than 200 kB."""
+    show(tab, server + address)
+    sizes = "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+
+    assert 2_000 < tab.value(f"{sizes}.reduce((sum, each) => sum + each.decodedBodySize, 0)") < 200_000
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
+    """On its own pages and in lists a name is shown with its hidden characters visible, leads to its own page, and
+    runs nothing."""
+    show(tab, server + "groups?" + urlencode({"search": name}))
+    wanted = json.dumps(urlencode({"id": name}))
+    own = f"[...document.querySelectorAll('#groups tbody a')].find(each => each.search.includes({wanted}))"
+    shown = tab.value(f"{own}.textContent")
+    show(tab, tab.value(f"{own}.href"))
+    heading = tab.value("document.querySelector('h1 bdi').textContent")
+    show(tab, tab.value("document.querySelector('#share-partitions tbody a').href"))
+
+    assert heading == shown
+    assert shown.isprintable()
+    assert tab.value("document.querySelector('.crumbs bdi').textContent") == shown
+    assert tab.value("document.images.length + document.querySelectorAll('script:not([src])').length") == 0
+    assert tab.value("document.title").endswith("· acktrail")
+    assert tab.value("violations") == []
+
+
+def test_lines_are_drawn_by_the_script_and_without_it(server: str, tab: Page) -> None:
+    """With the script a canvas with a role and a label stands for each picture; without it the picture and the table
+    have the same values."""
+    address = server + "share-partition?" + urlencode(STUCK)
+    show(tab, address)
+    tab.until("document.querySelectorAll('figure.drawn').length === 3", timeout_s=60)
+    assert tab.value("[...document.querySelectorAll('canvas')].every(each => each.role === 'img' && each.ariaLabel)")
+    tab.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open(address)
+        tab.until("document.querySelectorAll('figure path.line').length >= 6", timeout_s=60)
+        assert tab.value("document.querySelectorAll('canvas').length") == 0
+        newest = "document.querySelector('figure tbody td').textContent"
+        assert tab.value(newest) == tab.value(
+            "(() => { const own = JSON.parse(document.querySelector('figure').dataset.chart).lines[0].values;"
+            " return own.at(-1).toLocaleString('en-US') })()"
+        )
+    finally:
+        tab.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_a_key_leads_to_the_search(server: str, tab: Page) -> None:
+    """`/` moves the cursor to the search, and Enter lists what was found; the first Tab leads to the content."""
+    show(tab, server)
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
+    assert tab.value("document.activeElement.id") == "find"
+    tab.call("Input.insertText", text="fraud")
+    tab.value("window.isOld = true")
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", text="\r")
+    tab.until("!window.isOld && document.readyState === 'complete'", timeout_s=60)
+    assert tab.value("[...document.querySelectorAll('#groups tbody th')].map(each => each.textContent.trim())") == [
+        "fraud-scoring"
+    ]
+    tab.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Tab", windowsVirtualKeyCode=9)
+    assert tab.value("document.activeElement.className") == "skip"
+
+
+def test_the_theme_of_a_surrounding_page_is_followed(server: str, tab: Page) -> None:
+    """In a frame of the same server the class of the surrounding page decides, also when it changes."""
+    show(tab, server.replace("/acktrail/", "/host"))
+    inner = "document.getElementById('f').contentDocument.documentElement"
+    tab.until(f"{inner}.className === 'dark'", timeout_s=60)
+    tab.value("document.documentElement.className = 'light'")
+    tab.until(f"{inner}.className === 'light'", timeout_s=60)
+
+
+def test_the_parts_of_a_list_are_linked(server: str, tab: Page) -> None:
+    """Filters and the range of time stay in every link of a page; a status shows its own rows alone."""
+    show(tab, server + "groups?status=ok&search=e")
+    chips = "[...document.querySelectorAll('.chips a')].map(each => each.search)"
+    assert all("search=e" in each for each in tab.value(chips))
+    badges = "[...document.querySelectorAll('#groups td .badge')].map(each => each.className)"
+    assert set(tab.value(badges)) == {"badge ok"}
+    show(tab, server + "?range=7d")
+    assert "range=7d" in tab.value("document.querySelector('#groups tbody a').search")
+
+
+def test_a_page_can_be_printed(server: str, tab: Page) -> None:
+    """On paper there is no navigation, and the page is one document."""
+    show(tab, server)
+    paper = tab.call("Page.printToPDF")["data"]
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert tab.value("getComputedStyle(document.querySelector('.bar nav')).display") == "none"
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+    assert paper.startswith("JVBER")
+
+
+def test_pictures_are_what_the_documents_show(server: str, tab: Page, tmp_path: Path) -> None:
+    """A picture of a page can be taken in both themes, and they differ."""
+    show(tab, server)
+    tab.picture(tmp_path / "light.png")
+    show(tab, server, "dark")
+    tab.picture(tmp_path / "dark.png")
+
+    assert (tmp_path / "light.png").read_bytes() != (tmp_path / "dark.png").read_bytes()

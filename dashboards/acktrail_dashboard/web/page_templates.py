@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail_dashboard import status_wording
 from acktrail_dashboard.html.report import page_templates
-from acktrail_dashboard.web import trend_charts
+from acktrail_dashboard.web.charts import trend_charts
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.time_ranges import LENGTHS
 from acktrail_dashboard.wording import byte_text

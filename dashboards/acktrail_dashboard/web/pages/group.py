@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail_dashboard.rows.run_tables import row_key
+from acktrail_dashboard.web.charts.state_strips import windows_of_group
+from acktrail_dashboard.web.charts.trend_charts import charts_of
 from acktrail_dashboard.web.queue_facts import (
     STATUS_COLUMNS,
     changes_where,
@@ -20,8 +22,6 @@ from acktrail_dashboard.web.queue_facts import (
     sums,
 )
 from acktrail_dashboard.web.queue_rows import part_of, queue_rows, status_counts, tone_counts, worst_first
-from acktrail_dashboard.web.state_strips import windows_of_group
-from acktrail_dashboard.web.trend_charts import charts_of
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _SHOWN: Final = 50

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
+from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, stacked_bars
 from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
-from acktrail_dashboard.web.stacked_bars import StackedBars, ToneBar, stacked_bars
 from acktrail_dashboard.web.web_page import Visit, WebPage
 from acktrail_dashboard.wording import TONES, counted, number
 

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail_dashboard.summary_types import PartitionKey, partition_key
+from acktrail_dashboard.web.charts.state_strips import past_strips, windows_of_group
+from acktrail_dashboard.web.charts.trend_charts import charts_of
 from acktrail_dashboard.web.queue_facts import STATUS_COLUMNS, changes_where, delivery_counts, findings_where
 from acktrail_dashboard.web.record_fate import record_fates
-from acktrail_dashboard.web.state_strips import past_strips, windows_of_group
-from acktrail_dashboard.web.trend_charts import charts_of
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 

@@ -1,0 +1,1 @@
+"""Pictures of pages: lines and bars over time, bands of states."""

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from broker.workload import Worked, Workload, until
 from prometheus_client.parser import text_string_to_metric_families
+from samples.observed_batch import observed
 
 from acktrail.broker.groups.group_gauges import group_gauges
-from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.metrics.metrics_server import metrics_served
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError
 from acktrail.tables.delta.store import Tables
 
@@ -72,28 +71,6 @@ def test_a_scrape_shows_what_was_exported(
     assert found["kafka_share_group_exporter_last_success_timestamp_seconds"]
     starts = found["kafka_share_group_start_offset"]
     assert starts[worked.group, "0", worked.topic] >= worked.accepted
-
-
-def observed(*lags: int | None) -> SourceBatch:
-    """One group with a share partition for each lag."""
-    rows = [
-        {"group_id": "g", "topic_id": "t", "topic": "orders", "partition": n, "lag": lag} for n, lag in enumerate(lags)
-    ]
-    group = {"group_id": "g", "group_state": "Stable", "members": 2, "error_code": 0}
-
-    def table(content: list[dict[str, Any]], schema: Any) -> Any:
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(content, schema=schema)
-
-    return SourceBatch(
-        source_partition=SourcePartition("observation/c"),
-        rows={
-            "topics": table([], TOPICS),
-            "group_observations": table([group], GROUP_OBSERVATIONS),
-            "offset_observations": table(rows, OFFSET_OBSERVATIONS),
-        },
-    )
 
 
 def test_a_sum_is_there_only_when_every_lag_is_known() -> None:

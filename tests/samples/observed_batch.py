@@ -1,0 +1,31 @@
+"""What a sample of the brokers brings: one group with a share partition for each lag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
+
+__all__ = ["observed"]
+
+
+def observed(*lags: int | None) -> SourceBatch:
+    """One group of two members with a share partition for each lag."""
+    place = {"group_id": "g", "topic_id": "t", "topic": "orders", "start_offset": 7}
+    rows = [{**place, "partition": number, "lag": lag} for number, lag in enumerate(lags)]
+    group = {"group_id": "g", "group_state": "Stable", "members": 2, "error_code": 0}
+
+    def table(content: list[dict[str, Any]], schema: Any) -> pa.Table:
+        return pa.Table.from_pylist(content, schema=schema)
+
+    return SourceBatch(
+        source_partition=SourcePartition("observation/c"),
+        rows={
+            "topics": table([], TOPICS),
+            "group_observations": table([group], GROUP_OBSERVATIONS),
+            "offset_observations": table(rows, OFFSET_OBSERVATIONS),
+        },
+    )

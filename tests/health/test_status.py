@@ -86,7 +86,7 @@ def test_what_is_not_known_is_something_to_act_on(
     fresh = status(health, capsys)
     assert (fresh.code, "nothing was reconciled yet" in fresh.stdout) == (6, True)
     health.reconciled([health.queue("g", "ok")], minutes=200)
-    assert "the statuses ended 12," in status(health, capsys).stdout
+    assert "the statuses ended 3 h ago" in status(health, capsys).stdout
     assert status(health, capsys, "--stale-after", "1d").code == 0
     shutil.rmtree(Path(health.config.uri) / "queue_statuses" / "_delta_log")
     (Path(health.config.uri) / "queue_statuses" / "_delta_log").mkdir()
@@ -95,6 +95,13 @@ def test_what_is_not_known_is_something_to_act_on(
     assert gone["statuses"] is None
     assert gone["unknown"]["queues"] in gone["act_on"]
     assert gone["verdicts"] == {"match": 1}
+
+
+def test_a_cluster_without_share_groups_is_well(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that saw no share partition is known to have seen none."""
+    health.reconciled()
+    found = as_json(health, capsys)
+    assert (found["groups"], found["statuses"], found["act_on"], found["run_id"]) == ([], {}, [], "run-2")
 
 
 def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,6 +12,8 @@ from acktrail.cli.arrow_without_pandas import row_tables
 from acktrail.cli.common_options import TablesOptions, TablesRoot
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.times import duration_ms
+
+_LONGEST_MS: Final = 86_400_000
 
 
 def metrics(
@@ -42,7 +44,7 @@ def metrics(
 
     Example: acktrail metrics --listen 127.0.0.1:9465
     """
-    every_ms = duration_ms("--every", every)
+    every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     if out is not None and listen is not None:
         raise InputError("--out and --listen exclude each other", hint="give one of them")
     config = row_tables(tables, tables_options)

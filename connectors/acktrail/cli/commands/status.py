@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ACT_ON_IT: Final = QualityGateFailed.exit_code
 _REDRAW: Final = "\033[H\033[2J"
+_LONGEST_MS: Final = 86_400_000
 _LINES: Final = 60
 """Of an answer that no terminal shows."""
 
@@ -50,7 +51,7 @@ def status(
 
     Example: acktrail status --group 'fraud-*'
     """
-    every_ms = duration_ms("--every", every)
+    every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
     config = row_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables

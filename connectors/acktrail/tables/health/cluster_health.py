@@ -21,6 +21,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
 from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
 from acktrail.tables.status_reader import StatusReader
+from acktrail.times import ago_text
 
 _OUTCOMES: Final = ("acknowledged", "released", "archived")
 _COLUMNS: Final = (
@@ -144,7 +145,7 @@ class ClusterHealth:
         reasons += [f"{critical:,} critical finding(s)"] if critical else []
         for subject, at in (("the export", self.overview.exported_at), ("the statuses", self.observed_at)):
             if at is not None and now - at > stale_after:
-                reasons.append(f"{subject} ended {int((now - at).total_seconds()):,} s ago")
+                reasons.append(f"{subject} ended {ago_text((now - at).total_seconds())}")
         return [*reasons, *dict.fromkeys(self.unknown.values())]
 
 
@@ -186,9 +187,10 @@ def _findings(tables: Tables) -> dict[str, Any]:
 
 
 def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
-    rows = StatusReader(tables).statuses(columns=_COLUMNS)
+    reader = StatusReader(tables)
+    rows = reader.statuses(columns=_COLUMNS)
     if not rows.num_rows:
-        return {"queues": None, "groups": None}
+        return _no_queues(reader)
     added = rows.append_column("unknown_lag", pc.cast(pc.is_null(rows["lag"]), pa.int64()))
     counted = added.group_by(["group_id", "status"], use_threads=False).aggregate(_AGGREGATES).to_pylist()
     by_group: dict[str, list[dict[str, Any]]] = {}
@@ -202,6 +204,12 @@ def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
         "observed_at": newest,
         "run_id": rows.filter(pc.equal(rows["observed_at"], pa.scalar(newest, INSTANT)))["run_id"][0].as_py(),
     }
+
+
+def _no_queues(reader: StatusReader) -> dict[str, Any]:
+    """A run that saw no share partition has totals; without them nothing is known."""
+    runs = reader.run_totals().select(["observed_at", "run_id"]).to_pylist()
+    return {"queues": (), "groups": (), **runs[-1]} if runs else {"queues": None, "groups": None}
 
 
 def _rank(row: Mapping[str, Any]) -> int:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
+from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, topic_id, update
 
+from acktrail.columnar.trend_buckets import added_buckets
 from acktrail.errors import AcktrailError
 from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
@@ -54,6 +58,12 @@ class Clock(World):
     def contents(self) -> dict[str, list[Any]]:
         """All rows of the tables of statuses, in an order of their own."""
         return {name: sorted(map(_text, self.rows(name))) for name in TABLES}
+
+
+def trends(self: World) -> list[str]:
+    """What readers make of the trends: the same however the parts lie in chunks."""
+    rows = self.tables.read("queue_trends")
+    return [_text(row) for row in added_buckets(rows.take(pc.sort_indices(rows["chunk"]))).to_pylist()]
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -108,11 +118,11 @@ def test_a_run_again_changes_nothing_and_an_older_one_neither(clock: Clock) -> N
     """Whichever run is reconciled again."""
     for number in range(3):
         clock.work(f"r{number}")
-    for run in ("r0", "r2"):
-        reconcile(clock.config, run, with_history=True)
+    for run_id in ("r0", "r2"):
+        reconcile(clock.config, run_id, with_history=True)
     before = clock.contents()
-    for run in ("r2", "r0", "r1"):
-        reconcile(clock.config, run, with_history=True)
+    for run_id in ("r2", "r0", "r1"):
+        reconcile(clock.config, run_id, with_history=True)
         assert clock.contents() == before
     assert write_statuses(clock.config, in_process, "r1").is_older
 
@@ -121,8 +131,9 @@ class _Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("stopped_before", ["run_totals", "queue_trends", "queue_statuses"])
-@pytest.mark.parametrize("goes_on_with", ["r1", "r2"])
+@pytest.mark.parametrize(
+    ("stopped_before", "goes_on_with"), [("run_totals", "r2"), ("queue_trends", "r1"), ("queue_statuses", "r2")]
+)
 def test_a_run_that_was_stopped_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_before: str, goes_on_with: str
 ) -> None:
@@ -134,16 +145,16 @@ def test_a_run_that_was_stopped_is_completed(
             world.work(f"r{number}")
             reconcile(world.config, f"r{number}")
     whole, stopped = worlds
-    for run in ("r0", "r1", "r2"):
-        _judge(whole, run)
+    for run_id in ("r0", "r1", "r2"):
+        _judge(whole, run_id)
     _judge(stopped, "r0")
     with monkeypatch.context() as patch:
         patch.setattr("acktrail.tables.delta.store.Tables.append", _failing("append", stopped_before))
         patch.setattr("acktrail.tables.delta.store.Tables.replace", _failing("replace", stopped_before))
         with pytest.raises(_Stopped):
             _judge(stopped, "r1")
-    for run in ("r1", "r2") if goes_on_with == "r1" else ("r2",):
-        _judge(stopped, run)
+    for run_id in ("r1", "r2") if goes_on_with == "r1" else ("r2",):
+        _judge(stopped, run_id)
     assert stopped.contents() == whole.contents()
 
 
@@ -197,3 +208,21 @@ def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(
     reconcile(clock.config, "r0", with_history=True)
     assert clock.statuses()["releasing"] == "release_loop"
     assert [row["run_id"] for row in clock.rows("reconcile_checks")] == ["r0"]
+
+
+def test_all_statuses_again_are_the_same(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the runs wrote one after the other is what judging all of them again from the history writes; and the next
+    run continues from it."""
+    for number in range(4):
+        clock.work(f"r{number}")
+        reconcile(clock.config, f"r{number}", with_history=True)
+    before, trend = clock.contents(), trends(clock)
+    done = run(capsys, "reconcile", "--rebuild-statuses", "--json", "--tables", clock.config.uri)
+    assert json.loads(done.stdout)["statuses"] == {"idle": 1, "ok": 1, "stuck": 2}
+    after = clock.contents()
+    assert trends(clock) == trend
+    assert {**after, "queue_trends": []} == {**before, "queue_trends": []}
+    clock.work("r4")
+    reconcile(clock.config, "r4", with_history=True)
+    (releasing,) = [row for row in clock.rows("queue_statuses") if row["group_id"] == "releasing"]
+    assert [each["released"] for each in releasing["window"]] == [6] * 5

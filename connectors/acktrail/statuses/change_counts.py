@@ -30,7 +30,7 @@ from acktrail.workers import Results, Workers, balanced_shares, merged
 
 COUNTED: Final = ("acknowledged", "released", "archived")
 _TIME: Final = "record_timestamp_ms"
-_RUN: Final = "interval_start_ms"
+RUN_NUMBER: Final = "interval_start_ms"
 """Counting by time becomes counting by run: the number of the run stands in place of a time."""
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
 _RESULTS: Final = {"counts": RATES}
@@ -92,7 +92,7 @@ def counts_by_run(
     shares = balanced_shares(files, lambda file: file.size_bytes, max(1, workers.count))
     work = partial(_counted, tables.config, dict(spans))
     found = merged(workers.run([[file.path for file in share] for share in shares], work), _RESULTS)["counts"]
-    sums = found.group_by([*KEY_COLUMNS, _RUN], use_threads=False).aggregate([(name, "sum") for name in COUNTED])
+    sums = found.group_by([*KEY_COLUMNS, RUN_NUMBER], use_threads=False).aggregate([(name, "sum") for name in COUNTED])
     counts = sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
     for name in COUNTED:
         is_small = pc.less(counts[name], MOST)
@@ -134,15 +134,15 @@ def _counted_version(
     tables: Tables, snapshot: TableSnapshot, before: CountedHistory, ends: Mapping[int, int]
 ) -> int | None:
     """The newest version known whose changes are all counted: this one, the one of the last run, or an earlier."""
-    if _covers(ends, snapshot):
+    if covers(ends, snapshot):
         return snapshot.version
     if before.seen is not None and tables.paths_at(CHANGES, before.seen) is not None:
         seen = tables.snapshot(CHANGES, version=before.seen)
-        if seen is not None and _covers(ends, seen):
+        if seen is not None and covers(ends, seen):
             return before.seen
     return before.version
 
 
-def _covers(ends: Mapping[int, int], snapshot: TableSnapshot) -> bool:
+def covers(ends: Mapping[int, int], snapshot: TableSnapshot) -> bool:
     """Whether all changes of a version are of records before `ends`."""
     return all(position <= ends[number] for number, position in positions_at(snapshot, ends).items())

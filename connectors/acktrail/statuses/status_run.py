@@ -93,12 +93,12 @@ def _write(tables: Tables, open_workers: OpenWorkers, run: StatusRun) -> StatusS
     done = snapshot.transaction_version(STEP)
     if done is not None and done >= run.number:
         own = snapshot.read(columns=["run_id", "status"])
-        return _summary(run, own, is_older=done > run.number)
+        return summary_of(run, own, is_older=done > run.number)
     doing(f"judging the statuses of run {run.run_id}")
     with open_workers(_new_rows(tables, snapshot)) as workers:
         judged = _judge(workers, tables, run, snapshot)
     commit_run(tables, run, judged, done)
-    return _summary(run, judged.found.statuses, changes=judged.found.changes.num_rows)
+    return summary_of(run, judged.found.statuses, changes=judged.found.changes.num_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +129,7 @@ def commit_run(tables: Tables, run: StatusRun, judged: JudgedRun, done: int | No
         number = tables.transaction_version(name, STEP)
         if number is None or number < run.number:
             tables.append(name, rows, transactions=moved, expected={STEP: number})
-    number = tables.transaction_version(TRENDS, STEP)
-    if number is None or number < run.number:
-        add_parts(tables, found.trends, run.number, transactions=moved, expected={STEP: number})
+    add_parts(tables, found.trends, run.number, STEP)
     tables.replace(
         STATUSES, found.statuses, transactions={**moved, **counted_numbers(judged.counted)}, expected={STEP: done}
     )
@@ -159,6 +157,7 @@ def _new_rows(tables: Tables, statuses: TableSnapshot) -> int:
     return sum(file.rows or 0 for file in files if known is None or file.path not in known)
 
 
-def _summary(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:
+def summary_of(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:
+    """The summary of a run with these statuses."""
     counts: dict[str, Any] = {row["values"]: row["counts"] for row in pc.value_counts(statuses["status"]).to_pylist()}
     return StatusSummary(run_id=run.run_id, statuses=dict(sorted(counts.items())), changes=changes, is_older=is_older)

@@ -16,6 +16,7 @@ from acktrail.columnar.schemas.schema_types import INSTANT, INT32, INT64, STRING
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import all_of, chosen_columns
 
 GROUPS: Final = schema(
@@ -36,6 +37,7 @@ _ORDERED: Final = pa.array([status.value for status in STATUS_TABLE])
 _TROUBLE: Final = pa.array([s.value for s, its in STATUS_TABLE.items() if its.urgency is not Urgency.NOTHING])
 _KEY: Final = ("group_id", "topic", "partition")
 _WITHOUT_WINDOW: Final = tuple(name for name in TABLES["queue_statuses"].names if name != "window")
+_OF_TREND: Final = ("chunk", "group_id", "topic_id", "partition", "bucket_ms", "bucket_at", "lag")
 _MS: Final = dt.timedelta(milliseconds=1)
 _DAY: Final = dt.timedelta(days=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -114,9 +116,10 @@ class StatusReader:
         since: dt.datetime,
         until: dt.datetime | None = None,
         bucket_ms: int | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Rows of ``QUEUE_TRENDS`` of a share partition, or of a whole group (no topic and no partition), ascending by
-        time, from the interval of `since` to before `until`.
+        time, from the interval of `since` to before `until`. `columns` None: all; a few take a third of the time.
 
         `bucket_ms` None: what gives at most 400 rows; rows older than two days have an hour at least, those older than
         90 days a day. An interval without a row had no reconciliation, or nothing moved and nothing was unfinished: the
@@ -135,11 +138,15 @@ class StatusReader:
         snapshot = self._tables.followed("queue_trends")
         if snapshot is None:
             return TABLES["queue_trends"].empty_table()
-        rows = snapshot.read(where=where)
+        of_all = TABLES["queue_trends"]
+        wanted = of_all.names if columns is None else list(columns)
+        read = [name for name in of_all.names if name in {*wanted, *_OF_TREND}]
+        rows = cast_to_schema(snapshot.read(columns=read, where=where), of_all)
         parts = rows.take(pc.sort_indices(rows, [("chunk", "ascending")]))
         found = added_buckets(lengthened(parts, length))
         is_before = pc.less(found["bucket_at"], pa.scalar(begin, INSTANT))
-        return pa.concat_tables([_standing(found.filter(is_before), begin), found.filter(pc.invert(is_before))])
+        shown = [_standing(found.filter(is_before), begin), found.filter(pc.invert(is_before))]
+        return pa.concat_tables(shown).select(wanted)
 
     def run_totals(self, since: dt.datetime | None = None, until: dt.datetime | None = None) -> pa.Table:
         """Rows of ``RUN_TOTALS`` from `since` to before `until`, ascending by time."""

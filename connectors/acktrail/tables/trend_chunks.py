@@ -4,6 +4,8 @@ Rows of a run are a chunk of their own, or go into one with the small chunks bef
 history (``first_rewritten``): a row is written about seven times, and a reader of one queue opens few files. Chunks
 follow each other in time; of one interval in several chunks the later one has the later observations. A chunk that is
 old as a whole is written again with longer intervals. That changes no sum, and needs no number of a run.
+
+Rows of whole groups, which pages show most, have chunks of their own, numbered from ``OF_GROUPS`` on.
 """
 
 from __future__ import annotations
@@ -15,12 +17,21 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.trend_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.history_tables import FULL_ROWS, first_rewritten
 
 TRENDS: Final = "queue_trends"
+OF_GROUPS: Final = 1 << 40
+"""The chunks with rows of whole groups have this number or a higher one, those of share partitions lower ones."""
+_SPANS: Final = ((0, OF_GROUPS - 1), (OF_GROUPS, (1 << 62) - 1))
+"""The first and last number of the chunks of share partitions, and of those of groups."""
+_GATHERED: Final = 100
+"""Runs whose parts a rebuild holds before it adds them up."""
+_FULL_ROWS: Final = 1 << 21
+"""Rows of a chunk that a rebuild writes."""
 _WORTH_ROWS: Final = 32_768
 """Old rows in chunks of their own are left as they are until they are this many."""
 
@@ -35,33 +46,67 @@ class _Chunk:
     shortest_ms: int
 
 
-def add_parts(
+def add_parts(tables: Tables, parts: pa.Table, run: int, app_id: str) -> None:
+    """Add rows of one run unless they are there, then write old chunks again. `run`: when it observed, in µs since the
+    epoch; each commit moves a number that begins with `app_id` to it."""
+    is_group = pc.is_null(parts["partition"])
+    for own, span in zip((pc.invert(is_group), is_group), _SPANS, strict=True):
+        moved = app_id if span is _SPANS[0] else f"{app_id}/groups"
+        number = tables.transaction_version(TRENDS, moved)
+        if number is None or number < run:
+            _add(tables, parts.filter(own), run, span, {moved: run}, {moved: number})
+            _age(tables, run, span)
+
+
+class RebuiltTrends:
+    """All parts of all runs, gathered and written at once; `add` in the order of the runs."""
+
+    def __init__(self) -> None:
+        self._parts: list[pa.Table] = [TABLES[TRENDS].empty_table()]
+        self._run = 0
+
+    def add(self, parts: pa.Table, run: int) -> None:
+        """Add the rows of a run, as in ``add_parts``."""
+        self._parts.append(parts)
+        self._run = run
+        if len(self._parts) > _GATHERED:
+            self._parts = [self._rows()]
+
+    def write(self, tables: Tables, app_id: str) -> None:
+        """Replace all rows; the numbers of ``add_parts`` are those of the newest run."""
+        rows = self._rows()
+        is_group = pc.is_null(rows["partition"])
+        pieces = []
+        for own, (first, _) in zip((pc.invert(is_group), is_group), _SPANS, strict=True):
+            mine = rows.filter(own)
+            slices = (mine.slice(begin, _FULL_ROWS) for begin in range(0, mine.num_rows, _FULL_ROWS))
+            pieces += [_numbered(piece, first + number) for number, piece in enumerate(slices)]
+        moved = {app_id: self._run, f"{app_id}/groups": self._run}
+        tables.replace(TRENDS, pa.concat_tables([TABLES[TRENDS].empty_table(), *pieces]), transactions=moved)
+
+    def _rows(self) -> pa.Table:
+        return added_buckets(aged(pa.concat_tables(self._parts), self._run))
+
+
+def _add(
     tables: Tables,
     parts: pa.Table,
     now_us: int,
-    *,
-    transactions: Mapping[str, int],
+    span: tuple[int, int],
+    moved: Mapping[str, int],
     expected: Mapping[str, int | None],
 ) -> None:
-    """Add rows of one run, observed at `now_us`, in one commit, then write old chunks again."""
-    chunks = _chunks(tables.create(TRENDS))
+    chunks = _chunks(tables.create(TRENDS), span)
     first = first_rewritten([chunk.rows for chunk in chunks], parts.num_rows)
-    number = chunks[first].number if first < len(chunks) else (chunks[-1].number + 1 if chunks else 0)
-    rows = _joined(tables, chunks[first:], parts, now_us)
-    tables.replace(TRENDS, _numbered(rows, number), first_chunk=number, transactions=transactions, expected=expected)
-    _age(tables, now_us)
+    number = chunks[first].number if first < len(chunks) else (chunks[-1].number + 1 if chunks else span[0])
+    rows = _numbered(_joined(tables, chunks[first:], parts, now_us), number)
+    tables.replace(TRENDS, rows, first_chunk=number, last_chunk=span[1], transactions=moved, expected=expected)
 
 
-def replace_all(tables: Tables, parts: pa.Table, now_us: int, *, transactions: Mapping[str, int]) -> None:
-    """Let the table have these parts alone."""
-    rows = added_buckets(aged(parts, now_us))
-    tables.replace(TRENDS, _numbered(rows, 0), first_chunk=0, transactions=transactions)
-
-
-def _age(tables: Tables, now_us: int) -> None:
+def _age(tables: Tables, now_us: int, span: tuple[int, int]) -> None:
     """Write the first old chunks that lie side by side again, with those before them that are too small to stay."""
     snapshot = tables.snapshot(TRENDS)
-    chunks = [] if snapshot is None else _chunks(snapshot)
+    chunks = [] if snapshot is None else _chunks(snapshot, span)
     begin, end = _old(chunks, now_us)
     if sum(chunk.rows for chunk in chunks[begin:end]) < _WORTH_ROWS:
         return
@@ -105,13 +150,16 @@ def _numbered(rows: pa.Table, number: int) -> pa.Table:
     return rows.set_column(rows.column_names.index("chunk"), "chunk", column)
 
 
-def _chunks(snapshot: TableSnapshot) -> list[_Chunk]:
-    """Ascending. Where the log has no numbers of a file's intervals (another engine wrote it), the chunk is not old."""
+def _chunks(snapshot: TableSnapshot, span: tuple[int, int]) -> list[_Chunk]:
+    """Those of a span, ascending. Where the log has no numbers of a file's intervals (another engine wrote it), the
+    chunk is not old."""
     with snapshot.place.translated():
         actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
     found: dict[int, _Chunk] = {}
     for row in actions.to_pylist():
         number = row["partition.chunk"]
+        if not span[0] <= number <= span[1]:
+            continue
         own = _Chunk(
             number=number,
             rows=row["num_records"],

@@ -21,6 +21,7 @@ import reset_plan
 import scale
 import soak
 import spark
+import statuses
 import steady
 from table import Row, heading, lines
 
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "describe": describe.compare,
     "reset": reset_plan.compare,
     "maintenance": maintenance.compare,
+    "statuses": statuses.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "day": day.compare,

@@ -34,6 +34,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "reset": {"groups": 2, "partitions": 2, "rounds": 1},
     "describe": {"group": "g-000", "rounds": 1, "partitions": 2, "some": 3, "many": 5},
     "maintenance": {"days": 4, "minutes": 60, "state_partitions": 2},
+    "statuses": {"share_partitions": 50, "modelled": 5, "groups": 2, "partitions": 2, "days": 3},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,

@@ -1,0 +1,132 @@
+"""Statuses: the judgement of all share partitions of a run, and a chart out of a quarter's trends."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from table import Row
+
+from acktrail.columnar.queue_windows import judge_windows
+from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
+from acktrail.config import TablesConfig
+from acktrail.model.queue_rules import WINDOW, QueueObservation, judge
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.status_reader import StatusReader
+from acktrail.tables.trend_chunks import RebuiltTrends
+
+_END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+_TRENDS = TABLES["queue_trends"]
+_COLUMNS = ("bucket_at", "lag", "start_offset", "log_end_offset", "worst_status")
+
+
+def compare(
+    share_partitions: int = 50_000, modelled: int = 2_000, groups: int = 100, partitions: int = 10, days: int = 90
+) -> list[Row]:
+    """The table's rows: the judgement by columns beside the model, share partition by share partition; then reads."""
+    windows = _windows(share_partitions)
+    by_columns = _seconds(lambda: _judge(windows))
+    plain = [[QueueObservation(**_plain(each)) for each in row] for row in windows.slice(0, modelled).to_pylist()]
+    by_model = _seconds(lambda: [judge(None, row, completeness="complete", members=1) for row in plain])
+    ratio = (by_model / modelled) / (by_columns / share_partitions)
+    rows = [
+        Row(
+            what=f"statuses of {share_partitions:,} share partitions",
+            ours=f"{by_columns:.2f} s",
+            beside=f"the model: {by_model / modelled * 1_000_000:.0f} µs each",
+            ratio=f"{ratio:.0f}x faster",
+        )
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        tables = Tables(TablesConfig(uri=folder))
+        _fill(tables, groups, partitions, days)
+        reader = StatusReader(tables)
+        asked: dict[str, dict[str, Any]] = {
+            "of a group": {},
+            "of a group, 5 columns": {"columns": _COLUMNS},
+            "of a share partition, 5 columns": {"topic_id": "t", "partition": 1, "columns": _COLUMNS},
+        }
+        since = _END - dt.timedelta(days=days)
+        for what, named in asked.items():
+            taken = _seconds(lambda named=named: reader.trend("group-001", since=since, until=_END, **named))
+            beside = f"{groups * partitions:,} share partitions"
+            rows.append(Row(what=f"chart {what}, {days} days", ours=f"{taken * 1_000:.0f} ms", beside=beside))
+    return rows
+
+
+def _seconds(work: Callable[[], Any], rounds: int = 3) -> float:
+    """The least CPU time of some rounds after one that does not count."""
+    work()
+    taken = []
+    for _ in range(rounds):
+        begun = time.process_time()
+        work()
+        taken.append(time.process_time() - begun)
+    return min(taken)
+
+
+def _windows(count: int) -> pa.Array:
+    chance = np.random.default_rng(1)
+    steps = chance.integers(0, 3, (count, WINDOW, len(STATUS_WINDOW.value_type))).cumsum(axis=1).reshape(-1, 10)
+    fields = list(STATUS_WINDOW.value_type)
+    arrays = [pa.array(steps[:, number]).cast(field.type) for number, field in enumerate(fields)]
+    flat = pa.StructArray.from_arrays(arrays, fields=fields)
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * WINDOW, pa.int32()), flat, type=STATUS_WINDOW)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "observed_at": 0}
+
+
+def _judge(windows: pa.Array) -> pa.Table:
+    count = len(windows)
+    return judge_windows(
+        windows,
+        previous_status=pa.nulls(count, pa.string()),
+        previous_since=pa.nulls(count, INSTANT),
+        completeness=pa.repeat("complete", count),
+        members=pa.repeat(pa.scalar(1, pa.int32()), count),
+    )
+
+
+def _fill(tables: Tables, groups: int, partitions: int, days: int) -> None:
+    """Trends of queues that are all at work, hour by hour, and every five minutes in the last two days."""
+    end = int(_END.timestamp() * 1_000)
+    fine = end - min(days * DAY_MS, KEPT_FINE_MS)
+    trends = RebuiltTrends()
+    for begin in range(end - days * DAY_MS, fine, 2 * DAY_MS):
+        hours = range(begin, min(begin + 2 * DAY_MS, fine), HOUR_MS)
+        trends.add(_parts(groups, partitions, hours, HOUR_MS), end * 1_000)
+    trends.add(_parts(groups, partitions, range(fine, end, FINE_MS), FINE_MS), end * 1_000)
+    trends.write(tables, "benchmark")
+
+
+def _parts(groups: int, partitions: int, begins: range, bucket_ms: int) -> pa.Table:
+    count, queues = len(begins), groups * (partitions + 1)
+    group, partition = np.divmod(np.repeat(np.arange(queues), count), partitions + 1)
+    is_group = partition == partitions
+    chance = np.random.default_rng(begins.start % 1_000)
+    names, topics = pa.array([f"group-{number:03d}" for number in range(groups)]), pa.array(["t", None])
+    known = {
+        "group_id": names.take(pa.array(group)),
+        "topic_id": topics.take(pa.array(is_group.astype(np.int8))),
+        "partition": pa.array(partition.astype(np.int32), mask=is_group),
+        "bucket_ms": pa.repeat(pa.scalar(bucket_ms, pa.int64()), queues * count),
+        "bucket_at": pa.array(np.tile(np.array(begins) * 1_000, queues)).cast(INSTANT),
+        "worst_status": pa.repeat("ok", queues * count),
+        "cluster_id": pa.repeat("c1", queues * count),
+        "topic": pa.nulls(queues * count, pa.string()),
+    }
+    columns = [
+        known[field.name] if field.name in known else pa.array(chance.integers(0, 1_000_000, queues * count))
+        for field in _TRENDS
+    ]
+    return pa.table(columns, schema=_TRENDS)

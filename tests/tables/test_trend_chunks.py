@@ -1,0 +1,93 @@
+"""``queue_trends`` over months: no number is lost while chunks are joined and intervals grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, lengthened
+from acktrail.config import TablesConfig
+from acktrail.errors import ConcurrentCommit
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.trend_chunks import OF_GROUPS, TRENDS, add_parts
+
+MINUTE_US = 60_000_000
+BEGIN_US = 1_800_000_000_000_000 // (DAY_MS * 1_000) * DAY_MS * 1_000
+RUNS = [BEGIN_US + day * DAY_MS * 1_000 + minutes * MINUTE_US for day in range(0, 100, 9) for minutes in (7, 8, 50)]
+
+
+def parts(run: int, number: int) -> pa.Table:
+    """What a run of two share partitions writes, and of their group."""
+    begin = run - run % (FINE_MS * 1_000)
+    common: dict[str, Any] = {"group_id": "g", "bucket_ms": FINE_MS, "bucket_at": begin, "observations": 1}
+    rows = [
+        {**common, "topic_id": topic, "partition": partition, "lag": number, "lag_most": number, "acknowledged": 1}
+        for topic, partition in (("t", 0), ("t", 1), (None, None))
+    ]
+    return pa.Table.from_pylist([{**row, "worst_status": "ok"} for row in rows], schema=TABLES[TRENDS])
+
+
+def stored(tables: Tables) -> pa.Table:
+    rows = tables.read(TRENDS)
+    return rows.take(pc.sort_indices(rows["chunk"]))
+
+
+def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
+    monkeypatch.setattr("acktrail.tables.trend_chunks._WORTH_ROWS", 1)
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    every = [parts(run, number) for number, run in enumerate(RUNS)]
+    for run, own in zip(RUNS, every, strict=True):
+        add_parts(tables, own, run, "step")
+    rows = stored(tables)
+    expected = added_buckets(lengthened(pa.concat_tables(every), DAY_MS))
+    assert added_buckets(lengthened(rows, DAY_MS)).equals(expected)
+    assert pc.sum(rows["observations"]).as_py() == 3 * len(RUNS)
+    for row in rows.to_pylist():
+        age_ms = (RUNS[-1] - int(row["bucket_at"].timestamp() * 1_000_000)) // 1_000
+        assert row["bucket_ms"] >= (HOUR_MS if age_ms > 9 * DAY_MS else FINE_MS), row
+        assert (row["chunk"] >= OF_GROUPS) == (row["partition"] is None)
+    snapshot = tables.snapshot(TRENDS)
+    assert snapshot is not None
+    assert len(snapshot.files()) < 30
+
+
+def test_a_run_is_added_once(tmp_path: Path) -> None:
+    """The same run again, or an older one, adds nothing; where only the share partitions' rows landed, those of groups
+    follow."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    first, second = RUNS[:2]
+    for run in (first, second, first, second):
+        add_parts(tables, parts(run, 1), run, "step")
+    assert pc.sum(stored(tables)["observations"]).as_py() == 6
+    third = RUNS[3]
+    rows = parts(third, 2)
+    add_parts(tables, rows, third, "other")
+    assert pc.sum(stored(tables)["observations"]).as_py() == 9
+    snapshot = tables.snapshot(TRENDS)
+    assert snapshot is not None
+    assert snapshot.transaction_version("other/groups") == third
+
+
+def test_two_writers_do_not_add_one_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that read the numbers before the other committed is refused."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    add_parts(tables, parts(RUNS[0], 1), RUNS[0], "step")
+    original = Tables.transaction_version
+
+    def stale(self: Tables, name: str, app_id: str) -> int | None:
+        number = original(self, name, app_id)
+        with monkeypatch.context() as patch:
+            patch.setattr(Tables, "transaction_version", original)
+            add_parts(Tables(self.config), parts(RUNS[1], 2), RUNS[1], "step")
+        return number
+
+    monkeypatch.setattr(Tables, "transaction_version", stale)
+    with pytest.raises(ConcurrentCommit):
+        add_parts(tables, parts(RUNS[1], 2), RUNS[1], "step")
+    assert pc.sum(stored(tables)["observations"]).as_py() == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -100,9 +101,12 @@ def test_statuses_run_after_run(clock: Clock) -> None:
 
 
 def test_what_is_counted_is_counted_once(clock: Clock) -> None:
-    """The counts of all windows together are those of the history, however it is compacted in between."""
+    """The counts of all windows together are those of the history, however it is compacted, or built again."""
     for number in range(5):
         clock.work(f"r{number}")
+        if number == 3:
+            for table in ("delivery_history", "held_states"):
+                shutil.rmtree(Path(clock.config.uri) / table)
         reconcile(clock.config, f"r{number}", with_history=True)
         if number == 2:
             maintain(clock.config, MaintenancePolicy(small_files=0))
@@ -210,12 +214,17 @@ def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(
     assert [row["run_id"] for row in clock.rows("reconcile_checks")] == ["r0"]
 
 
-def test_all_statuses_again_are_the_same(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the runs wrote one after the other is what judging all of them again from the history writes; and the next
-    run continues from it."""
-    for number in range(4):
-        clock.work(f"r{number}")
-        reconcile(clock.config, f"r{number}", with_history=True)
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_all_statuses_again_are_the_same(clock: Clock, capsys: pytest.CaptureFixture[str], is_ahead: bool) -> None:
+    """What the runs wrote one after the other is what judging all of them again from the history writes, also where the
+    history was ahead of the observations; and the next run continues from it."""
+    runs = [f"r{number}" for number in range(4)]
+    for run_id in runs:
+        clock.work(run_id)
+        if not is_ahead:
+            reconcile(clock.config, run_id, with_history=True)
+    for run_id in runs if is_ahead else ():
+        reconcile(clock.config, run_id, with_history=True)
     before, trend = clock.contents(), trends(clock)
     done = run(capsys, "reconcile", "--rebuild-statuses", "--json", "--tables", clock.config.uri)
     assert json.loads(done.stdout)["statuses"] == {"idle": 1, "ok": 1, "stuck": 2}

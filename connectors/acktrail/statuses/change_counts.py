@@ -8,6 +8,7 @@ the offsets of the records.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,9 +40,11 @@ _RESULTS: Final = {"counts": RATES}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedHistory:
     """What was counted: the changes of records before the `ends`, by state partition. `version`: of
-    ``delivery_history``; all its changes were counted. `seen`: the newest version that was looked at. None: none."""
+    ``delivery_history``; all its changes were counted. `seen`: the newest version that was looked at. None: none.
+    `table`: the ``table_number`` of that ``delivery_history``; one that was built again has other versions."""
 
     ends: Mapping[int, int] = field(default_factory=dict)
+    table: int | None = None
     version: int | None = None
     seen: int | None = None
 
@@ -67,15 +70,22 @@ def count_changes(
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
         return None
+    table = table_number(snapshot)
+    if before.table != table:
+        before = CountedHistory(ends=before.ends)
     built = positions_at(snapshot, bounds)
     ends = {number: max(before.ends.get(number, 0), min(end, built[number])) for number, end in bounds.items()}
-    after = CountedHistory(
-        ends={**before.ends, **ends}, version=_counted_version(tables, snapshot, before, ends), seen=snapshot.version
-    )
+    version = _counted_version(tables, snapshot, before, ends)
+    after = CountedHistory(ends={**before.ends, **ends}, table=table, version=version, seen=snapshot.version)
     known = None if before.version is None else tables.paths_at(CHANGES, before.version)
     spans = {number: np.array([before.ends.get(number, 0), end]) for number, end in ends.items()}
     counts = counts_by_run(workers, tables, snapshot, spans, known=known or frozenset())
     return counts.select([*KEY_COLUMNS, *COUNTED]), after
+
+
+def table_number(snapshot: TableSnapshot) -> int:
+    """A number that a table created again in its place does not have."""
+    return zlib.crc32(snapshot.table_id.encode())
 
 
 def counts_by_run(

@@ -14,7 +14,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.statuses.change_counts import RUN_NUMBER, CountedHistory, counts_by_run, covers, log_ends
+from acktrail.statuses.change_counts import RUN_NUMBER, CountedHistory, counts_by_run, covers, log_ends, table_number
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
 from acktrail.statuses.status_rows import StatusRun, judge_run
@@ -100,7 +100,7 @@ def _counts(
         counts = counts_by_run(workers, tables, snapshot, spans)
     ends = {number: int(own[-1]) for number, own in spans.items()}
     version = snapshot.version if covers(ends, snapshot) else None
-    return counts, CountedHistory(ends=ends, version=version, seen=snapshot.version)
+    return counts, CountedHistory(ends=ends, table=table_number(snapshot), version=version, seen=snapshot.version)
 
 
 def _with_findings(total: pa.Table, known: Mapping[str, object] | None) -> pa.Table:

@@ -33,7 +33,10 @@ STEP: Final = "statuses/step"
 """The app id whose number is the newest run of a table (``StatusRun.number``)."""
 _ENDS: Final = "statuses/history/"
 _VERSION: Final = "statuses/history_version"
+_TABLE: Final = "statuses/history_table"
 _SEEN: Final = "statuses/history_seen"
+_UNKNOWN: Final = -1
+"""In place of a number: it is not known any more."""
 _BEFORE_STATUSES: Final = ("status_changes", "run_totals", TRENDS)
 
 
@@ -137,22 +140,23 @@ def commit_run(tables: Tables, run: StatusRun, judged: JudgedRun, done: int | No
 
 def counted_numbers(counted: CountedHistory) -> dict[str, int]:
     """What was counted of the history, as numbers of app ids."""
-    versions = {_VERSION: counted.version, _SEEN: counted.seen}
-    known = {name: version for name, version in versions.items() if version is not None}
+    versions = {_TABLE: counted.table, _VERSION: counted.version, _SEEN: counted.seen}
+    known = {name: _UNKNOWN if version is None else version for name, version in versions.items()}
     return {**known, **{f"{_ENDS}{number}": end for number, end in counted.ends.items()}}
 
 
 def counted_history(statuses: TableSnapshot, state_partitions: Iterable[int]) -> CountedHistory:
     """What was counted of some state partitions before the statuses in ``queue_statuses``."""
     ends = {number: statuses.transaction_version(f"{_ENDS}{number}") or 0 for number in state_partitions}
-    versions = (statuses.transaction_version(name) for name in (_VERSION, _SEEN))
-    return CountedHistory(ends=ends, version=next(versions), seen=next(versions))
+    numbers = (statuses.transaction_version(name) for name in (_TABLE, _VERSION, _SEEN))
+    table, version, seen = (None if number == _UNKNOWN else number for number in numbers)
+    return CountedHistory(ends=ends, table=table, version=version, seen=seen)
 
 
 def _new_rows(tables: Tables, statuses: TableSnapshot) -> int:
     """About how many changes are to be read, by the logs alone."""
     history, version = tables.snapshot(CHANGES), statuses.transaction_version(_VERSION)
-    known = None if version is None else tables.paths_at(CHANGES, version)
+    known = None if version in (None, _UNKNOWN) else tables.paths_at(CHANGES, version)
     files = [] if history is None else history.files()
     return sum(file.rows or 0 for file in files if known is None or file.path not in known)
 

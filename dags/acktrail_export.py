@@ -29,6 +29,7 @@ def make(profile: DagProfile) -> None:
 
     @dag(
         dag_id=profile.named("acktrail_export"),
+        description="Copies what share groups acknowledged from Kafka into the tables, every minute.",
         doc_md=profile.doc(__doc__ or ""),
         schedule=CronTriggerTimetable("* * * * *", timezone="UTC", run_immediately=True),
         catchup=False,

@@ -25,6 +25,7 @@ def make(profile: DagProfile) -> None:
 
     @dag(
         dag_id=profile.named("acktrail_maintenance"),
+        description="Keeps the tables small and quick, once a day.",
         doc_md=profile.doc(__doc__ or ""),
         schedule=CronTriggerTimetable("17 3 * * *", timezone="UTC"),
         catchup=False,

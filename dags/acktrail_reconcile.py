@@ -31,6 +31,7 @@ def make(profile: DagProfile) -> None:
 
     @dag(
         dag_id=profile.named("acktrail_reconcile"),
+        description="Replays the exported state, compares it with the cluster, checks it, reports who is in trouble.",
         doc_md=profile.doc(__doc__ or ""),
         schedule=[exported(profile)],
         catchup=False,

@@ -29,6 +29,7 @@ def make(profile: DagProfile) -> None:
 
     @dag(
         dag_id=profile.named("acktrail_reset_offsets"),
+        description="Resets the start offsets of share groups: plan, approval, execution, verification.",
         doc_md=profile.doc(__doc__ or ""),
         **steps.dag_settings(profile),
         params={

@@ -24,6 +24,7 @@ def make(profile: DagProfile) -> None:
 
     @dag(
         dag_id=profile.named("acktrail_rollback_offsets"),
+        description="Undoes an earlier reset of share groups.",
         doc_md=profile.doc(__doc__ or ""),
         **steps.dag_settings(profile),
         params={

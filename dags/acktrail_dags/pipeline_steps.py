@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from urllib.parse import quote
 
 from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import KafkaConfig, TablesConfig, reports_kept
-from acktrail_dags import run_target
+from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
 
@@ -24,17 +25,22 @@ _GROUP: Final = "acktrail"
 
 def exported(profile: DagProfile) -> Asset:
     """The state topic was exported. Extra: ``run_id``, ``kafka_conn_id``, ``tables_uri``, ``counts``."""
-    return Asset(name=profile.named("acktrail_exported"), group=_GROUP)
+    return _asset(profile, "exported")
 
 
 def reported(profile: DagProfile) -> Asset:
     """A reconciliation passed the gate and its report is written. Extra: the export's, ``report``, ``summary``."""
-    return Asset(name=profile.named("acktrail_reported"), group=_GROUP)
+    return _asset(profile, "reported")
 
 
-@task(execution_timeout=timedelta(minutes=20))
+def _asset(profile: DagProfile, what: str) -> Asset:
+    uri = f"acktrail://{quote(profile.name or 'default', safe='')}/{what}"
+    return Asset(name=profile.named(f"acktrail_{what}"), uri=uri, group=_GROUP)
+
+
+@task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
 @as_airflow_errors(can_run_again=True)
-def export(**context: Unpack[Context]) -> None:
+def export(**context: Unpack[Context]) -> dict[str, Any]:
     """Append the new records of the state topic, and describe the groups as they are now."""
     from acktrail.export import export_run
 
@@ -42,6 +48,7 @@ def export(**context: Unpack[Context]) -> None:
     kafka, tables = _kafka(target), _tables(target)
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
+    return task_results.hand_over(context, target["run_id"], task_results.export_counts(summary))
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
@@ -61,31 +68,44 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     observed = export_run.observe(_kafka(target), tables, run_id=target["run_id"])
     if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
+    task_results.hand_over(context, target["run_id"], task_results.export_counts(observed))
     return target
 
 
-@task(execution_timeout=timedelta(hours=1))
+@task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
-def reconcile(target: run_target.ReconcileTarget) -> None:
+def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Replay with PySpark, compare with the observation, update the history of every record."""
     from acktrail_jobs.commands import reconcile as command
 
-    command.reconcile(_tables(target), target["run_id"], target["spark_master"], with_history=True)
+    done = command.reconcile(_tables(target), target["run_id"], target["spark_master"], with_history=True)
+    return task_results.hand_over(context, target["run_id"], dataclasses.asdict(done))
 
 
-@task(execution_timeout=timedelta(minutes=30))
+@task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
 @as_airflow_errors()
-def validate(target: run_target.ReconcileTarget) -> None:
-    """The gate: a critical expectation that fails stops the DAG here."""
+def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
+    """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
+    from acktrail.tables.delta.store import Tables
     from acktrail_expectations import gate
 
-    gate.validate(_tables(target), target["run_id"])
+    summary = gate.validate_run(Tables(_tables(target)), target["run_id"])
+    gate.log_summary(summary)
+    task_results.show_validation(summary)
+    result = task_results.hand_over(
+        context,
+        target["run_id"],
+        task_results.validation_counts(summary),
+        failures=task_results.failed_rules(summary),
+    )
+    gate.pass_gate(summary)
+    return result
 
 
-@task(execution_timeout=timedelta(minutes=20))
+@task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
 @as_airflow_errors()
-def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> None:
-    """Write the HTML report."""
+def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
+    """Write the report of the run, and its data beside it. The log has who is in trouble."""
     from acktrail_dashboard.publication import publish as publish_report
 
     tables, run_id = _tables(target), target["run_id"]
@@ -96,14 +116,15 @@ def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> N
         "report": str(published.page),
         "summary": dataclasses.asdict(published.summary.totals),
     }
+    task_results.show_trouble(published.summary)
+    links = {"report": str(published.page), "report_data": str(published.data)}
+    return task_results.hand_over(context, run_id, task_results.report_counts(published.summary), links=links)
 
 
-@task(execution_timeout=timedelta(hours=5))
+@task(multiple_outputs=False, execution_timeout=timedelta(hours=5))
 @as_airflow_errors(can_run_again=True)
-def maintain(**context: Unpack[Context]) -> None:
+def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     """Upkeep of the tables: what it did is in the log."""
-    import logging
-
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy
     from acktrail.tables.upkeep.maintenance import maintain as maintain_tables
     from acktrail.tables.upkeep.retention import Retention
@@ -113,8 +134,14 @@ def maintain(**context: Unpack[Context]) -> None:
     keep = params["keep"]
     retention = Retention(keep_ms=None if keep is None else duration_ms("keep", keep))
     tables = run_target.tables_config(params["tables_uri"], params.get("profile"))
-    for done in maintain_tables(tables, MaintenancePolicy(retention=retention)).tables:
-        logging.getLogger(__name__).info("maintained %s", done)
+    done = maintain_tables(tables, MaintenancePolicy(retention=retention)).tables
+    headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
+    rows = [
+        (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files + of.log_files)
+        for of in done
+    ]
+    task_results.show("maintained", headers, rows)
+    return {"tables": [dataclasses.asdict(of) for of in done]}
 
 
 def _outlet(context: Context) -> Asset:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import TriggerRule, chain, task
+from airflow.sdk import TaskGroup, TriggerRule, chain, task
 from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -315,14 +315,22 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
 
 def plan_and_execute(order: Any, question: str) -> None:
     """The tasks from a request to a verified result, with a person in between who is asked `question`."""
-    plan: Any = make_plan(order)
-    approver: Any = note_decision(plan)
-    unchanged, executed = recheck(plan), send_requests(plan, approver)
-    chain(
-        *(preflight(order), wait_until_empty(order), plan, check_plan(plan), dry_run_ends_here()),
-        *(approval(question), unchanged, approver, executed),
-    )
-    chain(unchanged, executed, verify(plan), check_result(plan))
+    with _stage("prepare", "What forbids it, and what it would do. A dry run ends here."):
+        plan: Any = make_plan(order)
+        chain(preflight(order), wait_until_empty(order), plan, check_plan(plan), ended := dry_run_ends_here())
+    with _stage("decide", "A person decides, and nothing changed meanwhile."):
+        approver: Any = note_decision(plan)
+        chain(asked := approval(question), unchanged := recheck(plan), approver)
+    with _stage("carry_out", "Requests, and what became of them."):
+        executed = send_requests(plan, approver)
+        chain(executed, verify(plan), check_result(plan))
+    chain(ended, asked)
+    chain(unchanged, executed)
+
+
+def _stage(group_id: str, tooltip: str) -> TaskGroup:
+    """Tasks that are drawn together; their ids stay as they are."""
+    return TaskGroup(group_id, tooltip=tooltip, prefix_group_id=False)
 
 
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from acktrail.config import environment, java_home
 from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
+from acktrail_jobs.java_messages import start_java
 
 DEFAULT_MASTER: Final = "local[2]"
 _SETTINGS: Final = MappingProxyType(
@@ -33,6 +34,7 @@ _SETTINGS: Final = MappingProxyType(
 )
 """Workers reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
 _CONNECT: Final = "sc://"
+_NAME_OF_APP: Final = "acktrail"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
@@ -104,7 +106,10 @@ def _new_session(master: str | None) -> SparkSession:
         _ensure_java()
     defaults = {**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})}
     chosen_by_user = submitted_settings() if is_submitted else user_settings(surroundings)
-    builder = _configured({name: value for name, value in defaults.items() if name not in chosen_by_user})
+    settings = {name: value for name, value in defaults.items() if name not in chosen_by_user}
+    builder = _configured(settings)
+    if not is_submitted:
+        start_java({**settings, **({"spark.master": chosen} if chosen else {}), "spark.app.name": _NAME_OF_APP})
     if chosen:
         builder = builder.master(chosen)
     session = builder.getOrCreate()
@@ -116,7 +121,7 @@ def _new_session(master: str | None) -> SparkSession:
 
 
 def _configured(settings: Mapping[str, str]) -> SparkSession.Builder:
-    return SparkSession.builder.appName("acktrail").config(map=dict(settings))
+    return SparkSession.builder.appName(_NAME_OF_APP).config(map=dict(settings))
 
 
 def _ensure_java() -> None:

@@ -83,6 +83,8 @@ def test_effective_settings(scheduled: dict[str, Any], dag_id: str) -> None:
     assert dag.tags <= TAGS
     assert dag.doc_md
     assert "**When it fails**" in dag.doc_md
+    assert dag.description
+    assert len(dag.description) <= 100
     assert dag.catchup is False
     assert dag.max_active_runs == (4 if dag_id in BY_HAND else 1)
     assert dag.dagrun_timeout is not None

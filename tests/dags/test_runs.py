@@ -17,6 +17,7 @@ from embedded.workload_report import WorkloadReport, report_of
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [
@@ -69,6 +70,17 @@ def _states(run: Any) -> dict[str, str]:
     return {task.task_id: str(task.state) for task in run.get_task_instances()}
 
 
+def _results(run: Any) -> dict[str, dict[str, Any]]:
+    """What each task handed over by XCom."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    own = (XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id, XComModel.key == "result")
+    with create_session() as session:
+        return {found.task_id: json.loads(found.value) for found in session.scalars(select(XComModel).where(*own))}
+
+
 def _run_ids(root: Path, table: str) -> set[str]:
     return set(Tables(TablesConfig(uri=str(root))).read(table, columns=["run_id"])["run_id"].to_pylist())
 
@@ -117,6 +129,14 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     page = Path(told["report"]).read_text(encoding="utf-8")
     assert told["run_id"] in page
     assert "<b>eilig</b>" not in page
+    results = _results(run)
+    assert {name: of["run_id"] for name, of in results.items()} == dict.fromkeys(_states(run), told["run_id"])
+    assert results["reconcile"]["counts"]["verdicts"] == {"match": len(rows)}
+    assert results["validate"]["counts"]["critical_failures"] == 0
+    assert results["publish"]["counts"]["share_partitions"] == len(rows)
+    assert results["publish"]["links"]["report"] == told["report"]
+    data = json.loads(Path(results["publish"]["links"]["report_data"]).read_text(encoding="utf-8"))
+    assert data["head"]["run_id"] == told["run_id"]
 
 
 def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
@@ -168,3 +188,8 @@ def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path
     }
     assert _events(run) == {}
     assert list(tmp_path.iterdir()) == []
+    stopping = [failure for failure in _results(run)["validate"]["failures"] if failure["stops"]]
+    assert stopping
+    for failure in stopping:
+        assert failure["where"]
+        assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice

@@ -20,13 +20,14 @@ SHUFFLE, UI, ZONE = "spark.sql.shuffle.partitions", "spark.ui.enabled", "spark.s
 JAVA = "spark.driver.extraJavaOptions"
 
 
-def settings(*command: str | Path, **changes: str) -> dict[str, str]:
+def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> dict[str, str]:
     surroundings = environment(PYSPARK_PYTHON=sys.executable, **changes)
     names = (SHUFFLE, UI, ZONE, JAVA)
     done = subprocess.run(
         [*command, SCRIPT, *names], env=surroundings, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert not is_quiet or done.stderr == ""
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
@@ -43,9 +44,9 @@ def test_settings_of_spark_submit_stay(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
-    """The same where acktrail starts Spark itself, also for the options of its Java."""
+    """The same where acktrail starts Spark itself, also for the options of its Java. Its banner is nowhere."""
     (tmp_path / "spark-defaults.conf").write_text(f"# mine\n{SHUFFLE}  64\n{JAVA}=-Dmine=1\n")
-    found = settings(sys.executable, SPARK_CONF_DIR=str(tmp_path))
+    found = settings(sys.executable, is_quiet=True, SPARK_CONF_DIR=str(tmp_path))
     assert (found[SHUFFLE], found[UI], found[ZONE]) == ("64", "false", "UTC")
     assert "-Dmine=1" in found[JAVA]
     assert "log4j2" not in found[JAVA]

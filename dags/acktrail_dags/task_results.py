@@ -1,0 +1,167 @@
+"""What a task shows of its work: a table in its log, a small value by XCom, links to report and dashboard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final
+
+from acktrail.config import dashboard_url
+from acktrail.errors import ConfigurationError
+from acktrail.plain_tables import printable, table
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from acktrail.export.export_run import ExportSummary
+    from acktrail_dashboard.summary_types import Summary
+    from acktrail_expectations.results import QualityResult, ValidationSummary
+
+RESULT: Final = "result"
+"""The XCom key of what a task did: ``run_id``, ``counts``, ``links``, and what else it found."""
+
+_log: Final = logging.getLogger("acktrail.dags")
+_PLUGINS: Final = "airflow.plugins"
+_PAGE: Final = "/plugin/acktrail"
+_SHOWN: Final = 30
+
+
+def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table in the task's log, a line each, names made harmless."""
+    found = list(rows)
+    _log.info("%s", printable(title))
+    if not found:
+        return
+    for line in table(headers, found[:_SHOWN]).splitlines():
+        _log.info("%s", line)
+    if len(found) > _SHOWN:
+        _log.info("... and %d more", len(found) - _SHOWN)
+
+
+def hand_over(context: Context, run_id: str, counts: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Push what the task did as XCom ``result`` and log its counts and links; gives the same."""
+    links = {**dashboard_links(), **more.pop("links", {})}
+    result = {"run_id": run_id, "counts": dict(counts), "links": links, **more}
+    show(f"run {run_id}", ("WHAT", "COUNT"), _flat(counts))
+    for name, link in links.items():
+        _log.info("%s: %s", name, printable(link))
+    context["ti"].xcom_push(key=RESULT, value=result)
+    return result
+
+
+def dashboard_links() -> dict[str, str]:
+    """Where the dashboard is: at ``ACKTRAIL_DASHBOARD_URL``, else in Airflow's own pages where acktrail's plugin is
+    installed, else nowhere."""
+    from airflow.configuration import conf
+
+    try:
+        address = dashboard_url()
+    except ConfigurationError as error:
+        _log.warning("%s", error.message)
+        address = None
+    if address is None and any(each.value.startswith("acktrail") for each in entry_points(group=_PLUGINS)):
+        address = conf.get("api", "base_url", fallback="").rstrip("/") + _PAGE
+    return {"dashboard": address} if address else {}
+
+
+def show_validation(summary: ValidationSummary) -> None:
+    """How many expectations of each suite hold, and each one that fails: which, how bad, how often, where, what to
+    do."""
+    rows = [(suite, *_tally(own)) for suite, own in _by_suite(summary.results).items()]
+    show("validated", ("SUITE", "HOLD", "FAIL", "NOT EVALUATED"), rows)
+    failures = failed_rules(summary)
+    if failures:
+        shown = [(of["rule"], of["severity"], of["count"], of["where"], of["advice"]) for of in failures]
+        show("what fails", ("RULE", "SEVERITY", "ROWS", "WHERE", "WHAT TO DO"), shown)
+
+
+def failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
+    """Every expectation that fails or raised, those that stop a run first, with what the catalogue says of the rule."""
+    from acktrail.model.rules.catalogue import RULE_BY_ID
+
+    stopping = {(of.suite, of.expectation) for of in summary.critical_failures}
+    ranked = sorted(summary.failed, key=lambda of: (of.suite, of.expectation) not in stopping)
+    return [
+        {
+            "suite": of.suite,
+            "rule": of.expectation,
+            "severity": of.severity.value,
+            "stops": (of.suite, of.expectation) in stopping,
+            "count": of.unexpected_count,
+            "where": printable(of.error or of.observed_value or ""),
+            "meaning": rule.meaning if (rule := RULE_BY_ID.get(of.expectation)) else "",
+            "advice": rule.advice if rule else "see quality_results of this run",
+        }
+        for of in ranked
+    ]
+
+
+def validation_counts(summary: ValidationSummary) -> dict[str, Any]:
+    """How many expectations hold, fail and were not evaluated, and how many of those that fail stop the run."""
+    hold, fail, not_evaluated = _tally(summary.results)
+    stopping = len(summary.critical_failures)
+    return {"holds": hold, "fails": fail, "not_evaluated": not_evaluated, "critical_failures": stopping}
+
+
+def export_counts(summary: ExportSummary) -> dict[str, Any]:
+    """What an export read and lost."""
+    return {
+        "status": summary.status,
+        "records_read": summary.records_read,
+        "records_decoded": summary.records_decoded,
+        "records_quarantined": summary.records_quarantined,
+        "commits": summary.commits,
+        "gaps": len(summary.gaps),
+        "unanswered": len(summary.unanswered),
+        "rows": dict(summary.rows),
+    }
+
+
+def report_counts(summary: Summary) -> dict[str, Any]:
+    """The totals of a report, those of lists as counts by name."""
+    totals = summary.totals
+    by_name = {name: dict(getattr(totals, name)) for name in ("statuses", "group_statuses", "verdicts", "findings")}
+    return {
+        "groups": totals.groups,
+        "share_partitions": totals.share_partitions,
+        "lag_records": totals.lag_records,
+        "lag_unknown": totals.lag_unknown,
+        "archived_seen": totals.archived_seen,
+        **by_name,
+    }
+
+
+def show_trouble(summary: Summary) -> None:
+    """Who is in trouble, and every group with what its share partitions add up to, the worst first."""
+    from acktrail_dashboard.trouble_wording import group_line, trouble
+    from acktrail_dashboard.wording import instant
+
+    rows = [
+        (of.group_id, of.status or "not known", instant(of.status_since) if of.status else None, group_line(of))
+        for of in summary.group_totals
+    ]
+    show(trouble(summary)[0], ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS"), rows)
+
+
+def _by_suite(results: Iterable[QualityResult]) -> dict[str, list[QualityResult]]:
+    found: dict[str, list[QualityResult]] = {}
+    for result in results:
+        found.setdefault(result.suite, []).append(result)
+    return found
+
+
+def _tally(results: Sequence[QualityResult]) -> tuple[int, int, int]:
+    states = [result.state.value for result in results]
+    return states.count("holds"), states.count("fails"), states.count("not_evaluated")
+
+
+def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Counts within counts as rows of their own."""
+    rows: list[tuple[str, object]] = []
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            rows += [(f"{name}: {inner}", number) for inner, number in value.items()]
+        else:
+            rows.append((name, value))
+    return rows

@@ -78,7 +78,7 @@ def _results(run: Any) -> dict[str, dict[str, Any]]:
 
     own = (XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id, XComModel.key == "result")
     with create_session() as session:
-        return {found.task_id: json.loads(found.value) for found in session.scalars(select(XComModel).where(*own))}
+        return {found.task_id: found.value for found in session.scalars(select(XComModel).where(*own))}
 
 
 def _run_ids(root: Path, table: str) -> set[str]:

@@ -55,6 +55,7 @@ EXTRAS: Final = MappingProxyType(
         "dead-letters": "tables",
         "demo": "all",
         "doctor": "kafka,tables",
+        "evidence": "tables",
         "export": "kafka,tables",
         "findings": "tables",
         "groups": "kafka,tables",

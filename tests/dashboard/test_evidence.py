@@ -1,0 +1,244 @@
+"""A pack is what the tables show: verified on untouched tables, refused after any change, honest about what is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from acktrail.config import TablesConfig
+from acktrail.errors import MalformedFile
+from acktrail.tables.delta.file_hashes import FileFate
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
+from acktrail_dashboard.evidence.evidence_command import app
+from acktrail_dashboard.evidence.pack import digest, make_pack, read_pack, write_evidence
+from acktrail_dashboard.evidence.verification import PackVerdict, verify_pack
+from acktrail_dashboard.rows.run_tables import RunTables
+
+ONCE = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
+
+
+@pytest.fixture
+def stored(sample: RunTables, tmp_path: Path) -> TablesConfig:
+    """The sample's run in real tables, its exports in a commit each."""
+    config = TablesConfig(uri=str(tmp_path / "tables"))
+    tables = Tables(config)
+    for name in ONCE:
+        tables.append(name, getattr(sample, name))
+    for row in range(sample.export_ranges.num_rows):
+        tables.append("export_ranges", sample.export_ranges.slice(row, 1))
+    for name in ("findings", "topics"):
+        tables.upsert(name, getattr(sample, name))
+    return config
+
+
+@pytest.fixture
+def file(stored: TablesConfig, run_id: str, tmp_path: Path) -> Path:
+    """The pack of the run."""
+    return write_evidence(stored, run_id, tmp_path / "evidence", kept=9)[0]
+
+
+def _refused(verdict: PackVerdict) -> list[tuple[str, str | None, str | None]]:
+    return [(of.part, of.table, of.file) for of in verdict.parts if of.fate is FileFate.DIFFERENT]
+
+
+def test_a_pack_says_what_was_read_checked_and_found(file: Path, sample: RunTables, run_id: str) -> None:
+    """Offsets of every state partition, the gap, every rule, versions, and every file of every table with its hash."""
+    pack = read_pack(file)
+    facts = pack["facts"]
+    assert facts["run_id"] == run_id
+    ends = {(of["state_partition"], of["first_offset"], of["last_offset"]) for of in facts["read"]}
+    assert ends == {(0, 0, 1310), (1, 0, 1420), (2, 40, 1333), (3, 0, 1339)}
+    assert [(gap["first_offset"], gap["last_offset"]) for gap in facts["gaps"]] == [(1282, 1299)]
+    assert len(facts["rules"]) == sample.quality_results.num_rows
+    assert pack["versions"]["deltalake"]
+    assert pack["versions"]["kafka"] is None
+    of_ranges = next(of for of in pack["tables"] if of["table"] == "export_ranges")
+    assert (len(of_ranges["log"]), len(of_ranges["data"])) == (1 + sample.export_ranges.num_rows, 5)
+    page = file.with_suffix(".html").read_text(encoding="utf-8")
+    assert pack["sha256"] in page.replace("<wbr>", "")
+
+
+def test_untouched_tables_verify_also_after_more_was_written(
+    stored: TablesConfig, file: Path, sample: RunTables
+) -> None:
+    """Every part is the same, now and after later commits to every table."""
+    assert verify_pack(stored, file).fate is FileFate.SAME
+    tables = Tables(stored)
+    tables.append("export_ranges", sample.export_ranges)
+    tables.append("quality_results", sample.quality_results)
+    verdict = verify_pack(stored, file)
+    assert verdict.fate is FileFate.SAME
+    assert set(verdict.files) == {"same"}
+
+
+def test_one_byte_of_any_file_of_a_table_refuses_the_pack(stored: TablesConfig, file: Path) -> None:
+    """Data file or commit, at its first, middle or last byte: the file is named; put back, the pack verifies again."""
+    for name in ("reconciliations", "export_ranges"):
+        folder = Path(stored.uri, name)
+        for path in (next(folder.glob("*.parquet")), sorted((folder / "_delta_log").glob("*.json"))[1]):
+            content = path.read_bytes()
+            for at in (0, len(content) // 2, len(content) - 1):
+                path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+                assert _refused(verify_pack(stored, file)) == [("files", name, str(path.relative_to(folder)))]
+            path.write_bytes(content)
+    assert verify_pack(stored, file).fate is FileFate.SAME
+
+
+@pytest.mark.parametrize("which", [0, 2, -1])
+def test_a_commit_that_was_removed_refuses_the_pack(stored: TablesConfig, file: Path, which: int) -> None:
+    """The first, one between two others, the newest: no checkpoint stands for it."""
+    commits = sorted(Path(stored.uri, "export_ranges", "_delta_log").glob("*.json"))
+    commits[which].unlink()
+    assert ("files", "export_ranges", f"_delta_log/{commits[which].name}") in _refused(verify_pack(stored, file))
+
+
+def test_a_data_file_that_was_removed_refuses_the_pack(stored: TablesConfig, file: Path) -> None:
+    """No commit removed it."""
+    path = next(Path(stored.uri, "reconciliations").glob("*.parquet"))
+    path.unlink()
+    assert _refused(verify_pack(stored, file)) == [("files", "reconciliations", path.name)]
+
+
+def _edited(pack: dict[str, Any]) -> None:
+    pack["facts"]["results"]["lag_records"] = 0
+
+
+def _rule_edited(pack: dict[str, Any]) -> None:
+    for rule in pack["facts"]["rules"]:
+        rule["result"] = "passed"
+
+
+def _gap_left_off(pack: dict[str, Any]) -> None:
+    pack["facts"]["gaps"] = []
+
+
+def _table_left_off(pack: dict[str, Any]) -> None:
+    pack["tables"] = [of for of in pack["tables"] if of["table"] != "quality_results"]
+
+
+@pytest.mark.parametrize("edit", [_edited, _rule_edited, _gap_left_off, _table_left_off])
+def test_an_edited_pack_is_refused_also_under_a_hash_that_was_made_again(
+    stored: TablesConfig, file: Path, edit: Callable[[dict[str, Any]], None]
+) -> None:
+    """The pack's own hash shows the edit; where somebody made that again, the tables do."""
+    pack = read_pack(file)
+    edit(pack)
+    file.write_text(json.dumps(pack), encoding="utf-8")
+    file.with_suffix(".html").unlink()
+    assert ("pack", None, None) in _refused(verify_pack(stored, file))
+    file.write_text(json.dumps({**pack, "sha256": digest(pack)}), encoding="utf-8")
+    assert _refused(verify_pack(stored, file)) == [("facts", None, None)]
+
+
+def test_an_edited_page_is_refused(stored: TablesConfig, file: Path) -> None:
+    """What people read is the page of this very pack."""
+    page = file.with_suffix(".html")
+    page.write_text(page.read_text(encoding="utf-8").replace("1,299", "1,282"), encoding="utf-8")
+    assert _refused(verify_pack(stored, file)) == [("page", None, None)]
+
+
+def test_what_a_maintenance_removed_is_not_known_and_never_passed(stored: TablesConfig, file: Path) -> None:
+    """Files that were compacted and vacuumed: the log shows the commit that removed them; the verdict is unknown."""
+    import pyarrow.compute as pc
+
+    tables = Tables(stored)
+    rows = tables.read("export_ranges", where=pc.field("state_partition") >= 0)
+    old = {path.name for path in Path(stored.uri, "export_ranges").glob("*.parquet")}
+    with tables.rewritable("export_ranges"):
+        tables.replace("export_ranges", rows)
+    for name in old:
+        Path(stored.uri, "export_ranges", name).unlink()
+    verdict = verify_pack(stored, file)
+    assert verdict.fate is FileFate.UNKNOWN
+    gone = [of for of in verdict.parts if of.part == "files"]
+    assert {of.file for of in gone} == old
+    assert all("removed it" in of.reason for of in gone)
+    assert {of.fate for of in verdict.parts if of.part == "facts"} == {FileFate.UNKNOWN}
+
+
+def test_a_real_maintenance_leaves_a_pack_verified(stored: TablesConfig, file: Path) -> None:
+    """Compaction keeps the old files for a week: until then everything can be compared."""
+    maintain(stored, MaintenancePolicy())
+    assert verify_pack(stored, file).fate is FileFate.SAME
+
+
+def test_another_table_in_the_place_is_refused(stored: TablesConfig, file: Path, sample: RunTables) -> None:
+    """A table that was removed and made again has another id."""
+    tables = Tables(stored)
+    tables.place("quality_results").discard()
+    assert ("files", "quality_results", None) in _refused(verify_pack(stored, file))
+    tables.append("quality_results", sample.quality_results)
+    assert ("files", "quality_results", None) in _refused(verify_pack(stored, file))
+
+
+def test_a_file_keeps_the_hash_of_its_first_pack(
+    stored: TablesConfig, file: Path, run_id: str, sample: RunTables
+) -> None:
+    """A later pack reads only new files: one that was changed between the two packs refuses both."""
+    Tables(stored).append("export_ranges", sample.export_ranges)
+    path = next(Path(stored.uri, "reconciliations").glob("*.parquet"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + b"x" + content[-8:])
+    known = {of["table"]: {(e["path"], e["size_bytes"]): e["sha256"] for e in of["data"]} for of in _tables(file)}
+    with pytest.raises(Exception, match="damaged"):
+        make_pack(Tables(stored), run_id)
+    path.write_bytes(content)
+    pack = make_pack(Tables(stored), run_id, known=known)
+    first = {(of["table"], e["path"]): e["sha256"] for of in _tables(file) for e in of["data"]}
+    second = {(of["table"], e["path"]): e["sha256"] for of in pack["tables"] for e in of["data"]}
+    assert first.items() <= second.items()
+    assert len(second) == len(first) + 1
+
+
+def _tables(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_pack(file)["tables"]
+    return found
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "acktrail-evidence/2"}', "[" * 100_000, "\x00"])
+def test_what_is_no_pack_is_one_error(stored: TablesConfig, tmp_path: Path, text: str) -> None:
+    """Any other file is refused with a name and a reason."""
+    other = tmp_path / "acktrail-evidence-x.json"
+    other.write_text(text, encoding="utf-8")
+    with pytest.raises(MalformedFile, match="acktrail-evidence-x"):
+        verify_pack(stored, other)
+
+
+def test_a_pack_with_other_things_in_it_is_refused(stored: TablesConfig, file: Path) -> None:
+    """Parts of another type, a table that acktrail does not know, paths that lead out of the table."""
+    pack = read_pack(file)
+    for broken in (
+        {**pack, "tables": 3},
+        {**pack, "tables": [{**pack["tables"][0], "table": "../../etc"}]},
+        {**pack, "facts": None},
+        {**pack, "versions": []},
+    ):
+        file.write_text(json.dumps({**broken, "sha256": digest(broken)}), encoding="utf-8")
+        assert verify_pack(stored, file).fate is not FileFate.SAME
+
+
+def test_the_command_writes_and_verifies(stored: TablesConfig, run_id: str, tmp_path: Path) -> None:
+    """`evidence RUN` writes, `evidence verify` takes a file or a folder; 0 verified, 6 refused, 2 nothing there."""
+    out = tmp_path / "packs"
+    wrote = CliRunner().invoke(app, [run_id, "--tables", stored.uri, "--out", str(out), "--json"])
+    assert wrote.exit_code == 0, wrote.output
+    told = json.loads(wrote.stdout)
+    for place in (told["pack"], str(out)):
+        verified = CliRunner().invoke(app, ["verify", place, "--tables", stored.uri])
+        assert verified.exit_code == 0
+        assert f"verified: run {run_id}, SHA-256 {told['sha256']}" in verified.stdout
+    path = next(Path(stored.uri, "reconciliations").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    refused = CliRunner().invoke(app, ["verify", str(out), "--tables", stored.uri])
+    assert refused.exit_code == 6
+    assert "REFUSED" in refused.stdout
+    assert path.name in refused.stdout
+    nothing = CliRunner().invoke(app, ["verify", str(tmp_path / "none"), "--tables", stored.uri])
+    assert nothing.exception is not None
+    assert getattr(nothing.exception, "exit_code", None) == 2

@@ -105,20 +105,24 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=20))
 @as_airflow_errors()
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
-    """Write the report of the run, and its data beside it. The log has who is in trouble."""
+    """Write the report of the run, its data and its evidence. The log has who is in trouble."""
+    from acktrail_dashboard.evidence.pack import write_evidence
     from acktrail_dashboard.publication import publish as publish_report
 
     tables, run_id = _tables(target), target["run_id"]
     brokers = _kafka(target).bootstrap_servers
-    published = publish_report(tables, run_id, Path(target["report_folder"]), kept=reports_kept(), broker=brokers)
+    folder, kept = Path(target["report_folder"]), reports_kept()
+    published = publish_report(tables, run_id, folder, kept=kept, broker=brokers)
     context["outlet_events"][_outlet(context)].extra = {
         **_place(target),
         "report": str(published.page),
         "summary": dataclasses.asdict(published.summary.totals),
     }
     task_results.show_trouble(published.summary)
-    links = {"report": str(published.page), "report_data": str(published.data)}
-    return task_results.hand_over(context, run_id, task_results.report_counts(published.summary), links=links)
+    evidence, pack = write_evidence(tables, run_id, folder, kept=kept, broker=brokers)
+    links = {"report": str(published.page), "report_data": str(published.data), "evidence": str(evidence)}
+    counts = task_results.report_counts(published.summary)
+    return task_results.hand_over(context, run_id, counts, links=links, evidence_sha256=pack["sha256"])
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=5))

@@ -18,7 +18,9 @@ from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.tables.delta.file_hashes import FileFate
 from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.evidence.verification import verify_pack
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)),
@@ -135,6 +137,8 @@ def test_reconcile_goes_from_observation_to_report_under_one_run_id(
     assert results["validate"]["counts"]["critical_failures"] == 0
     assert results["publish"]["counts"]["share_partitions"] == len(rows)
     assert results["publish"]["links"]["report"] == told["report"]
+    evidence = verify_pack(TablesConfig(uri=str(exported)), Path(results["publish"]["links"]["evidence"]))
+    assert (evidence.fate, evidence.sha256) == (FileFate.SAME, results["publish"]["evidence_sha256"])
     data = json.loads(Path(results["publish"]["links"]["report_data"]).read_text(encoding="utf-8"))
     assert data["head"]["run_id"] == told["run_id"]
 

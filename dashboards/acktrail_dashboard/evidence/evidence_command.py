@@ -108,5 +108,5 @@ def _text(verdict: PackVerdict) -> str:
     parts = named(verdict.parts)
     if not parts:
         return head
-    rows = [(of.part, of.fate.value, of.table, of.file, of.reason) for of in parts]
-    return f"{head}\n{table(('PART', 'RESULT', 'TABLE', 'FILE', 'WHY'), rows)}"
+    rows = [(of.part, of.fate.value, of.table, of.reason, of.file or "") for of in parts]
+    return f"{head}\n{table(('PART', 'RESULT', 'TABLE', 'WHY', 'FILE'), rows)}"

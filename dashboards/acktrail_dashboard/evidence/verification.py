@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from jinja2 import TemplateError
+
 from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, UnknownName
@@ -104,26 +106,29 @@ def _of_the_pack(pack: Pack, file: Path) -> Iterator[PartVerdict]:
     if not isinstance(versions, dict) or versions.get("acktrail") != __version__:
         yield PartVerdict(part="page", fate=FileFate.UNKNOWN, reason="another release of acktrail wrote it")
         return
-    is_same = page.read_text(encoding="utf-8", errors="replace") == pack_page(pack)
+    try:
+        is_same = page.read_text(encoding="utf-8", errors="replace") == pack_page(pack)
+    except (KeyError, TypeError, ValueError, TemplateError):
+        is_same = False  # parts of the pack are of another type
     reason = "" if is_same else "it was edited"
     yield PartVerdict(part="page", fate=FileFate.SAME if is_same else FileFate.DIFFERENT, reason=reason)
 
 
 def _files_of(tables: Tables, hashed: HashedTable) -> Iterator[ComparedFile]:
     """The files of one table; one line where the table is gone, or another one is in its place."""
+    reason = ""
     try:
-        place, snapshot = tables.place(hashed.table), tables.snapshot(hashed.table)
-    except UnknownName:
-        yield ComparedFile(table=hashed.table, path="", fate=FileFate.DIFFERENT, reason="no table has this name")
-        return
-    except ConfigurationError:
-        snapshot = None  # a damaged one: its files say what is wrong
-    else:
+        snapshot = tables.snapshot(hashed.table)
         if snapshot is None or snapshot.table_id != hashed.table_id:
             reason = "the table is gone" if snapshot is None else "another table is in its place"
-            yield ComparedFile(table=hashed.table, path="", fate=FileFate.DIFFERENT, reason=reason)
-            return
-    yield from compare(place, hashed)
+    except UnknownName:
+        reason = "no table has this name"
+    except ConfigurationError:
+        pass  # a damaged one: its files show what is wrong
+    if reason:
+        yield ComparedFile(table=hashed.table, path="", fate=FileFate.DIFFERENT, reason=reason)
+        return
+    yield from compare(tables.place(hashed.table), hashed)
 
 
 def _facts_again(

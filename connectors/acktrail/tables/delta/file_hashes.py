@@ -115,7 +115,10 @@ def _compared(storage: fs.FileSystem, table: str, file: FileHash, excuse: str) -
 
 def _cleaned_up(log: Mapping[str, int], file: FileHash) -> str:
     """Why a file of the log may be missing: a checkpoint stands for all versions before it, and none is left."""
-    version = _version(file.path.removeprefix(f"{_LOG}/"))
+    name = file.path.removeprefix(f"{_LOG}/")
+    if not _NUMBERED.match(name):
+        return ""
+    version = _version(name)
     first = min(log.values(), default=0)
     stands = any(of == first and not name.endswith(".json") for name, of in log.items())
     return f"the log was cleaned up to version {first}" if stands and first > version else ""

@@ -77,7 +77,7 @@ def show_validation(summary: ValidationSummary) -> None:
 
 
 def failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
-    """Every expectation that fails or raised, those that stop a run first, with what the catalogue says of the rule."""
+    """Every expectation that fails or raised, those that stop a run first, with its advice of the catalogue."""
     from acktrail.model.rules.catalogue import RULE_BY_ID
 
     stopping = {(of.suite, of.expectation) for of in summary.critical_failures}

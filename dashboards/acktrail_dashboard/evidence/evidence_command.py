@@ -64,9 +64,9 @@ def _write(
     config = TablesConfig.from_environment(tables, tables_options)
     file, pack = write_evidence(config, run_id, folder, kept=_KEEP_ALL)
     files = sum(len(of["log"]) + len(of["data"]) for of in pack["tables"])
-    told = {"pack": str(file), "run_id": pack["facts"]["run_id"], "sha256": pack["sha256"], "files": files}
-    text = f"evidence of run {printable(str(told['run_id']))}: {printable(str(file))}\nSHA-256 {told['sha256']}"
-    typer.echo(json.dumps(told) if as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
+    wrote = {"pack": str(file), "run_id": pack["facts"]["run_id"], "sha256": pack["sha256"], "files": files}
+    text = f"evidence of run {printable(str(wrote['run_id']))}: {printable(str(file))}\nSHA-256 {wrote['sha256']}"
+    typer.echo(json.dumps(wrote) if as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
 
 
 @app.command("verify")

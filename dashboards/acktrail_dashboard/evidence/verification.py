@@ -1,4 +1,4 @@
-"""Is a pack still what the tables show? Every part is compared; what cannot be compared is said, never passed."""
+"""Is a pack still what the tables show? Every part is compared; one that cannot be is unknown, never passed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> di
         [*command, SCRIPT, *names], env=surroundings, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert not is_quiet or done.stderr == ""
+    assert not (is_quiet and ("incubator" in done.stderr or "default log level" in done.stderr)), done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found
 

@@ -255,18 +255,13 @@ def _write_trends(
     by_group: dict[str, list[_Queue]] = {}
     for queue in queues:
         by_group.setdefault(queue.group_id, []).append(queue)
-    pieces = []
-    for group_id, own in sorted(by_group.items()):
-        pieces += [_trend(group_id, queue, queue, at, length) for queue in own]
-        pieces.append(_trend(group_id, None, own[0], at, length))
-    for chunk in range(0, count, _CHUNK):
-        own_rows = [piece.slice(chunk, _CHUNK) for piece in pieces]
-        numbered = [_numbered(piece, seconds * 1_000 + chunk // _CHUNK) for piece in own_rows]
-        tables.append("queue_trends", pa.concat_tables(numbered).combine_chunks())
-
-
-def _numbered(piece: pa.Table, chunk: int) -> pa.Table:
-    return piece.set_column(1, piece.schema.field("chunk"), pa.repeat(pa.scalar(chunk, pa.int64()), piece.num_rows))
+    for first in range(0, count, _CHUNK):
+        part = slice(first, first + _CHUNK)
+        pieces = []
+        for group_id, own in sorted(by_group.items()):
+            pieces += [_trend(group_id, queue, queue, at, length, part) for queue in own]
+            pieces.append(_trend(group_id, None, own[0], at, length, part))
+        tables.append("queue_trends", pa.concat_tables(pieces).combine_chunks())
 
 
 def _write_states(tables: Tables, queues: Sequence[_Queue], runs: Sequence[str], times: Sequence[datetime]) -> None:
@@ -298,7 +293,8 @@ def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta) -> pa.Table:
+def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta, part: slice) -> pa.Table:
+    """The buckets `part` of those that begin `at`."""
     count = len(at)
     steps = np.arange(count)
     grown = np.cumsum(np.full(count, 40) + (steps * 7919) % 23)
@@ -311,13 +307,13 @@ def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: t
     offsets = {"start_offset": start, "log_start_offset": start - 10_000, "log_end_offset": end}
     columns = {
         "cluster_id": _CLUSTER,
-        "chunk": int(length.total_seconds()),
+        "chunk": int(length.total_seconds()) * 1_000 + part.start // _CHUNK,
         "group_id": group_id,
         "topic_id": None if queue is None else like.topic_id,
         "topic": None if queue is None else like.topic,
         "partition": None if queue is None else like.partition,
         "bucket_ms": round(length / timedelta(milliseconds=1)),
-        "bucket_at": pa.array(at, pa.timestamp("us", tz="UTC")),
+        "bucket_at": at,
         "observations": 1,
         **(dict.fromkeys(offsets) if queue is None else offsets),
         "lag": lag,
@@ -332,12 +328,12 @@ def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: t
         "worst_status": "stuck" if is_stuck else "ok",
     }
     fields = TABLES["queue_trends"]
-    arrays = [_column(columns[field.name], count, field.type) for field in fields]
+    arrays = [_column(columns[field.name], part, len(at[part]), field.type) for field in fields]
     return pa.table(arrays, schema=fields)
 
 
-def _column(value: Any, count: int, kind: pa.DataType) -> pa.Array:
+def _column(value: Any, part: slice, count: int, kind: pa.DataType) -> pa.Array:
     """A column of one value, or of one for each row."""
-    if isinstance(value, np.ndarray | pa.Array):
-        return pa.array(value).cast(kind)
+    if isinstance(value, np.ndarray):
+        return pa.array(value[part]).cast(kind)
     return pa.repeat(pa.scalar(value, kind), count)

@@ -15,6 +15,7 @@ import describe
 import export
 import fate
 import maintenance
+import pages
 import reconcile
 import replay
 import reset_plan
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "reset": reset_plan.compare,
     "maintenance": maintenance.compare,
     "statuses": statuses.compare,
+    "pages": pages.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "day": day.compare,

@@ -55,7 +55,8 @@ _STATES = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much there is. `fine_days` are in buckets of five minutes, the days before them in hours."""
+    """How much there is. `fine_days` are in buckets of five minutes, the days before them in hours. `names`
+    are group ids of some groups."""
 
     groups: int = 24
     partitions_a_group: int = 4
@@ -63,6 +64,7 @@ class Sizes:
     fine_days: float = 1.0
     hourly_days: float = 7.0
     findings: int = 14
+    names: tuple[str, ...] = HOSTILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,7 @@ def _queues(sizes: Sizes) -> Any:
     troubles = [each for each in QueueStatus if each not in {QueueStatus.OK, QueueStatus.IDLE}]
     for number in range(sizes.groups):
         plain = f"{_GROUPS[number % len(_GROUPS)]}" + ("" if number < len(_GROUPS) else f"-{number}")
-        group_id = HOSTILE[number - len(_GROUPS)] if 0 <= number - len(_GROUPS) < len(HOSTILE) else plain
+        group_id = sizes.names[number - len(_GROUPS)] if 0 <= number - len(_GROUPS) < len(sizes.names) else plain
         for index in range(sizes.partitions_a_group):
             topic = _TOPICS[(number + index) % len(_TOPICS)] if group_id == plain else f"t{group_id}"[:249]
             is_first = index == 0 and number < len(troubles)

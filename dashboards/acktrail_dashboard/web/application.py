@@ -22,7 +22,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.rest.access import Access
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail_dashboard.web import access_guard
-from acktrail_dashboard.web.page_templates import rendered
+from acktrail_dashboard.web.page_templates import rendered, web_templates
 from acktrail_dashboard.web.site_map import PAGES
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.table_reader import TableReader
@@ -33,6 +33,11 @@ _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
 """Where a login leads: a page of the dashboard, never another address."""
 _LARGEST_FORM: Final = 8_192
 _COMPRESSED_FROM: Final = 1_000
+_OPENED: Final = (
+    "queue_statuses", "run_totals", "quality_totals", "status_changes", "queue_trends", "held_states", "findings",
+    "group_observations", "share_partition_states", "export_ranges",
+)  # fmt: skip
+"""What the first pages read."""
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
@@ -62,6 +67,7 @@ def create_app(
             access_guard.AccessGuard, access=access, open_paths=("/static/", "/login"), refuse=dashboard.refusal
         )
     app.add_middleware(access_guard.SafeHeaders)
+    app.state.prepare = dashboard.prepare
     return app
 
 
@@ -70,6 +76,13 @@ class _Dashboard:
 
     def __init__(self, reader: TableReader, clock: Callable[[], datetime], pages: Sequence[WebPage]) -> None:
         self._reader, self._clock, self._pages = reader, clock, pages
+
+    def prepare(self) -> None:
+        """Compile the templates and open the tables, so that the first visit does not wait for it."""
+        for template in (*(page.template for page in self._pages), "problem.html"):
+            web_templates().get_template(template)
+        for table in _OPENED:
+            self._reader.exists(table, [])
 
     def endpoint(self, page: WebPage) -> Callable[[Request], Response]:
         """What answers for `page`."""

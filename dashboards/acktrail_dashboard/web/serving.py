@@ -31,6 +31,7 @@ class DashboardServer:
         access = _access(host, token_file, hosts)
         app = create_app(tables, access=access)
         self._socket = _listening(host, port)
+        app.state.prepare()
         shown = f"[{host}]" if ":" in host else host
         self.url: Final = f"http://{shown}:{self._socket.getsockname()[1]}/"
         settings = uvicorn.Config(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
-from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, stacked_bars
+from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
 from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -20,6 +19,7 @@ from acktrail_dashboard.wording import TONES, counted, number
 _GROUPS_SHOWN: Final = 12
 _CHANGES_SHOWN: Final = 20
 _FINDINGS_SHOWN: Final = 10
+_COUNTED: Final = ("holds", "fails", "not_evaluated", "critical_fails")
 _RECENT: Final = timedelta(days=2)
 _NEEDS: Final = {"critical": "act", "warning": "look", "unknown": "unknown", "info": "idle or moved", "ok": "ok"}
 _RESULTS: Final = {"critical": "critical", "warning": "failed otherwise", "unknown": "not evaluated", "ok": "held"}
@@ -115,37 +115,35 @@ def _changes(visit: Visit) -> dict[str, Any]:
 def _group_trend(visit: Visit) -> StackedBars:
     """Groups by the tone of their worst status."""
     rows = visit.read("run_totals", columns=("observed_at", "group_statuses"), where=visit.within("observed_at"))
-    counted = (
+    bars = (
         ToneBar(at=row["observed_at"], counts=dict(tone_counts(dict(row["group_statuses"] or ()))))
-        for row in rows.sort_by("observed_at").to_pylist()
+        for row in last_of_each_bar(rows, "observed_at", visit.time_range)
     )
-    return stacked_bars("Share groups by what they need", visit.time_range, counted, _NEEDS)
+    return StackedBars(title="Share groups by what they need", chosen=visit.time_range, bars=tuple(bars), words=_NEEDS)
 
 
 def _quality_trend(visit: Visit) -> StackedBars:
-    """Expectations by result; of the validations of one run and suite the newest counts."""
-    names = ("run_id", "suite", "evaluated_at", "holds", "fails", "not_evaluated", "critical_fails")
+    """Expectations by result: of the validations of one run and suite the newest counts, of the runs in one interval
+    the one with most failures."""
+    names = ("run_id", "suite", "evaluated_at", *_COUNTED)
     rows = visit.read("quality_totals", columns=names, where=visit.within("evaluated_at")).sort_by("evaluated_at")
-    newest = {(row["run_id"], row["suite"]): row for row in rows.to_pylist()}
-    of_run: dict[str, list[dict[str, Any]]] = {}
-    for (run_id, _), row in newest.items():
-        of_run.setdefault(run_id, []).append(row)
-    counted = [
-        ToneBar(at=max(row["evaluated_at"] for row in own), counts=_result_counts(own)) for own in of_run.values()
-    ]
-    ordered = sorted(counted, key=lambda bar: bar.at)
-    return stacked_bars("Expectations", visit.time_range, ordered, _RESULTS, worst=("critical", "warning"))
+    newest = rows.group_by(["run_id", "suite"], use_threads=False)
+    own = newest.aggregate([(name, "last") for name in ("evaluated_at", *_COUNTED)])
+    sums = [(f"{name}_last", "sum") for name in _COUNTED]
+    runs = own.group_by("run_id", use_threads=False).aggregate([("evaluated_at_last", "max"), *sums])
+    runs = runs.rename_columns(["run_id", "evaluated_at", *_COUNTED])
+    worst = last_of_each_bar(runs, "evaluated_at", visit.time_range, ("critical_fails", "fails"))
+    bars = tuple(ToneBar(at=row["evaluated_at"], counts=_result_counts(row)) for row in worst)
+    return StackedBars(title="Expectations", chosen=visit.time_range, bars=bars, words=_RESULTS)
 
 
-def _result_counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for row in rows:
-        total.update({name: row[name] or 0 for name in ("holds", "fails", "not_evaluated", "critical_fails")})
+def _result_counts(row: Mapping[str, Any]) -> dict[str, int]:
+    known = {name: row[name] or 0 for name in _COUNTED}
     return {
-        "critical": total["critical_fails"],
-        "warning": total["fails"] - total["critical_fails"],
-        "unknown": total["not_evaluated"],
-        "ok": total["holds"],
+        "critical": known["critical_fails"],
+        "warning": known["fails"] - known["critical_fails"],
+        "unknown": known["not_evaluated"],
+        "ok": known["holds"],
     }
 
 

@@ -1,0 +1,220 @@
+"""What pages about share groups show of tables that are not there, empty, damaged, of a later release, or changing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pyarrow as pa
+import pytest
+from jobs.world import World, batch, key_of, snapshot, update
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from samples.history_tables import build
+from servers.web_server import web_server
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.web.application import create_app
+from acktrail_dashboard.web.charts.trend_charts import charts_of
+
+SMALL = Sizes(groups=8, partitions_a_group=2, runs=4, fine_days=0.1, hourly_days=0)
+STUCK = urlencode({"group": "fraud-scoring", "topic": "010000MCtK-X86swAAAAAA", "partition": 0})
+PAGES = ("", "groups", "share-partitions", "group?id=fraud-scoring", f"share-partition?{STUCK}&offset=5")
+
+
+def get(url: str, path: str) -> tuple[int, str]:
+    """Status and text of a page, without its tags."""
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
+    connection.request("GET", "/" + path)
+    response = connection.getresponse()
+    found = response.status, " ".join(unescape(re.sub(r"<[^>]+>", " ", response.read().decode())).split())
+    connection.close()
+    return found
+
+
+@contextmanager
+def served(root: Path) -> Iterator[str]:
+    with web_server(create_app(TablesConfig(uri=str(root)), clock=lambda: NOW)) as url:
+        yield url
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A few groups."""
+    write_dashboard_tables(tmp_path / "tables", SMALL)
+    return tmp_path / "tables"
+
+
+def test_without_tables_lists_are_empty_and_a_group_is_unknown(tmp_path: Path) -> None:
+    """A root without any table: lists and the overview say what to run, a group is not known; nothing fails."""
+    with served(tmp_path / "none") as url:
+        answers = {path: get(url, path) for path in PAGES}
+
+    assert [status for status, _ in answers.values()] == [200, 200, 200, 404, 404]
+    assert "No share group has a status yet." in answers[""][1]
+    assert "acktrail reconcile" in answers["groups"][1]
+    assert "unknown share group 'fraud-scoring'" in answers["group?id=fraud-scoring"][1]
+
+
+def test_tables_without_rows_are_like_none(tmp_path: Path) -> None:
+    """Tables that were created and never filled."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    for name in ("queue_statuses", "status_changes", "queue_trends", "run_totals", "quality_totals", "findings"):
+        tables.create(name)
+    with served(tmp_path) as url:
+        assert [get(url, path)[0] for path in PAGES] == [200, 200, 200, 404, 404]
+
+
+@pytest.mark.parametrize("table", ["queue_statuses", "run_totals", "queue_trends", "status_changes", "findings"])
+def test_a_damaged_table_is_named_and_the_rest_is_shown(root: Path, table: str) -> None:
+    """Garbage in place of its files: the status is 503, the page names the table, what comes from other tables is
+    there, and nothing shows a traceback."""
+    for file in (root / table).rglob("*.parquet"):
+        file.write_bytes(b"not parquet at all")
+    with served(root) as url:
+        answers = [get(url, path) for path in PAGES]
+
+    hit = [text for status, text in answers if status == 503]
+    assert hit
+    assert all("Some tables cannot be read" in text and table in text for text in hit)
+    assert all("Traceback" not in text for _, text in answers)
+    assert {status for status, _ in answers} <= {200, 503}
+    if table != "queue_statuses":
+        assert "fraud-scoring" in answers[0][1]
+
+
+@pytest.mark.parametrize("content", [b"{ not json\n", b'{"protocol":{"minReaderVersion":99,"minWriterVersion":99}}\n'])
+def test_a_log_that_cannot_be_read_is_named(root: Path, content: bytes) -> None:
+    """A commit that is half written, and one of a later release of Delta."""
+    (root / "queue_statuses" / "_delta_log" / f"{1:020d}.json").write_bytes(content)
+    with served(root) as url:
+        status, text = get(url, "groups")
+
+    assert status == 503
+    assert "queue_statuses" in text
+    assert "Traceback" not in text
+
+
+def test_a_column_of_another_type_is_named(root: Path) -> None:
+    """A table of another release, whose column has another type."""
+    from deltalake import write_deltalake
+
+    shutil.rmtree(root / "queue_statuses")
+    rows = pa.table({name: ["x"] for name in TABLES["queue_statuses"].names})
+    write_deltalake(str(root / "queue_statuses"), rows)
+    with served(root) as url:
+        status, text = get(url, "")
+
+    assert status == 503
+    assert "queue_statuses" in text
+
+
+def test_tables_that_go_away_and_come_back(root: Path) -> None:
+    """While the dashboard runs its tables are moved away and put back: each visit shows what is there."""
+    with served(root) as url:
+        assert "fraud-scoring" in get(url, "groups")[1]
+        root.rename(root.with_name("elsewhere"))
+        status, text = get(url, "groups")
+        assert status in {200, 503}
+        assert "fraud-scoring" not in text
+        root.with_name("elsewhere").rename(root)
+        assert "fraud-scoring" in get(url, "groups")[1]
+
+
+def test_the_next_reconciliation_is_shown_at_the_next_visit(root: Path) -> None:
+    """What was read is kept until a commit, and no longer."""
+    tables = Tables(TablesConfig(uri=str(root)))
+    with served(root) as url:
+        assert "another-group" not in get(url, "groups")[1]
+        rows = tables.read("queue_statuses")
+        names = pa.array(["another-group"] * rows.num_rows)
+        tables.replace("queue_statuses", rows.set_column(rows.column_names.index("group_id"), "group_id", names))
+        text = get(url, "groups")[1]
+
+    assert "another-group" in text
+    assert "fraud-scoring" not in text
+
+
+def test_a_status_of_a_later_release_is_never_good_news(root: Path) -> None:
+    """A status that this release does not know is shown, among those that need a look."""
+    tables = Tables(TablesConfig(uri=str(root)))
+    rows = tables.read("queue_statuses").to_pylist()
+    rows[0]["status"], rows[0]["group_id"] = "on_fire", "later"
+    tables.replace("queue_statuses", pa.Table.from_pylist(rows, schema=TABLES["queue_statuses"]))
+    with served(root) as url:
+        assert "on fire" in get(url, "groups?search=later")[1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "range=2y", "from=yesterday", "from=2026-11-23T00:00&to=2026-11-22T00:00", "from=0001-01-01&to=9999-12-31",
+        "page=-1", "page=9e9", "status=fine", "page=" + "9" * 400,
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_is_explained(root: Path, query: str) -> None:
+    """A page with 400 and the right form, never an error of the program."""
+    with served(root) as url:
+        path = "?" + query if query.startswith(("range", "from")) else "groups?" + query
+        status, text = get(url, path)
+
+    assert status == 400
+    assert "defect" not in text
+
+
+@pytest.mark.parametrize("group", ["g", *HOSTILE[:4]])
+def test_the_fate_of_a_record(tmp_path: Path, group: str) -> None:
+    """By its offset: the conclusion, every change with its state record, what is not known; an offset that the history
+    does not have, and one that is no number, are explained on the page."""
+    key = key_of(group)
+    world = World(tmp_path / "tables", state_partitions=1)
+    world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 1, (batch(5, 5, 4, 5),)))
+    world.export("r1")
+    build(world.tables)
+    row = {"group_id": group, "topic_id": key.topic_id, "topic": "t", "partition": 0, "status": "ok", "run_id": "r1"}
+    row |= {"observed_at": NOW, "status_since": NOW - timedelta(hours=1), "cluster_id": "c"}
+    world.tables.append("queue_statuses", [row])
+    asked = {"group": group, "topic": key.topic_id, "partition": 0}
+    with served(tmp_path / "tables") as url:
+        found = {
+            offset: get(url, "share-partition?" + urlencode({**asked, "offset": offset}))
+            for offset in ("5", "6", "five", "9" * 19)
+        }
+
+    assert [status for status, _ in found.values()] == [200] * 4
+    assert "Offset 5 of" in found["5"][1]
+    assert "archived, delivery count 5, since state record 0:1" in found["5"][1]
+    assert "when it was first delivered" in found["5"][1]
+    assert "nothing recorded" in found["6"][1]
+    assert "is no number" in found["five"][1]
+    assert "is no number" in found["9" * 19][1]
+
+
+def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
+    """A bucket without a row: the lag is that of the one before, nothing was acknowledged; a longer bucket fills the
+    shorter ones that it covers with its rate."""
+    begin, minute = datetime(2026, 1, 1, tzinfo=UTC), 60_000
+    rows = [
+        {"bucket_at": begin, "bucket_ms": 60 * minute, "lag": 7, "acknowledged": 120},
+        {"bucket_at": begin + timedelta(minutes=60), "bucket_ms": 5 * minute, "lag": 9, "acknowledged": 10},
+        {"bucket_at": begin + timedelta(minutes=70), "bucket_ms": 5 * minute, "lag": None, "acknowledged": None},
+    ]
+    trend = pa.Table.from_pylist(rows, schema=TABLES["queue_trends"])
+    lag, rates = charts_of(trend, begin + timedelta(minutes=80), offsets=False)
+
+    assert lag.step == timedelta(minutes=5)
+    assert lag.lines[0].values == (*[7] * 12, 9, 9, None, None, None)
+    assert rates.lines[0].values == (*[2.0] * 12, 2.0, 0.0, None, 0.0, 0.0)
+    data = json.loads(lag.data)
+    assert (data["begin"], data["step"], data["lines"][0]["values"][12]) == (begin.timestamp(), 300, 9)
+    assert charts_of(trend.slice(0, 0), None, offsets=True) == []

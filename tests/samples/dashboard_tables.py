@@ -51,6 +51,8 @@ _WINDOW = 10
 _EVERY = timedelta(minutes=5)
 _CHUNK = 288
 _STATES = 30
+_A_BUCKET = 51
+"""Records that come in five minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +256,7 @@ def _write_trends(
     seconds = int(length.total_seconds())
     last = int((NOW - timedelta(days=newest_days)).timestamp()) // seconds * seconds
     at = (last - seconds * np.arange(count - 1, -1, -1)) * 1_000_000
+    passed = round(_A_BUCKET * timedelta(days=newest_days) / _EVERY)
     by_group: dict[str, list[_Queue]] = {}
     for queue in queues:
         by_group.setdefault(queue.group_id, []).append(queue)
@@ -261,8 +264,8 @@ def _write_trends(
         part = slice(first, first + _CHUNK)
         pieces = []
         for group_id, own in sorted(by_group.items()):
-            pieces += [_trend(group_id, queue, queue, at, length, part) for queue in own]
-            pieces.append(_trend(group_id, None, own[0], at, length, part))
+            pieces += [_trend(group_id, queue, queue, at, length, part, passed) for queue in own]
+            pieces.append(_trend(group_id, None, own[0], at, length, part, passed))
         tables.append("queue_trends", pa.concat_tables(pieces).combine_chunks())
 
 
@@ -295,15 +298,18 @@ def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _trend(group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta, part: slice) -> pa.Table:
-    """The buckets `part` of those that begin `at`."""
+def _trend(
+    group_id: str, queue: _Queue | None, like: _Queue, at: Any, length: timedelta, part: slice, passed: int
+) -> pa.Table:
+    """The buckets `part` of those that begin `at`, which end `passed` records before the present start offset."""
     count = len(at)
     steps = np.arange(count)
-    grown = np.cumsum(np.full(count, 40) + (steps * 7919) % 23)
-    is_stuck = like.status is QueueStatus.STUCK
+    grown = np.cumsum((np.full(count, 40) + (steps * 7919) % 23) * (length // _EVERY))
+    is_stuck = like.status is QueueStatus.STUCK and not passed
     stop = int(count * 0.8)
-    start = like.start - grown[-1] + (np.minimum(grown, grown[stop - 1]) if is_stuck else grown)
-    end = like.start - grown[-1] + grown + 60 + (steps * 104729) % 400
+    begin = like.start - passed - grown[-1]
+    start = begin + (np.minimum(grown, grown[stop - 1]) if is_stuck else grown)
+    end = begin + grown + 60 + (steps * 104729) % 400
     lag = end - start
     done = np.diff(start, prepend=start[0])
     offsets = {"start_offset": start, "log_start_offset": start - 10_000, "log_end_offset": end}

@@ -41,9 +41,11 @@ def _context(visit: Visit) -> dict[str, Any]:
         "group_count": groups.num_rows,
         "group_shares": tone_counts(counts),
         "group_words": _words(counts),
+        "group_trouble": _in_trouble(counts),
         "partition_count": rows.num_rows,
         "partition_shares": tone_counts(status_counts(rows)),
         "partition_words": _words(status_counts(rows)),
+        "partition_trouble": _in_trouble(status_counts(rows)),
         "complete": pc.sum(pc.equal(rows["completeness"], "complete")).as_py() or 0,
         "lag": pc.sum(rows["lag"]).as_py(),
         "lag_unknown": rows["lag"].null_count,
@@ -70,6 +72,10 @@ def _headline(counts: Mapping[str, int]) -> tuple[str, str]:
         f"{number(number_in_trouble)} of {counted(total, 'share group')} {verb} attention: {_words(trouble)}.",
         next(tone for tone in TONES if tone in tones),
     )
+
+
+def _in_trouble(counts: Mapping[str, int]) -> int:
+    return sum(count for status, count in counts.items() if is_trouble(status))
 
 
 def _words(counts: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from drivers.command_line import run
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from samples.health_tables import CLUSTER, HOSTILE, HealthTables
@@ -171,6 +171,8 @@ def test_hostile_names_are_labels(health: HealthTables) -> None:
     assert all(line.isprintable() for line in text.split("\n"))
 
 
+@example(first="g\n", second="g\\n")
+@example(first="g" * 254 + "a", second="g" * 254 + "b")
 @given(first=st.text(max_size=300), second=st.text(max_size=300))
 def test_two_names_are_two_labels(first: str, second: str) -> None:
     """Values are printable and bounded, and no two names share one."""

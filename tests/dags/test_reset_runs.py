@@ -13,13 +13,14 @@ from urllib.parse import quote
 import pytest
 from broker.workload import Workload, until
 from drivers import command_line
+from drivers.airflow_pages import AirflowPages
 from drivers.airflow_reviewer import AirflowReviewer, Approval
 from drivers.browser import CHROMIUM, browsing
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import AirflowRefused, task_log
-from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
+from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, task_log
+from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.tables.delta.store import Tables
@@ -54,6 +55,8 @@ class Scene:
     tables: TablesConfig
     logs: Path
     url: str
+    tokens: tuple[str, ...]
+    """Of a viewer and of a user."""
     answers: dict[str, str] = field(default_factory=dict)
     """What was answered, by run."""
 
@@ -102,7 +105,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("resets")
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
-    standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env={"ACKTRAIL_TABLES": tables.uri})
+    env = {
+        "ACKTRAIL_TABLES": tables.uri,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
+    }
+    standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env=env)
     with standalone as airflow, EmbeddedBroker() as broker:
         workload = Workload(broker.config())
         for topic, group_id in (("orders", HOSTILE), ("bills", "bills-desk")):
@@ -114,7 +121,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for dag_id in (RESET, ROLLBACK):
             airflow.watch().wait_for_dag(dag_id, timeout_s=300)
             api.set_paused(dag_id, paused=False)
-        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs", url=airflow.url)
+        passwords = json.loads((home / "passwords.json").read_text())
+        tokens = tuple(
+            AirflowApi(HOST, airflow.port, user=user, password=passwords[user]).token() for user in ("vera", "ulla")
+        )
+        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs", url=airflow.url, tokens=tokens)
 
 
 def succeeded(states: dict[str, str | None]) -> set[str]:
@@ -212,6 +223,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
         assert rule in scene.reason(ROLLBACK, again[plan], "validate")
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
+    look_at_the_dashboard(scene, approved, plan_id, tmp_path / "reader")
 
 
 def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
@@ -231,6 +243,30 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     assert states["verify"] in {"skipped", "upstream_failed"}
     assert "has members" in scene.reason(RESET, run, "recheck")
     assert scene.start_offset("bills-desk") == before
+
+
+def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path) -> None:
+    """As a person does it: without a login there is Airflow's; a viewer and a user come from the menu to the plan, and
+    from the run's tab; the frame has Airflow's theme, and a link out of it leads to all pages."""
+    if CHROMIUM is None:
+        return
+    with browsing(profile) as page:
+        page.open(f"{scene.url}/acktrail/resets")
+        page.until("location.pathname.startsWith('/auth/login')")
+        for token in scene.tokens:
+            pages = AirflowPages(page, scene.url, token)
+            pages.open("plugin/acktrail")
+            pages.frame_has("acktrail")
+            pages.press_in_frame("nav a[href='resets']")
+            pages.frame_has(plan_id)
+            page.until("location.pathname === '/plugin/acktrail/acktrail/resets'")
+        pages.open(pages.run_tab(RESET, run_id))
+        pages.frame_has(plan_id)
+        assert pages.frame_value("[...d.styleSheets].every(sheet => sheet.cssRules.length > 0)")
+        page.value("document.documentElement.classList.replace('light', 'dark')")
+        page.until("document.querySelector('iframe').contentDocument.documentElement.classList.contains('dark')")
+        pages.press_in_frame("a[data-outer]")
+        page.until("location.pathname.startsWith('/plugin/acktrail')")
 
 
 def _members(scene: Scene, group_id: str) -> int:

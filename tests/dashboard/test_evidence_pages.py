@@ -31,6 +31,7 @@ PAGES = (
     "findings?severity=critical", "record?state-partition=17&offset=90210",
     "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks?runs=20",
     "check?run=run-00045&suite=state_records&expectation=batches_disjoint", "resets", "reset?plan=2026000001", "export",
+    "run?id=run-00047",
 )  # fmt: skip
 
 
@@ -262,6 +263,9 @@ def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: 
         assert axe_violations(browser, rules) == [], (path, scheme, width)
         sizes: Any = browser.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert sizes[0] <= sizes[1], (path, width)
+    sheets = browser.value("[...document.styleSheets].map(sheet => sheet.cssRules.length)")
+    assert len(sheets) == 2
+    assert min(sheets) > 0, path  # its own style sheets, by links that lead there
     assert browser.value("document.title").endswith("acktrail")
     assert "owned" not in browser.value("document.title")
 

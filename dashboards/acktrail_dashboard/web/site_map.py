@@ -13,6 +13,7 @@ from acktrail_dashboard.web.pages import (
     overview,
     resets,
     rules,
+    runs,
     share_partition,
 )
 from acktrail_dashboard.web.web_page import WebPage
@@ -33,4 +34,5 @@ PAGES: Final[tuple[WebPage, ...]] = (
     export.EXPORT,
     group.PAGE,
     share_partition.PAGE,
+    runs.RUN,
 )

@@ -20,6 +20,20 @@
     try { followTheme(); } catch { /* a frame of another server keeps its theme to itself */ }
   }
 
+  // A frame in Airflow may not leave itself: the page around it follows the link in its place.
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element && event.target.closest("a[data-outer]");
+    if (!link || window.parent === window) return;
+    try {
+      const outer = window.parent.document.createElement("a");
+      outer.href = link.href;
+      window.parent.document.body.append(outer);
+      outer.click();
+      outer.remove();
+      event.preventDefault();
+    } catch { /* a frame of another server: the link opens within it */ }
+  });
+
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select");
     if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -1,0 +1,221 @@
+"""The dashboard within Airflow: Airflow's own API server, in this process, and its own permissions."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from samples.dashboard_tables import Sizes, write_dashboard_tables
+from samples.evidence_tables import put, write_evidence_tables
+from servers.web_server import web_server
+
+from acktrail_dags.dashboard_plugin import PREFIX, AcktrailPlugin
+from acktrail_dags.run_target import table_run_id
+from acktrail_dashboard.web.site_map import PAGES
+from acktrail_dashboard.web.static_files import static_files
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
+
+HTML = {"Accept": "text/html"}
+PATHS = (
+    *(page.path for page in PAGES if page.menu is not None or page.path == ""),
+    *("airflow?dag_id=acktrail_export&run_id=x", "nothing-here", "record?state-partition=17&offset=90210"),
+    *("static/report.css", "static/icon.svg"),
+)
+
+
+@contextmanager
+def api_server(env: dict[str, str]) -> Iterator[httpx.Client]:
+    """Airflow's API server with the plugin that its entry point names, in an environment."""
+    from airflow import plugins_manager
+    from airflow.api_fastapi.app import create_app
+
+    for cached in (plugins_manager._get_plugins, plugins_manager.get_fastapi_plugins):
+        cached.cache_clear()
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in {"AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(64), **env}.items():
+            patched.setenv(name, value)
+        with (
+            web_server(create_app(apps="core")) as url,
+            httpx.Client(base_url=url, trust_env=False, timeout=60) as client,
+        ):
+            yield client
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with findings, checks, a reset."""
+    root = tmp_path_factory.mktemp("mounted") / "tables"
+    found = write_dashboard_tables(root, Sizes(groups=8, partitions_a_group=2, runs=48, lengths=()))
+    write_evidence_tables(found)
+    own = table_run_id("acktrail_export", "manual__1", 2)
+    put(
+        found, "export_ranges", [{"run_id": own, "state_partition": 1, "records_read": 4_711, "records_decoded": 4_711}]
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(airflow_home: Path, tables: Path) -> Iterator[httpx.Client]:
+    """Of one set of tables."""
+    with api_server({"ACKTRAIL_TABLES": str(tables)}) as found:
+        yield found
+
+
+def token(role: str | None) -> dict[str, str]:
+    """What a logged-in user sends; None: somebody without any role."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    manager: Any = get_auth_manager()
+    return {"Authorization": f"Bearer {manager.generate_jwt(SimpleAuthManagerUser(username='ann', role=role))}"}
+
+
+@pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN"])
+def test_who_may_read_the_export_dag_reads_the_pages(server: httpx.Client, role: str) -> None:
+    """A viewer sees what an administrator sees: every page and file."""
+    headers = token(role)
+    for path in PATHS:
+        answer = server.get(f"{PREFIX}/{path}", headers=headers)
+        assert answer.status_code == (404 if path == "nothing-here" else 200), (path, answer.text[:300])
+    overview = server.get(f"{PREFIX}/", headers=headers)
+    assert "billing-workers" in overview.text
+    assert "frame-ancestors 'self'" in overview.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_a_login_there_is_nothing(server: httpx.Client, path: str) -> None:
+    """A program gets 401, a browser Airflow's login and then the page that it asked for; neither sees a name."""
+    address = f"{PREFIX}/{path}"
+    answer = server.get(address)
+    if path == "nothing-here":  # no such page: no guard, and nothing to guard
+        assert (answer.status_code, "billing-workers" in answer.text) == (404, False)
+        return
+    assert answer.status_code == 401
+    assert "billing-workers" not in answer.text
+    answer = server.get(address, headers=HTML)
+    assert answer.status_code == 307
+    assert answer.headers["location"].endswith(
+        "auth/login?next=" + quote(f"{str(server.base_url).rstrip('/')}{address}", safe="")
+    )
+
+
+def test_a_login_without_the_right_is_not_enough(server: httpx.Client) -> None:
+    """Somebody who may not read the DAG, a token that was changed and none of Airflow's: no page."""
+    changed = token("VIEWER")["Authorization"][:-4] + "AAAA"
+    for headers in (token(None), {"Authorization": changed}, {"Authorization": "Bearer x"}):
+        for path in ("", "findings", "static/report.css"):
+            answer = server.get(f"{PREFIX}/{path}", headers=headers)
+            assert answer.status_code in {401, 403}, path
+            assert "billing-workers" not in answer.text
+
+
+def test_the_cookie_of_airflows_pages_is_enough(server: httpx.Client) -> None:
+    """A browser in Airflow carries its token as a cookie."""
+    value = token("VIEWER")["Authorization"].removeprefix("Bearer ")
+    server.cookies.set("_token", value)
+    try:
+        assert server.get(f"{PREFIX}/findings").status_code == 200
+    finally:
+        server.cookies.clear()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_nothing_can_be_changed(server: httpx.Client, method: str) -> None:
+    """No page takes anything but a question, whoever asks."""
+    for path in ("", "resets", "login"):
+        answer = server.request(method, f"{PREFIX}/{path}", headers=token("ADMIN"))
+        assert answer.status_code in {404, 405}, path
+
+
+def test_there_is_no_list_of_routes(server: httpx.Client) -> None:
+    """FastAPI's own documents, which no guard covers, are not there."""
+    for path in ("docs", "redoc", "openapi.json"):
+        assert server.get(f"{PREFIX}/{path}").status_code == 404
+
+
+def test_the_tab_of_a_run_shows_what_that_run_left(server: httpx.Client) -> None:
+    """By whichever try wrote it; a run without rows, and a DAG that is not acktrail's, are told apart; a DAG's own tab
+    shows its newest run."""
+    address, headers = f"{PREFIX}/airflow?dag_id=", token("VIEWER")
+    own = server.get(f"{address}acktrail_export&run_id=manual__1&task_id=export&map_index=-1", headers=headers)
+    assert "4,711" in own.text
+    assert "Nothing in the tables" in server.get(f"{address}acktrail_export&run_id=manual__2", headers=headers).text
+    other = server.get(f"{address}<b>other</b>&run_id=x", headers=headers)
+    assert "Not one of acktrail" in other.text
+    assert "<b>other" not in other.text
+    newest = server.get(f"{address}acktrail_reconcile&run_id={{RUN_ID}}", headers=headers)
+    assert "run-00047" in newest.text
+    reset = server.get(f"{address}acktrail_reset_offsets&run_id=manual__1", headers=headers)
+    assert "reset?plan=2026000001" in reset.text
+
+
+def test_every_view_leads_to_a_page_by_a_relative_link(server: httpx.Client) -> None:
+    """One entry in the menu and three tabs, each with a route of its own, none of which begins with a slash."""
+    views = AcktrailPlugin().external_views
+    assert {view["destination"] for view in views} == {"nav", "dag", "dag_run", "task_instance"}
+    assert len({view["url_route"] for view in views}) == len(views)
+    for view in views:
+        assert len(view["name"]) <= 8
+        for link in (view["href"], view["icon"]):
+            assert not link.startswith(("/", "http"))
+            assert server.get(f"/{link}", headers=token("VIEWER")).status_code == 200, link
+    listed = server.get("/api/v2/plugins", headers=token("ADMIN")).json()["plugins"]
+    assert [plugin["name"] for plugin in listed if plugin["name"] == "acktrail"] == ["acktrail"]
+
+
+def test_each_profile_has_its_own_pages(airflow_home: Path, tables: Path) -> None:
+    """Two profiles without a file of profiles have their tables side by side; one that has none says so and does not
+    hide the other; tabs lead to the profile of their DAG."""
+    env = {"ACKTRAIL_TABLES": str(tables.parent), "ACKTRAIL_DAG_PROFILES": "tables,other one"}
+    with api_server(env) as server:
+        headers = token("VIEWER")
+        listed = server.get(f"{PREFIX}/", headers=headers)
+        assert (listed.status_code, 'href="tables/"' in listed.text) == (200, True)
+        assert "other one" in listed.text
+        assert "billing-workers" in server.get(f"{PREFIX}/tables/groups", headers=headers).text
+        empty = server.get(f"{PREFIX}/other_one/groups", headers=headers)
+        assert (empty.status_code, "billing-workers" in empty.text) == (200, False)
+        tab = server.get(f"{PREFIX}/airflow?dag_id=acktrail_export__tables&run_id=manual__1", headers=headers)
+        assert tab.headers["location"] == "tables/airflow?dag_id=acktrail_export__tables&run_id=manual__1"
+        for path in ("", "airflow?dag_id=x", "tables/", "other_one/groups"):
+            assert server.get(f"{PREFIX}/{path}").status_code == 401, path
+
+
+def test_without_tables_the_page_says_what_to_set(airflow_home: Path) -> None:
+    """Airflow starts all the same, and who may look is told what is missing."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("ACKTRAIL_TABLES", raising=False)
+        with api_server({}) as server:
+            answer = server.get(f"{PREFIX}/findings", headers=token("VIEWER"))
+            assert answer.status_code == 503
+            assert "no tables named" in answer.text
+            assert server.get(f"{PREFIX}/findings").status_code == 401
+
+
+def test_airflows_other_processes_build_no_dashboard() -> None:
+    """A scheduler that loads the plugin and its views has loaded neither the tables nor the pages."""
+    script = (
+        "import sys, airflow.plugins_manager\n"
+        "before = set(sys.modules)\n"
+        "from acktrail_dags.dashboard_plugin import AcktrailPlugin\n"
+        "AcktrailPlugin().external_views\n"
+        "print(*sorted(name for name in set(sys.modules) - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=120)
+    assert set(done.stdout.split()) <= {"acktrail_dags", "acktrail_dags.dashboard_plugin"}
+
+
+def test_files_are_served_to_readers_alone(server: httpx.Client) -> None:
+    """Each file of the pages by its name."""
+    for name, file in static_files().items():
+        answer = server.get(f"{PREFIX}/static/{name}", headers=token("VIEWER"))
+        assert (answer.status_code, answer.content) == (200, file.content)

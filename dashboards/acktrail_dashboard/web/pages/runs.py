@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail_dashboard.lists.check_grid import check_results, check_runs
+from acktrail_dashboard.status_wording import status_rank
 from acktrail_dashboard.web.web_page import Visit, WebPage
 from acktrail_dashboard.wording import SEVERITIES, canonical, tally
 
@@ -32,11 +33,13 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     changes = visit.read("status_changes", where=where).sort_by([("changed_at", "descending")])
     plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where)
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
+    newest = next(iter(totals.slice(0, 1).to_pylist()), None)
     failures = _failures(visit, where, quality)
     parts = (totals, ranges, quality, findings, changes, plans, executions)
     return {
         "run_ids": sorted({run for part in parts for run in part["run_id"].to_pylist()}),
-        "totals": next(iter(totals.slice(0, 1).to_pylist()), None),
+        "totals": newest,
+        "statuses": sorted(newest["statuses"] or [], key=lambda each: status_rank(each[0])) if newest else [],
         "exported": _exported(ranges),
         "validations": check_runs(quality, len(run_ids)),
         "failures": failures[:_FAILURES_SHOWN],

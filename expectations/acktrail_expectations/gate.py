@@ -5,19 +5,22 @@ from __future__ import annotations
 import gc
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Final
 
 import pandas as pd
+import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gx.suite_check import NO_ROW, RowLabel, evaluate, not_evaluated
+from acktrail_expectations.gx.suite_check import NO_ROW, evaluate, not_evaluated
 from acktrail_expectations.inputs.run_data import RunData, count_rows, is_current, require_reconciled
 from acktrail_expectations.inputs.validation_positions import SEQUENCE
+from acktrail_expectations.quality_totals import record_totals
 from acktrail_expectations.results import (
     QualityResult,
     ValidationSummary,
@@ -27,30 +30,30 @@ from acktrail_expectations.results import (
     recorded,
     unevaluated_lines,
 )
+from acktrail_expectations.row_labels import (
+    EXPORT_RANGE,
+    SHARE_PARTITION,
+    STATE_PARTITION,
+    STATE_RECORD,
+    state_record_label,
+)
+from acktrail_expectations.stopped_gate import stopped_lines
 from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS, export_ranges_frame
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS, reconciliations_frame
 from acktrail_expectations.suites.share_partition_states import (
     share_partition_state_checks,
     share_partition_states_frame,
 )
+from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS, state_partitions_frame
 from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, StateRecordFrames, state_record_checks
 
 _log: Final = logging.getLogger("acktrail.quality")
 
 
-def _share_partition(row: Mapping[str, Any]) -> str:
-    topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
-    return f"{row['group_id']}/{topic}/{row['partition']}"
-
-
-STATE_RECORD: Final = RowLabel(("state_partition", "offset"), lambda row: f"{row['state_partition']}/{row['offset']}")
-EXPORT_RANGE: Final = RowLabel(
-    ("state_partition", "begin", "end"), lambda row: f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
-)
-"""An exported range with its gap."""
-SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _share_partition)
+_OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
 
 _NO_ROWS: Final = {
+    "state_partitions": "the run did not observe the state topic",
     "export_ranges": "nothing was exported since the last validation",
     "state_records": "no state record came since the last validation",
     "share_partition_states": "the run replayed no share partition",
@@ -73,12 +76,15 @@ def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
     return summary
 
 
-def validate_run(store: Tables, run_id: str, *, every_record: bool = False) -> ValidationSummary:
+def validate_run(
+    store: Tables, run_id: str, *, every_record: bool = False, now: datetime | None = None
+) -> ValidationSummary:
     """The results of all suites for one run, recorded once, and again when the run has grown since.
 
     State records and export ranges are the run's own and those that no run validated before; the other tables are the
     run's. A run that has results keeps them as long as the tables have the same rows of it. `every_record` validates
-    all records and ranges once more and records that only for a run without results of its present rows.
+    all records and ranges once more and records that only for a run without results of its present rows. `now`: what
+    the age of the observation is compared with.
 
     Raises:
         InputError: the run was not reconciled: most rules would have nothing to compare.
@@ -88,21 +94,23 @@ def validate_run(store: Tables, run_id: str, *, every_record: bool = False) -> V
     known = recorded(store, run_id)
     is_known = known is not None and is_current(known, rows)
     if known is not None and is_known and not every_record:
+        record_totals(store, SEQUENCE, None, _OF_RUNS)
         return known
     data = RunData.read(store, run_id, every_record=every_record)
-    results = _all_suites(data)
+    results = _all_suites(data, datetime.now(UTC) if now is None else now)
     if known is not None and not every_record:
         results = _with_earlier_results(results, known, data)
     summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=json.dumps(rows))
     if is_known:
         return replace(summary, recorded=False)
     try:
-        record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
+        summary = record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
     except ConcurrentCommit:
         others = recorded(store, run_id)
         if others is None or others.run_rows != summary.run_rows:
             raise
         return others
+    record_totals(store, SEQUENCE, summary, _OF_RUNS)
     return summary
 
 
@@ -124,10 +132,9 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     """
     failures = summary.critical_failures
     if failures:
-        where = failures[0].error or failures[0].observed_value
-        shown = f"; first: {where}" if where else ""
-        hint = hint or f"acktrail validate --run-id {summary.run_id} --json, or quality_results of this run{shown}"
-        raise QualityGateFailed([(r.suite, r.expectation, r.unexpected_count or 0) for r in failures], hint=hint)
+        shown = hint or f"acktrail validate --run-id {summary.run_id} --json, or quality_results of this run"
+        what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]
+        raise QualityGateFailed(what, hint="\n".join((shown, *stopped_lines(failures))))
 
 
 def _with_earlier_results(
@@ -142,11 +149,14 @@ def _with_earlier_results(
     return merged((*results, *earlier))
 
 
-def _all_suites(run: RunData) -> tuple[QualityResult, ...]:
+def _all_suites(run: RunData, now: datetime) -> tuple[QualityResult, ...]:
     """In the order of the data's way."""
+    doing("validating state_partitions")
+    frame = state_partitions_frame(run.observed, exported=run.exported, now=now)
+    first = evaluate("state_partitions", STATE_PARTITION_CHECKS, frame, STATE_PARTITION)
     doing("validating export_ranges")
     frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
-    results = [*evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE), *_records(run)]
+    results = [*first, *evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE), *_records(run)]
     doing("validating share_partition_states")
     frame, checks = (
         share_partition_states_frame(run.states, cluster=run.cluster),
@@ -169,11 +179,12 @@ def _records(run: RunData) -> Iterator[QualityResult]:
     yield from evaluate("state_records", checks, pd.DataFrame(), STATE_RECORD)
     if run.why_bytes_not_compared is not None:
         yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.why_bytes_not_compared)
+    label = state_record_label(run.cluster.topics)
     frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.why_bytes_not_compared is None)
     for number, records in enumerate(run.records, start=1):
         doing(f"validating state_records, part {number}")
         frame = frames.add(records, since=run.since.records)
         if len(frame):
-            yield from evaluate("state_records", checks, frame, STATE_RECORD)
+            yield from evaluate("state_records", checks, frame, label)
         del records, frame
         gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place

@@ -21,10 +21,12 @@ from acktrail.errors import ConcurrentCommit, UnknownName
 from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import SHARE_PARTITION, log_summary, pass_gate
+from acktrail_expectations.gate import log_summary, pass_gate
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, evaluate, is_true, rule_check, unique
+from acktrail_expectations.quality_totals import record_totals
 from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
+from acktrail_expectations.row_labels import SHARE_PARTITION
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
 _STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
@@ -135,9 +137,10 @@ def _validated(
         results = (count, *evaluate(count.suite, checks, frame(), SHARE_PARTITION))
         summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
         try:
-            record(store, summary, run_id, store.transaction_version("quality_results", run_id))
+            summary = record(store, summary, run_id, store.transaction_version("quality_results", run_id))
         except ConcurrentCommit:
             summary = replace(summary, recorded=False)
+    record_totals(store, run_id, summary if summary.recorded else None, pc.field("run_id") == run_id)
     log_summary(summary)
     where = f"the results are in quality_results under run id {run_id}"
     pass_gate(summary, where if count.success else f"{count.observed_value}; {where}")

@@ -69,6 +69,7 @@ class ValidationSummary:
     """Everything evaluated for one run. `recorded`: ``quality_results`` has these results of the run.
 
     `run_rows`: how many rows the tables had of the run then (JSON, count by table); None where they were not counted.
+    `evaluated_at`: when the results were recorded.
     """
 
     cluster_id: str | None
@@ -76,6 +77,7 @@ class ValidationSummary:
     results: tuple[QualityResult, ...]
     recorded: bool = True
     run_rows: str | None = None
+    evaluated_at: datetime | None = None
 
     @property
     def failed(self) -> tuple[QualityResult, ...]:
@@ -108,8 +110,10 @@ def critical_among(results: Iterable[QualityResult]) -> tuple[QualityResult, ...
 
 def headline(summary: ValidationSummary) -> str:
     """How many rules hold, fail and were not evaluated."""
-    broken = sum(result.state is RuleState.FAILS for result in summary.results)
-    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {broken} fail"
+    broken = [result.severity for result in summary.results if result.state is RuleState.FAILS]
+    notes = broken.count(QualitySeverity.INFO)
+    legal = f" ({notes} of them only for information)" if notes else ""
+    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {len(broken)} fail{legal}"
     critical = len(critical_among(summary.not_evaluated))
     of_them = f" ({critical} of them critical)" if critical else ""
     return f"{found}, {len(summary.not_evaluated)} not evaluated{of_them}"
@@ -159,13 +163,16 @@ def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
     evaluated_at = max(row["evaluated_at"] for row in rows)
     newest = [row for row in rows if row["evaluated_at"] == evaluated_at]
     cluster_id, run_rows = newest[0]["cluster_id"], newest[0]["run_rows"]
-    results = tuple(map(_stored_result, newest))
-    return ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results, run_rows=run_rows)
+    results = tuple(map(stored_result, newest))
+    return ValidationSummary(
+        cluster_id=cluster_id, run_id=run_id, results=results, run_rows=run_rows, evaluated_at=evaluated_at
+    )
 
 
-def _stored_result(row: Mapping[str, Any]) -> QualityResult:
-    """A row written before there were states calls a rule a success that compared nothing."""
-    values = {field.name: row[field.name] for field in fields(QualityResult)}
+def stored_result(row: Mapping[str, Any]) -> QualityResult:
+    """A row of ``QUALITY_RESULTS``, or some of its columns. One written before there were states calls a rule a success
+    that compared nothing."""
+    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(QualityResult)}
     if row["state"] is None and row["error"] is None and row["element_count"] == 0:
         values |= {"success": None, "reason": "no row was compared"}
     return QualityResult(**{**values, "severity": QualitySeverity(row["severity"])})
@@ -177,9 +184,9 @@ def record(
     counter: str,
     before: int | None,
     positions: Mapping[str, int] | None = None,
-) -> None:
-    """Append `summary`'s results; in the same commit `counter`, an app transaction, counts on from `before`, and
-    `positions` are set.
+) -> ValidationSummary:
+    """Append `summary`'s results and give it with the time of that. In the same commit `counter`, an app transaction,
+    counts on from `before`, and `positions` are set.
 
     Raises:
         ConcurrentCommit: another validation counted on from `before` already; nothing landed.
@@ -193,3 +200,4 @@ def record(
         transactions={**(positions or {}), counter: (before or 0) + 1},
         expected={counter: before},
     )
+    return replace(summary, evaluated_at=now)

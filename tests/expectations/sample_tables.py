@@ -25,7 +25,10 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 
 RUN = "run-1"
-NOW = dt.datetime(2026, 5, 4, 3, 2, 1, tzinfo=dt.UTC)
+NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
+"""When everything was observed: a moment ago, so that it is fresh when it is validated."""
+CONFIGS = {"share.delivery.count.limit": "5", "share.partition.max.record.locks": "2000"}
+"""As Kafka 4.3 describes a group."""
 NAMES = {TOPIC: "orders", OTHER_TOPIC: "audit"}
 LOG_END = 100
 
@@ -83,6 +86,7 @@ def _state_row(state: SharePartitionState, run_id: str) -> Row:
         "delivery_complete_count": state.delivery_complete_count,
         "available_records": offsets(DeliveryState.AVAILABLE),
         "acknowledged_records": offsets(DeliveryState.ACKNOWLEDGED),
+        "archiving_records": offsets(DeliveryState.ARCHIVING),
         "archived_records": offsets(DeliveryState.ARCHIVED),
         "batches": [
             {
@@ -178,7 +182,7 @@ def groups(configs: Mapping[str, str] | None, run_id: str = RUN) -> pa.Table:
 def logs(run_id: str = RUN, ends: Mapping[tuple[str, int], tuple[int, int]] | None = None) -> pa.Table:
     """Log offsets of the state topic and of the topics that `ends` names: start and end by topic id and partition."""
     known = {(topic, p): (0, LOG_END) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)} if ends is None else ends
-    rows = [_log_row(run_id, phase, "__share_group_state", "state", p, 0, 50) for phase in _PHASES for p in range(3)]
+    rows = [_log_row(run_id, phase, "__share_group_state", "state", p, 0, 6) for phase in _PHASES for p in range(3)]
     rows += [
         _log_row(run_id, phase, NAMES.get(topic, topic), topic, p, start, end)
         for phase in _PHASES
@@ -207,7 +211,7 @@ def _log_row(run_id: str, phase: str, topic: str, topic_id: str, partition: int,
 
 def cluster(offsets: pa.Table | None = None, configs: Mapping[str, str] | None = None) -> ObservedCluster:
     """A cluster before 4.4, with the broker's default limit unless `configs` has another."""
-    known = {"share.delivery.count.limit": "5"} if configs is None else configs
+    known = CONFIGS if configs is None else configs
     return observed_cluster(groups(known), logs() if offsets is None else offsets)
 
 
@@ -218,7 +222,7 @@ def fill(root: Path, life: Coordinator | None = None, run_id: str = RUN, **inste
     rows = {
         "state_records": records,
         "export_ranges": ranges(records, run_id),
-        "group_observations": groups({"share.delivery.count.limit": "5"}, run_id),
+        "group_observations": groups(CONFIGS, run_id),
         "offset_observations": logs(run_id),
         "share_partition_states": states(lived, run_id),
         "reconciliations": reconciliations(lived, run_id),

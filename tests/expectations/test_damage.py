@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from expectations.sample_tables import (
+    NOW,
     RUN,
     changed,
     cluster,
@@ -22,20 +25,23 @@ from expectations.sample_tables import (
     states,
     without,
 )
-from state_topics.coordinator_log import TOPIC, Coordinator, everyday, from_raw, share_partition
+from state_topics.coordinator_log import TOPIC, Coordinator, batch, everyday, from_raw, share_partition
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail.columnar.stored_offsets import stored_offsets
-from acktrail_expectations.gate import EXPORT_RANGE, SHARE_PARTITION, STATE_RECORD
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail_expectations.gx.suite_check import SuiteCheck, evaluate
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.row_labels import EXPORT_RANGE, SHARE_PARTITION, STATE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite
 from acktrail_expectations.suites import share_partition_states as state_suite
+from acktrail_expectations.suites import state_partitions as state_partition_suite
 from acktrail_expectations.suites import state_records as record_suite
 from acktrail_expectations.suites.export_ranges import export_ranges_frame
 from acktrail_expectations.suites.reconciliations import reconciliations_frame
 from acktrail_expectations.suites.share_partition_states import share_partition_states_frame
+from acktrail_expectations.suites.state_partitions import ExportedSoFar, state_partitions_frame
 from acktrail_expectations.suites.state_records import StateRecordFrames
 
 Damage = Callable[[pa.Table], pa.Table]
@@ -49,7 +55,11 @@ RANGES = ranges(RECORDS)
 
 
 def failing(suite: str, checks: Iterable[SuiteCheck], frame: pd.DataFrame) -> set[str]:
-    subjects = {"state_records": STATE_RECORD, "export_ranges": EXPORT_RANGE}
+    subjects = {
+        "state_records": STATE_RECORD,
+        "export_ranges": EXPORT_RANGE,
+        "state_partitions": STATE_PARTITION,
+    }
     results = evaluate(suite, tuple(checks), frame, subjects.get(suite, SHARE_PARTITION))
     assert [result.error for result in results if result.error] == []
     assert all(result.observed_value for result in results if result.success is False)
@@ -108,6 +118,12 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     ),
     "a batch below the start offset": (at(0, 5, batches=batches((9, 9, 0, 1))), {"batches_not_below_start"}),
     "a batch acquired": (at(0, 3, batches=batches((0, 9, 1, 1))), {"delivery_state_allowed"}),
+    "acknowledged without a delivery": (at(0, 3, batches=batches((0, 9, 2, 0))), {"acknowledged_count_ge_1"}),
+    "available after the last delivery": (at(0, 3, batches=batches((0, 9, 0, 5))), {"available_count_lt_limit"}),
+    "two batches where one would do": (
+        at(0, 3, batches=batches((0, 4, 2, 1), (5, 9, 2, 1))),
+        {"mergeable_neighbours"},
+    ),
     "a state of another release": (at(0, 3, batches=batches((0, 9, 3, 1))), {"delivery_state_allowed"}),
     "a count that no configuration allows": (
         at(0, 3, batches=batches((0, 9, 2, 26))),
@@ -118,9 +134,14 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "batches without a start offset": (at(2, 0, batches=batches((0, 1, 0, 1))), {"uninitialized_without_batches"}),
     "a state epoch that falls": (at(0, 18, state_epoch=8), {"state_epoch_monotone"}),
     "a leader epoch that falls": (at(0, 13, leader_epoch=1), {"leader_epoch_monotone"}),
-    "a start offset that falls": (at(0, 9, start_offset=30), {"start_offset_monotone"}),
+    "a start offset that falls": (at(0, 9, start_offset=30, delivery_complete_count=34), {"start_offset_monotone"}),
     "a complete count that is too low": (at(0, 3, delivery_complete_count=9), {"delivery_complete_count_covers"}),
+    "a complete count that falls": (
+        at(0, 8, delivery_complete_count=0, batches=[]),
+        {"delivery_complete_count_monotone"},
+    ),
     "written before it was created": (at(0, 10, write_timestamp_ms=1), {"create_le_write_timestamp"}),
+    "a snapshot that no broker writes": (at(0, 10, create_timestamp_ms=2), {"snapshot_class_known"}),
     "a share partition on two state partitions": (
         at(2, 4, state_partition=1, offset=8),
         {"one_state_partition_per_key", "key_on_its_state_partition"},
@@ -186,6 +207,20 @@ STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         state_at(FIRST, batches=batches((1, 4, 2, 1), (6, 6, 1, 1))),
         {"delivery_state_allowed"},
     ),
+    "acknowledged without a delivery": (state_at(FIRST, batches=batches((1, 4, 2, 0))), {"acknowledged_count_ge_1"}),
+    "available after the last delivery": (
+        state_at(FIRST, batches=batches((1, 4, 2, 1), (6, 6, 0, 5))),
+        {"available_count_lt_limit"},
+    ),
+    "two batches where one would do": (
+        state_at(FIRST, batches=batches((1, 2, 2, 1), (3, 4, 2, 1))),
+        {"mergeable_neighbours"},
+    ),
+    "more in flight than locks": (state_at(FIRST, available_records=2_001), {"inflight_within_lock_limit"}),
+    "as many waiting for the dead-letter queue": (
+        state_at(FIRST, archiving_records=2_001),
+        {"inflight_within_lock_limit"},
+    ),
     "a count that no configuration allows": (
         state_at(FIRST, batches=batches((1, 4, 2, 26))),
         {"delivery_count_possible", "delivery_count_within_limit"},
@@ -239,7 +274,9 @@ def test_damaged_states(damage: str) -> None:
     harm, expected = STATE_DAMAGE[damage]
     frame = share_partition_states_frame(harm(STATES), cluster=CLUSTER)
 
-    assert expected == failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
+    found = failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
+
+    assert expected == found - {"terminal_prefix_absorbed"}
 
 
 def test_a_start_offset_below_the_log_start() -> None:
@@ -249,7 +286,7 @@ def test_a_start_offset_below_the_log_start() -> None:
 
     found = failing("share_partition_states", state_suite.share_partition_state_checks(observed), frame)
 
-    assert found == {"start_offset_ge_log_start"}
+    assert found == {"start_offset_ge_log_start", "terminal_prefix_absorbed"}
 
 
 VERDICT_RULES = {
@@ -365,24 +402,132 @@ def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
     return failing("export_ranges", range_suite.EXPORT_RANGE_CHECKS, frame)
 
 
-def test_every_expectation_has_damage_of_its_own() -> None:
-    """No expectation of any suite is without a frame that makes it fail."""
-    suites = (
-        (record_suite.state_record_checks(CLUSTER), RECORD_DAMAGE, set()),
-        (state_suite.share_partition_state_checks(CLUSTER), STATE_DAMAGE, {"start_offset_ge_log_start"}),
-        (reconciliation_suite.RECONCILIATION_CHECKS, RECONCILIATION_DAMAGE, set()),
-        (range_suite.EXPORT_RANGE_CHECKS, RANGE_DAMAGE, {"records_stored"}),
+def many_updates(count: int) -> pa.Table:
+    life = Coordinator(limit=1_000)
+    life.initialize(share_partition())
+    for offset in range(count):
+        life.write(share_partition(), offset, batch(offset, offset))
+    return life.table()
+
+
+@pytest.mark.parametrize(("dead_letters", "most"), [(False, 501), (True, 500)])
+def test_a_missed_snapshot(dead_letters: bool, most: int) -> None:
+    """More updates than a broker's configuration can allow; one more is tolerated where an older release did it. The
+    count continues from piece to piece of a log."""
+    observed = replace(CLUSTER, has_dead_letters=dead_letters)
+    records = many_updates(most + 1)
+    checks = record_suite.state_record_checks(observed)
+
+    assert failing("state_records", checks, record_frame(records.slice(0, most + 1))) == set()
+    assert failing("state_records", checks, record_frame(records)) == {"snapshot_cadence"}
+    frames = StateRecordFrames(gaps=no_gaps(), cluster=observed)
+    pieces = [frames.add(records.slice(at, 200), since={}) for at in range(0, records.num_rows, 200)]
+    assert [failing("state_records", checks, piece) for piece in pieces] == [set(), set(), {"snapshot_cadence"}]
+
+
+OBSERVED = logs()
+EXPORTED = ExportedSoFar(ends=dict.fromkeys(range(3), 5), partition_counts={"state": 3})
+LATER = NOW + dt.timedelta(minutes=state_partition_suite.FRESH_MINUTES)
+
+STATE_PARTITION_DAMAGE: dict[str, tuple[pa.Table, ExportedSoFar, dt.datetime, set[str]]] = {
+    "a partition added": (
+        OBSERVED,
+        replace(EXPORTED, partition_counts={"state": 2}),
+        NOW,
+        {"state_topic_partition_count_constant"},
+    ),
+    "an export that stopped early": (
+        OBSERVED,
+        replace(EXPORTED, ends={0: 5, 1: 4, 2: 5}),
+        NOW,
+        {"export_complete"},
+    ),
+    "a state partition that was never exported": (
+        OBSERVED,
+        replace(EXPORTED, ends={0: 5, 2: 5}),
+        NOW,
+        {"export_complete"},
+    ),
+    "an old observation": (OBSERVED, EXPORTED, LATER + dt.timedelta(minutes=1), {"export_fresh"}),
+}
+
+
+def failing_state_partitions(observed: pa.Table, exported: ExportedSoFar, now: dt.datetime) -> set[str]:
+    frame = state_partitions_frame(observed, exported=exported, now=now)
+    return failing("state_partitions", state_partition_suite.STATE_PARTITION_CHECKS, frame)
+
+
+@pytest.mark.parametrize("damage", STATE_PARTITION_DAMAGE)
+def test_damaged_state_partitions(damage: str) -> None:
+    """An export that is behind, old, or of another number of state partitions fails exactly its own expectation."""
+    observed, exported, now, expected = STATE_PARTITION_DAMAGE[damage]
+
+    assert expected == failing_state_partitions(observed, exported, now)
+
+
+def test_state_partitions_as_they_should_be() -> None:
+    """The export reaches the log end of the first sample; an empty state partition needs none; the first validation of
+    a state topic has no number of partitions to compare with."""
+    assert failing_state_partitions(OBSERVED, EXPORTED, LATER) == set()
+    empty = changed(OBSERVED, row_where(OBSERVED, topic_id="state", partition=1), log_end_offset=0)
+    assert failing_state_partitions(empty, replace(EXPORTED, ends={0: 5, 2: 5}), NOW) == set()
+
+    frame = state_partitions_frame(OBSERVED, exported=replace(EXPORTED, partition_counts={}), now=NOW)
+    results = evaluate("state_partitions", state_partition_suite.STATE_PARTITION_CHECKS, frame, STATE_PARTITION)
+    assert [(result.state.value, result.element_count) for result in results] == [
+        ("not_evaluated", 0),
+        ("holds", 3),
+        ("holds", 3),
+    ]
+
+
+def test_limits_that_are_not_known_are_not_evaluated() -> None:
+    """Without the configuration of a group its records in flight are compared with nothing."""
+    observed = cluster(configs={})
+    frame = share_partition_states_frame(STATES, cluster=observed)
+    results = evaluate(
+        "share_partition_states", state_suite.share_partition_state_checks(observed), frame, SHARE_PARTITION
     )
-    for checks, damage, elsewhere in suites:
-        caught = set().union(*(expected for _, expected in damage.values())) | elsewhere
-        assert {check.rule for check in checks} == caught
+
+    assert [r.state.value for r in results if r.expectation == "inflight_within_lock_limit"] == ["not_evaluated"]
+
+
+CAUGHT: dict[str, set[str]] = {
+    "state_records": set().union(*(rules for _, rules in RECORD_DAMAGE.values()))
+    | {"snapshot_cadence", "record_matches_raw_bytes"},  # the second: test_raw_bytes.py
+    "share_partition_states": set().union(*(rules for _, rules in STATE_DAMAGE.values()))
+    | {"start_offset_ge_log_start", "terminal_prefix_absorbed"},
+    "reconciliations": set().union(*(rules for _, rules in RECONCILIATION_DAMAGE.values())),
+    "export_ranges": set().union(*(rules for _, rules in RANGE_DAMAGE.values())) | {"records_stored"},
+    "state_partitions": set().union(*(rules for *_, rules in STATE_PARTITION_DAMAGE.values())),
+}
+"""What the tests of this file, and those that are named, make fail."""
+
+SUITES: dict[str, tuple[SuiteCheck, ...]] = {
+    "state_records": (*record_suite.state_record_checks(CLUSTER), record_suite.MATCHES_RAW_BYTES),
+    "share_partition_states": state_suite.share_partition_state_checks(CLUSTER),
+    "reconciliations": reconciliation_suite.RECONCILIATION_CHECKS,
+    "export_ranges": range_suite.EXPORT_RANGE_CHECKS,
+    "state_partitions": state_partition_suite.STATE_PARTITION_CHECKS,
+}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_expectation_has_damage_of_its_own(suite: str) -> None:
+    """No expectation of any suite is without a frame that makes it fail, and the suite has exactly the rules that the
+    catalogue has for it."""
+    rules = {check.rule for check in SUITES[suite]}
+
+    assert rules == CAUGHT[suite]
+    assert {RULE_BY_ID[rule].id for rule in rules} == {rule.id for rule in QUALITY_RULES if suite in rule.suites}
 
 
 def test_undamaged_tables_pass() -> None:
     """The frames that the damage is done to break no rule."""
     assert failing("state_records", record_suite.state_record_checks(CLUSTER), record_frame(RECORDS)) == set()
     frame = share_partition_states_frame(STATES, cluster=CLUSTER)
-    assert failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame) == set()
+    found = failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
+    assert found == {"terminal_prefix_absorbed"}  # for information: the sample has finished records at its start
     frame = reconciliations_frame(RECONCILIATIONS)
     assert failing("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, frame) == set()
     assert failing_ranges(RANGES, RECORDS) == set()
@@ -390,11 +535,11 @@ def test_undamaged_tables_pass() -> None:
 
 def test_a_damaged_record_is_named() -> None:
     """The result says where the damage is, as state partition and offset."""
-    frame = record_frame(at(0, 9, start_offset=30)(RECORDS))
+    frame = record_frame(at(0, 9, start_offset=30, delivery_complete_count=34)(RECORDS))
 
     results = evaluate("state_records", record_suite.state_record_checks(CLUSTER), frame, STATE_RECORD)
 
-    assert [r.observed_value for r in results if r.success is False] == ["0/9"]
+    assert [r.observed_value for r in results if r.success is False] == [f"0/9 of orders/{TOPIC}/0"]
 
 
 def test_archiving_passes_where_the_release_has_it() -> None:

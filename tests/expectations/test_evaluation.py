@@ -21,6 +21,7 @@ from acktrail_expectations.results import (
 from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS
 from acktrail_expectations.suites.share_partition_states import share_partition_state_checks
+from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS
 from acktrail_expectations.suites.state_records import state_record_checks
 
 FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
@@ -117,10 +118,11 @@ def test_few_rows_stand_for_many() -> None:
 @pytest.mark.parametrize(
     ("suite", "count", "critical"),
     [
-        (state_record_checks(ObservedCluster()), 21, 7),
-        (share_partition_state_checks(ObservedCluster()), 21, 10),
+        (state_record_checks(ObservedCluster()), 27, 7),
+        (share_partition_state_checks(ObservedCluster()), 26, 10),
         (RECONCILIATION_CHECKS, 14, 6),
         (EXPORT_RANGE_CHECKS, 11, 8),
+        (STATE_PARTITION_CHECKS, 3, 1),
     ],
 )
 def test_suites_have_all_their_checks(suite: tuple[SuiteCheck, ...], count: int, critical: int) -> None:

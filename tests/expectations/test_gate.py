@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from expectations.sample_tables import (
+    CONFIGS,
     NOW,
     RUN,
     changed,
     fill,
+    groups,
     logs,
     range_row,
     ranges,
@@ -26,15 +28,18 @@ from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch,
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
+from acktrail_expectations import gate
 from acktrail_expectations.gate import pass_gate, validate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_positions
 from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
 
-ALL_CHECKS = 68
+ALL_CHECKS = 82
 
 
 def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
@@ -50,7 +55,8 @@ def named(summary: ValidationSummary, suite: str, rule: str) -> QualityResult:
 
 
 def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
-    return {(result.suite, result.expectation) for result in summary.failed}
+    """What fails, without what is only for information: the sample has finished records at a start offset."""
+    return {(r.suite, r.expectation) for r in summary.failed if r.severity is not QualitySeverity.INFO}
 
 
 def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
@@ -99,6 +105,83 @@ def test_a_critical_failure_stops_the_run_after_it_is_recorded(tmp_path: Path) -
     assert row["observed_value"] == "orders/orders/0"
 
 
+def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
+    """The hint has a line for each rule: the first subjects by the topic's name, the advice and the page of the rule;
+    names are printable."""
+    life = everyday()
+    hostile = share_partition("a\n\x1b[31mb")
+    life.initialize(hostile)
+    verdicts = changed(reconciliations(life), 0, verdict="past_log_end")
+    verdicts = changed(verdicts, row_where(verdicts, group_id=hostile.group_id), verdict="durable_ahead")
+
+    with pytest.raises(QualityGateFailed) as caught:
+        validate(fill(tmp_path, life, reconciliations=verdicts), RUN)
+
+    ahead, beyond = (RULE_BY_ID[rule] for rule in ("no_durable_ahead", "no_past_log_end"))
+    _, first, second = caught.value.hint.splitlines()
+    assert first.startswith("no_durable_ahead (reconciliations), first: a\\n\\x1b[31mb/orders/0.")
+    assert second == (
+        f"no_past_log_end (reconciliations), first: orders/orders/0. What to do: {beyond.advice}"
+        " See docs/rules.md#past_log_end"
+    )
+    assert ahead.advice in first
+
+
+def totals(config: TablesConfig) -> list[str]:
+    """The run of each validation that has totals, after comparing them with its results."""
+    rows = Tables(config).read("quality_totals").to_pylist()
+    results = Tables(config).read("quality_results").to_pylist()
+    for row in rows:
+        own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
+        assert row["holds"] + row["fails"] + row["not_evaluated"] == len(own) > 0
+        assert row["rows_compared"] == sum(r["element_count"] for r in own)
+        broken = [r["severity"] for r in own if r["state"] == "fails"]
+        assert (row["critical_fails"], row["info_fails"]) == (broken.count("critical"), broken.count("info"))
+    found = sorted({(row["evaluated_at"], row["run_id"]) for row in rows})
+    assert len(rows) == 5 * len(found)
+    return [run_id for _, run_id in found]
+
+
+def test_totals_are_written_once_for_each_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A validation adds a row a suite; a repetition adds none; a process that died between results and totals, and
+    results of releases without totals, are made good by the next validation."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    with monkeypatch.context() as patched:
+        patched.setattr(gate, "record_totals", lambda *_: None)
+        validate(config, RUN)
+        export_more(config, life, life.table(), "run-2")
+        validate(config, "run-2")
+    assert Tables(config).read("quality_totals").num_rows == 0
+
+    validate(config, RUN)
+    assert totals(config) == [RUN, "run-2"]
+    for run_id in ("run-2", RUN):
+        validate(config, run_id)
+    assert totals(config) == [RUN, "run-2"]
+    idle_run(config, "run-3", life)
+    validate(config, "run-3")
+    assert totals(config) == [RUN, "run-2", "run-3"]
+
+
+def test_a_partition_added_to_the_state_topic_stops_the_gate(tmp_path: Path) -> None:
+    """The first validation remembers how many there are; from the change on every run is stopped."""
+    life = everyday()
+    config = fill(tmp_path, life)
+    validate(config, RUN)
+    added = logs("run-2").to_pylist()
+    added += [row | {"partition": 3, "log_end_offset": 0} for row in added if row["topic_id"] == "state"][:1]
+    tables = Tables(config)
+    for run_id in ("run-2", "run-3"):
+        rows = [row | {"run_id": run_id} for row in added]
+        tables.append("offset_observations", pa.Table.from_pylist(rows, schema=TABLES["offset_observations"]))
+        tables.append("share_partition_states", states(life, run_id))
+        tables.append("reconciliations", reconciliations(life, run_id))
+
+        with pytest.raises(QualityGateFailed, match="state_topic_partition_count_constant"):
+            validate(config, run_id)
+
+
 def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
     """A warning and an error are in the results and stop nothing."""
     life = everyday()
@@ -108,7 +191,8 @@ def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
     summary = validate(config, RUN)
 
     assert failed(summary) == {("reconciliations", "no_unknown"), ("reconciliations", "no_live_ahead")}
-    assert stored(config).filter(~pc.field("success")).num_rows == 2
+    is_legal = pc.field("severity") == "info"
+    assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
 
 
 def test_a_later_run_validates_what_is_new(tmp_path: Path) -> None:
@@ -200,6 +284,7 @@ def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
     summary = validate_run(Tables(config), "run-2", every_record=True)
 
     assert not summary.recorded
+    assert totals(config) == [RUN, "run-2"]
     assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
     assert Tables(config).snapshot("quality_results").version == version
 
@@ -207,6 +292,7 @@ def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
 def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not depend on how many records are looked at together."""
     config = fill(tmp_path)
+    validate(config, RUN)
     whole = validate_run(Tables(config), RUN, every_record=True)
     for most in (3, 12):
         monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
@@ -263,6 +349,7 @@ def test_positions_are_those_of_the_commit(tmp_path: Path) -> None:
 def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
     """What a run leaves that found no new record."""
     tables = Tables(config)
+    tables.append("group_observations", groups(CONFIGS, run_id))
     tables.append("offset_observations", logs(run_id))
     tables.append("share_partition_states", states(life, run_id))
     tables.append("reconciliations", reconciliations(life, run_id))
@@ -281,16 +368,18 @@ def test_nothing_compared_is_not_evaluated_and_said(tmp_path: Path, caplog: pyte
 
     open_ = {result.suite for result in summary.not_evaluated}
     assert open_ == {"state_records", "export_ranges"}
-    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (33, 35, set())
+    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (39, 42, set())
     rows = stored(config, "run-2").to_pylist()
-    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 33
+    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 39
     assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
         "no state record came since the last validation",
         "nothing was exported since the last validation",
         "records are compared with their raw bytes by acktrail validate --all",
     }
     logged = [record.getMessage() for record in caplog.records]
-    assert logged[0] == "35 of 68 expectations hold, 0 fail, 33 not evaluated (16 of them critical)"
+    assert logged[0] == (
+        "42 of 82 expectations hold, 1 fail (1 of them only for information), 39 not evaluated (16 of them critical)"
+    )
     assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
 
 
@@ -349,7 +438,13 @@ def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> Non
 
     summary = validate(config, RUN)
 
-    assert (len(summary.not_evaluated), len(summary.results)) == (ALL_CHECKS, ALL_CHECKS)
+    of_the_topic = {r.expectation: r.success for r in summary.results if r.suite == "state_partitions"}
+    assert of_the_topic == {
+        "state_topic_partition_count_constant": None,
+        "export_complete": False,
+        "export_fresh": True,
+    }
+    assert (len(summary.not_evaluated), len(summary.results)) == (ALL_CHECKS - 2, ALL_CHECKS)
 
 
 def test_results_of_a_run_that_grew_are_renewed(tmp_path: Path) -> None:

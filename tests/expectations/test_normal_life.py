@@ -21,8 +21,8 @@ from state_topics.coordinator_log import (
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition
-from acktrail_expectations.gate import SHARE_PARTITION, STATE_RECORD
 from acktrail_expectations.gx.suite_check import evaluate
+from acktrail_expectations.row_labels import SHARE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites.share_partition_states import (
     share_partition_state_checks,
     share_partition_states_frame,
@@ -31,7 +31,10 @@ from acktrail_expectations.suites.state_records import StateRecordFrames, state_
 
 CLUSTER = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
 KEYS = tuple(share_partition(group, topic, p) for group, topic in (("g", TOPIC), ("h:x", OTHER_TOPIC)) for p in (0, 1))
-BOUNDS = ["successor_epoch", "base_epoch", "base_type", "least_state_epoch", "least_leader_epoch", "least_start_offset"]
+BOUNDS = [
+    "successor_epoch", "base_epoch", "base_type", "least_state_epoch", "least_leader_epoch", "least_start_offset",
+    "completed_offsets", "least_completed_offsets", "kept_create_timestamp_ms",
+]  # fmt: skip
 
 
 @st.composite
@@ -81,12 +84,12 @@ def frame_of(records: pa.Table, since: dict[int, int] | None = None, gaps: pa.Ta
 @settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(lives(most=200))
 def test_nothing_a_coordinator_writes_breaks_a_rule(life: Coordinator) -> None:
-    """Records of any life, and the states replayed from them, pass their suites."""
+    """Records of any life, and the states replayed from them, pass their suites; what is for information may show."""
     assert failing(frame_of(life.table())) == []
 
     frame = share_partition_states_frame(states(life), cluster=CLUSTER)
     results = evaluate("share_partition_states", share_partition_state_checks(CLUSTER), frame, SHARE_PARTITION)
-    assert [result for result in results if result.success is False] == []
+    assert {r.expectation for r in results if r.success is False} <= {"terminal_prefix_absorbed"}
 
 
 @settings(max_examples=40)

@@ -70,7 +70,8 @@ def test_bytes_and_columns_that_differ_are_critical(tmp_path: Path, damage: str)
     summary = validate_run(Tables(config), RUN, every_record=True)
 
     result = of_rule(summary)
-    assert (result.state, result.unexpected_count, result.observed_value) == (RuleState.FAILS, 1, "0/9")
+    assert (result.state, result.unexpected_count) == (RuleState.FAILS, 1)
+    assert str(result.observed_value).startswith("0/9 of ")
     with pytest.raises(QualityGateFailed, match=RULE):
         pass_gate(summary)
 
@@ -116,7 +117,7 @@ def test_pieces_and_order_make_no_difference(
     result = outcome(config)
 
     assert (result.element_count, result.unexpected_count) == (records.num_rows + 1, 1)
-    assert result.observed_value == "0/9"
+    assert str(result.observed_value).startswith("0/9 of ")
 
 
 def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:

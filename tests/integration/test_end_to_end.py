@@ -286,7 +286,7 @@ def test_a_dump_replays_to_the_tables(observed: Observed, reconciled: list[dict[
 
 
 def test_the_gate_passes(observed: Observed, reconciled: list[dict[str, Any]]) -> None:
-    """A healthy cluster breaks no expectation of any severity."""
+    """A healthy cluster breaks no expectation; what is only for information may show."""
     del reconciled  # the suites look at what it wrote
     from acktrail_expectations.gate import validate
 
@@ -294,7 +294,7 @@ def test_the_gate_passes(observed: Observed, reconciled: list[dict[str, Any]]) -
     results = Tables(observed.tables).read("quality_results").to_pylist()
 
     assert len(results) > 20
-    assert [r for r in results if r["success"] is False] == []
+    assert [r for r in results if r["success"] is False and r["severity"] != "info"] == []
     open_ = {(r["suite"], r["expectation"]) for r in results if r["state"] == "not_evaluated"}
     assert {expectation for suite, expectation in open_ if suite == "export_ranges"} <= {
         "gap_first_le_last", "records_follow_gap", "export_contiguous",

@@ -109,8 +109,8 @@ def evaluate(
     """
     if frame.empty:
         return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
-    # Of each frame only what is compared and named: the engine copies all that it is given, several times.
-    wanted = {check.rule: {*compared_columns(check.expectation), *subject.columns} for check in checks}
+    # Of each frame only what is compared: the engine copies all that it is given, several times.
+    wanted = {check.rule: set(compared_columns(check.expectation)) for check in checks}
     frames = {rule: frame[[name for name in frame.columns if name in names]] for rule, names in wanted.items()}
     outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
     return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
@@ -136,7 +136,8 @@ def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, su
         return not_evaluated(suite, check, _why_not_compared(check, frame))
     broken, observed = details.get("unexpected_count"), details.get("observed_value")
     if observed is None and broken:
-        observed = "; ".join(map(subject.text, pd.DataFrame(details["unexpected_rows"]).to_dict("records")))
+        rows = frame.loc[pd.DataFrame(details["unexpected_rows"]).index, list(subject.columns)]
+        observed = "; ".join(map(subject.text, rows.to_dict("records")))
     return replace(
         _failed(suite, check),
         success=bool(outcome.success),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final
@@ -19,6 +19,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, reconciliation_commit
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
 from acktrail.tables.exported.record_files import RecordFiles
+from acktrail.tables.exported.stored_log import newest_shifts
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
 from acktrail_expectations.inputs.validation_positions import (
     LOOK_BACK,
@@ -33,12 +34,11 @@ from acktrail_expectations.results import ValidationSummary
 from acktrail_expectations.suites.export_ranges import RANGE_COLUMNS
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_COLUMNS
 from acktrail_expectations.suites.share_partition_states import STATE_COLUMNS
+from acktrail_expectations.suites.state_partitions import OBSERVED_COLUMNS, ExportedSoFar, state_topic_observed
 from acktrail_expectations.suites.state_records import RECORD_COLUMNS
 
 _GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
-_OFFSET_COLUMNS: Final = (
-    "cluster_id", "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset"
-)  # fmt: skip
+_OFFSET_COLUMNS: Final = ("cluster_id", *OBSERVED_COLUMNS)
 _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
 _RUN_TIME_COLUMNS: Final = (
     ("reconciliations", "observed_at"),
@@ -59,14 +59,16 @@ _RULE_ON_EVERY_ROW: Final = "share_partition_once"
 class RunData:
     """One run's rows, and the records and ranges that no run before it validated.
 
-    `since`: where those begin. `stored`: the offsets of stored records, from a little below `since`; `files`: theirs,
-    oldest first. `why_bytes_not_compared`: why the records are not compared with their raw bytes; None: they are.
+    `observed`: its rows of ``OFFSET_OBSERVATIONS``. `since`: where those begin. `stored`: the offsets of stored
+    records, from a little below `since`; `files`: theirs, oldest first. `why_bytes_not_compared`: why the records are
+    not compared with their raw bytes; None: they are.
     """
 
     store: Tables
     run_id: str
     cluster_id: str | None
     cluster: ObservedCluster
+    observed: pa.Table
     since: ValidationPositions
     stored: StoredOffsets
     files: tuple[str, ...]
@@ -79,8 +81,9 @@ class RunData:
         groups = _own(store, run_id, "group_observations", _GROUP_COLUMNS)
         offsets = _own(store, run_id, "offset_observations", _OFFSET_COLUMNS)
         cluster = observed_cluster(groups, offsets)
-        positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster))
-        since = ValidationPositions(sequence=positions.sequence) if every_record else positions
+        topics = state_topic_observed(offsets)
+        positions = read_positions(store.snapshot("quality_results"), _state_partitions(store, cluster), topics)
+        since = replace(positions, records={}, ranges={}) if every_record else positions
         # of those not validated yet, also the one that ends just below them on each state partition
         ends_from = {partition: offset - 1 for partition, offset in since.ranges.items()}
         unvalidated = at_or_above(ends_from, "last_offset", "gap_last")
@@ -93,6 +96,7 @@ class RunData:
             run_id=run_id,
             cluster_id=_cluster_id(store, run_id, groups, offsets),
             cluster=cluster,
+            observed=offsets,
             since=since,
             stored=_stored(store, files, begin),
             files=files,
@@ -137,12 +141,23 @@ class RunData:
         return _own(self.store, self.run_id, "reconciliations", RECONCILIATION_COLUMNS)
 
     @property
+    def exported(self) -> ExportedSoFar:
+        """How far each state partition was exported, by Kafka's offsets, and how many there were at first."""
+        shifts = newest_shifts(self.store)
+        ends = advanced(_ends(self.ranges), self.since.ranges)
+        return ExportedSoFar(
+            ends={partition: end - shifts.get(partition, 0) for partition, end in ends.items()},
+            partition_counts=self.since.partition_counts,
+        )
+
+    @property
     def validated(self) -> ValidationPositions:
         """Where the next run begins."""
         return ValidationPositions(
             records=advanced(self.stored.ends(), self.since.records),
             ranges=advanced(_ends(self.ranges), self.since.ranges),
             sequence=self.since.sequence,
+            partition_counts={**state_topic_observed(self.observed), **self.since.partition_counts},
         )
 
 

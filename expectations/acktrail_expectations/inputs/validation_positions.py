@@ -26,30 +26,38 @@ with its predecessors among them, and is not compared where it has none."""
 MOST_RECORDS: Final = 131_072
 """Records read and validated at once: what memory follows, however many records there are."""
 
+_COUNTED: Final = "state_topic"
+
 SEQUENCE: Final = "validations"
 """The app id that counts validations: of two at the same time the second one's commit is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPositions:
-    """First offset not validated yet by state partition, of records and of ranges; `sequence`: validations so far."""
+    """First offset not validated yet by state partition, of records and of ranges; `sequence`: validations so far;
+    `partition_counts`: how many partitions each state topic (by id) had when it was validated first."""
 
     records: Mapping[int, int] = field(default_factory=dict)
     ranges: Mapping[int, int] = field(default_factory=dict)
     sequence: int | None = None
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def transactions(self) -> dict[str, int]:
         """As app transactions, without the sequence."""
-        return {
+        positions = {
             _app_id(table, partition): offset
             for table, offsets in (("state_records", self.records), ("export_ranges", self.ranges))
             for partition, offset in offsets.items()
         }
+        return {**positions, **{_app_id(_COUNTED, topic): count for topic, count in self.partition_counts.items()}}
 
 
-def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int]) -> ValidationPositions:
-    """How far each of `state_partitions` was validated; nowhere when ``quality_results`` is not there yet."""
+def read_positions(
+    results: TableSnapshot | None, state_partitions: Iterable[int], state_topics: Iterable[str] = ()
+) -> ValidationPositions:
+    """How far each of `state_partitions` was validated, and the first partition counts of `state_topics` (ids); nothing
+    when ``quality_results`` is not there yet."""
     if results is None:
         return ValidationPositions()
     known = sorted(set(state_partitions))
@@ -57,7 +65,13 @@ def read_positions(results: TableSnapshot | None, state_partitions: Iterable[int
         {p: number for p in known if (number := results.transaction_version(_app_id(table, p))) is not None}
         for table in ("state_records", "export_ranges")
     )
-    return ValidationPositions(records=records, ranges=ranges, sequence=results.transaction_version(SEQUENCE))
+    counts = {topic: results.transaction_version(_app_id(_COUNTED, topic)) for topic in state_topics}
+    return ValidationPositions(
+        records=records,
+        ranges=ranges,
+        sequence=results.transaction_version(SEQUENCE),
+        partition_counts={topic: count for topic, count in counts.items() if count is not None},
+    )
 
 
 def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
@@ -108,5 +122,5 @@ def _partition_is(partition: int) -> pc.Expression:
     return pc.field("state_partition") == partition
 
 
-def _app_id(table: str, partition: int) -> str:
-    return f"validated/{table}/{partition}"
+def _app_id(table: str, part: int | str) -> str:
+    return f"validated/{table}/{part}"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES
+from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail_expectations.gx.engine import Expectation, PandasExecutionEngine, expectation, map_metric_provider
 from acktrail_expectations.gx.suite_check import SuiteCheck, rule_check
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
@@ -83,6 +83,13 @@ def _overlapping(batches: RecordBatches) -> Int64Array:
     return order[1:][(record[1:] == record[:-1]) & (first[1:] <= last[:-1])]
 
 
+def _mergeable(batches: RecordBatches) -> Int64Array:
+    """Batches that continue the one before with the same delivery state and count."""
+    names = (batches.record, batches.state, batches.count)
+    same = np.logical_and.reduce([column[1:] == column[:-1] for column in names])
+    return np.flatnonzero(same & (batches.first[1:] == batches.last[:-1] + 1)) + 1
+
+
 _RULES: Final[dict[str, Callable[..., BoolArray | Int64Array]]] = {
     "inverted": lambda batches: batches.last < batches.first,
     "out_of_order": _out_of_order,
@@ -92,6 +99,11 @@ _RULES: Final[dict[str, Callable[..., BoolArray | Int64Array]]] = {
     "ending_at_or_above": lambda batches, end: batches.last >= end[batches.record],
     "in_other_states": lambda batches, *allowed: ~np.isin(batches.state, allowed),
     "counts_outside": lambda batches, least, most: (batches.count < least) | (batches.count > most),
+    "mergeable": _mergeable,
+    "undelivered": lambda batches, state: (batches.state == state) & (batches.count == 0),
+    "available_at": lambda batches, limit: (
+        (batches.state == DeliveryState.AVAILABLE) & (batches.count >= limit[batches.record])
+    ),
     "counts_above": lambda batches, limit: batches.count > limit[batches.record],
 }
 """The batches that break a rule, as a mask or by index. What bounds them is one number, or one for each record.
@@ -153,11 +165,7 @@ def no_batches(found: str, *bounds: str, values: tuple[int, ...] = ()) -> Expect
 
 
 def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
-    """Rules on `batches`, with `start_offset`, `is_uninitialized` and `delivery_count_limit` beside it.
-
-    A count above the group's limit is a warning: it stays in the state when somebody lowers the limit. A count that no
-    configuration allows is an error.
-    """
+    """Rules on `batches`, with `start_offset`, `is_uninitialized` and `delivery_count_limit` beside it."""
     possible = (0, HIGHEST_DELIVERY_COUNT)
     return (
         rule_check("batch_first_le_last", no_batches("inverted")),
@@ -167,6 +175,9 @@ def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
         rule_check("delivery_state_allowed", no_batches("in_other_states", values=cluster.delivery_states)),
         rule_check("delivery_count_possible", no_batches("counts_outside", values=possible)),
         rule_check("delivery_count_within_limit", no_batches("counts_above", "delivery_count_limit")),
+        rule_check("acknowledged_count_ge_1", no_batches("undelivered", values=(int(DeliveryState.ACKNOWLEDGED),))),
+        rule_check("available_count_lt_limit", no_batches("available_at", "delivery_count_limit")),
+        rule_check("mergeable_neighbours", no_batches("mergeable")),
         rule_check(
             "uninitialized_without_batches",
             no_batches("belonging_to", "is_uninitialized"),

@@ -21,7 +21,8 @@ from acktrail_expectations.suites.frame_columns import bounds_of_batches, frame_
 
 STATE_COLUMNS: Final = (
     "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "effective_start_offset",
-    "end_offset", "delivery_complete_count", "acknowledged_records", "archived_records", "batches", "completeness",
+    "end_offset", "delivery_complete_count", "available_records", "acknowledged_records", "archiving_records",
+    "archived_records", "batches", "completeness",
 )  # fmt: skip
 """The columns of ``SHARE_PARTITION_STATES`` that the frame is made of."""
 
@@ -46,6 +47,8 @@ def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, 
         ),
         rule_check("finished_records_match_batches", equal("finished_records", "terminal_offsets")),
         rule_check("delivery_complete_count_covers", covers, only_where=count),
+        rule_check("inflight_within_lock_limit", at_least("lock_limit", "inflight_records")),
+        rule_check("terminal_prefix_absorbed", at_least("start_offset", "effective_start_offset")),
         rule_check("state_reliable", none_of("completeness", Completeness.GAP.value, Completeness.UNREADABLE.value)),
         rule_check("state_has_snapshot", none_of("completeness", Completeness.NO_SNAPSHOT.value)),
     )
@@ -60,13 +63,16 @@ def share_partition_states_frame(states: pa.Table, *, cluster: ObservedCluster) 
     Returns:
         ``STATE_COLUMNS`` and `log_start_offset`, `log_end_offset` (missing for a topic that is gone or may not be
         seen), `home_state_partition`, `delivery_count_limit`, `is_uninitialized`, `terminal_offsets` (acknowledged and
-        archived offsets of the batches), `finished_records` (the sum of the table's own columns).
+        archived offsets of the batches), `finished_records` (the sum of the table's own columns),
+        `inflight_records` (delivered, and neither finished nor given up), `lock_limit` (missing where not known).
     """
     table = states.select(list(STATE_COLUMNS))
     frame = frame_of(table)
     derived = frame.assign(
         home_state_partition=home_state_partitions(key_texts(table), cluster.state_partition_count),
         is_uninitialized=frame["start_offset"].isna(),
+        inflight_records=frame["available_records"] + frame["archiving_records"].fillna(0),
+        lock_limit=frame["group_id"].map(dict(cluster.lock_limits)).astype("Int64"),
         finished_records=frame["acknowledged_records"] + frame["archived_records"],
         **bounds_of_batches(table, frame, cluster),
     )

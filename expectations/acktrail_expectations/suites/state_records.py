@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
+from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, one_of, rule_check, unique
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import batch_checks
@@ -39,6 +40,7 @@ from acktrail_expectations.suites.frame_columns import (
     previous,
     where,
 )
+from acktrail_expectations.suites.snapshot_bounds import COMPLETED_BEFORE, KEPT_NUMBERS, snapshot_bounds
 
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
@@ -66,6 +68,7 @@ def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     snapshot = "snapshot after another record of its share partition"
     count, record = "delivery complete count", "record after another of its state partition"
     covers = at_least("delivery_complete_count", "terminal_offsets")
+    most_updates = core.ExpectColumnValuesToBeBetween(column="updates_since_snapshot", max_value=cluster.most_updates)
     written = at_least("write_timestamp_ms", "create_timestamp_ms")
     return (
         rule_check("record_once", unique("state_partition", "offset")),
@@ -80,6 +83,17 @@ def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
                 f"{name}_monotone", at_least(name, f"least_{name}"), only_where=f"{name.replace('_', ' ')} {after}"
             )
             for name in ("state_epoch", "leader_epoch", "start_offset")
+        ),
+        rule_check(
+            "delivery_complete_count_monotone",
+            at_least("completed_offsets", "least_completed_offsets"),
+            only_where=f"{count} {after}",
+        ),
+        rule_check("snapshot_cadence", most_updates, only_where="update after a snapshot of its share partition"),
+        rule_check(
+            "snapshot_class_known",
+            equal("create_timestamp_ms", "kept_create_timestamp_ms"),
+            only_where="copy of a snapshot after another of its share partition",
         ),
         rule_check("delivery_complete_count_covers", covers, only_where=count),
         rule_check("create_le_write_timestamp", written, only_where="snapshot"),
@@ -114,6 +128,8 @@ class StateRecordFrames:
             `expected_offset` (the offset after the record before), `successor_epoch` (snapshots: the snapshot epoch
             that comes next), `base_epoch` and `base_type` (updates: snapshot epoch and type of the record before),
             `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (the lowest legal values),
+            `completed_offsets` (start offset plus delivery complete count) and the lowest legal one,
+            `updates_since_snapshot`, `kept_create_timestamp_ms` (see `snapshot_bounds`),
             `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
             `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`; where bytes are
             compared, `matches_raw_bytes` (the decoded columns equal key and value decoded again).
@@ -136,6 +152,8 @@ class StateRecordFrames:
 
     def _ordered(self, records: pa.Table) -> tuple[pa.Table, Codes]:
         """What was kept and `records` as they follow each other, and which row of `records` each is (below 0: none)."""
+        for name in KEPT_NUMBERS:
+            records = records.append_column(name, pa.nulls(records.num_rows, pa.int64()))
         table = records if self._rows_to_keep is None else pa.concat_tables([self._rows_to_keep, records])
         order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
         place = np.asarray(order, dtype=np.int64) - (table.num_rows - records.num_rows)
@@ -222,6 +240,7 @@ def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series],
     after_tombstone = known_true(before == "tombstone")
     life = combined_codes(log.chain, _running_count(after_tombstone, log.chain))
     least, in_force = _lower_bounds(frame, kind, life)
+    of_snapshots, also_in_force = snapshot_bounds(frame, kind, log.chain, life)
     epoch_before, is_update = previous(frame["snapshot_epoch"], log.chain), known_true(kind == "update")
     # A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base.
     successor = (epoch_before + 1).mask(after_tombstone, 0)
@@ -230,9 +249,10 @@ def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series],
         "base_epoch": where(epoch_before, is_update),
         "base_type": where(before, is_update),
         **least,
+        **of_snapshots,
     }
     once = {name: where(series, ~log.is_repeated) for name, series in bounds.items()}
-    return {"expected_offset": log.expected_offset, **once}, in_force
+    return {"expected_offset": log.expected_offset, **once}, {**in_force, **also_in_force}
 
 
 def _lower_bounds(
@@ -246,12 +266,17 @@ def _lower_bounds(
     raised = known_true(frame["state_epoch"] > least_state_epoch)
     led, started = (combined_codes(life, _running_count(marks, life)) for marks in (begins, begins | raised))
     leader_epoch, start_offset = last_known(frame["leader_epoch"], led), last_known(frame["start_offset"], started)
+    completed = (start_offset + frame["delivery_complete_count"]).fillna(frame[COMPLETED_BEFORE])
+    newest_completed = last_known(completed, started)
     least = {
         "least_state_epoch": least_state_epoch,
         "least_leader_epoch": previous(leader_epoch, led),
         "least_start_offset": previous(start_offset, started),
+        "completed_offsets": completed,
+        "least_completed_offsets": previous(newest_completed, started),
     }
-    return least, {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
+    in_force = {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
+    return least, {**in_force, COMPLETED_BEFORE: newest_completed}
 
 
 def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:

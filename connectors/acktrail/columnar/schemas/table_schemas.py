@@ -172,7 +172,7 @@ FINDINGS: Final = schema(
 
 QUALITY_RESULTS: Final = schema(
     (STRING, "cluster_id", "run_id", "suite", "expectation"),
-    (STRING, "severity"),  # warning | error | critical
+    (STRING, "severity"),  # info | warning | error | critical
     (BOOL, "success"),  # null: no row was compared
     (INT64, "element_count", "unexpected_count"),
     (STRING, "observed_value"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
+    from acktrail.tables.delta.store import Tables
     from acktrail_expectations.results import ValidationSummary
 
 
@@ -28,6 +30,14 @@ def _validate(
     every_record: Annotated[
         bool, typer.Option("--all", help="Validate every state record, also those that an earlier run validated.")
     ] = False,
+    data_docs: Annotated[
+        Path | None,
+        typer.Option("--data-docs", metavar="FOLDER", help="Also write Great Expectations' Data Docs there."),
+    ] = None,
+    suites: Annotated[
+        Path | None,
+        typer.Option("--export-suites", metavar="FOLDER", help="Only write the run's suites there, as JSON."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the tables of one run with Great Expectations and record the results in quality_results.
@@ -37,18 +47,41 @@ def _validate(
     it grows. A rule that finds nothing to compare is not evaluated: it neither holds nor fails. Exit code 6: a critical
     expectation failed.
 
+    --data-docs validates all records once more for its pages; they need no network and have counts, no values.
+
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
     from acktrail_expectations.inputs.run_data import choose_run
 
-    store = Tables(TablesConfig.from_environment(tables, tables_options))
+    config = TablesConfig.from_environment(tables, tables_options)
+    store = Tables(config)
+    if suites is not None:
+        _export_suites(store, choose_run(store, run_id), suites)
+        return
     with showing_activity():
         summary = validate_run(store, choose_run(store, run_id), every_record=every_record)
+        if data_docs is not None:
+            _write_data_docs(config, summary.run_id, data_docs)
     typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
+
+
+def _export_suites(store: Tables, run_id: str, folder: Path) -> None:
+    from acktrail_expectations.inputs.run_data import RunData
+    from acktrail_expectations.notebook import export_suites
+
+    for path in export_suites(folder, RunData.read(store, run_id, every_record=False).cluster):
+        typer.echo(printable(str(path)))
+
+
+def _write_data_docs(config: TablesConfig, run_id: str, folder: Path) -> None:
+    from acktrail_expectations.notebook import open_run
+
+    index = open_run(config, run_id).build_data_docs(folder)
+    typer.echo(f"Data Docs: {printable(str(index))}", err=True)
 
 
 def _json(summary: ValidationSummary) -> str:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-import pandas as pd
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.connect.activity import doing
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gx.suite_check import NO_ROW, evaluate, not_evaluated
@@ -30,36 +26,14 @@ from acktrail_expectations.results import (
     recorded,
     unevaluated_lines,
 )
-from acktrail_expectations.row_labels import (
-    EXPORT_RANGE,
-    SHARE_PARTITION,
-    STATE_PARTITION,
-    STATE_RECORD,
-    state_record_label,
-)
 from acktrail_expectations.stopped_gate import stopped_lines
-from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS, export_ranges_frame
-from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS, reconciliations_frame
-from acktrail_expectations.suites.share_partition_states import (
-    share_partition_state_checks,
-    share_partition_states_frame,
-)
-from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS, state_partitions_frame
-from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, StateRecordFrames, state_record_checks
+from acktrail_expectations.suite_frames import NO_ROWS, suite_frames
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
 _log: Final = logging.getLogger("acktrail.quality")
 
 
 _OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
-
-_NO_ROWS: Final = {
-    "state_partitions": "the run did not observe the state topic",
-    "export_ranges": "nothing was exported since the last validation",
-    "state_records": "no state record came since the last validation",
-    "share_partition_states": "the run replayed no share partition",
-    "reconciliations": "the run reconciled no share partition",
-}
-"""Why a suite has no row."""
 
 
 def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
@@ -151,40 +125,12 @@ def _with_earlier_results(
 
 def _all_suites(run: RunData, now: datetime) -> tuple[QualityResult, ...]:
     """In the order of the data's way."""
-    doing("validating state_partitions")
-    frame = state_partitions_frame(run.observed, exported=run.exported, now=now)
-    first = evaluate("state_partitions", STATE_PARTITION_CHECKS, frame, STATE_PARTITION)
-    doing("validating export_ranges")
-    frame = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.stored)
-    results = [*first, *evaluate("export_ranges", EXPORT_RANGE_CHECKS, frame, EXPORT_RANGE), *_records(run)]
-    doing("validating share_partition_states")
-    frame, checks = (
-        share_partition_states_frame(run.states, cluster=run.cluster),
-        share_partition_state_checks(run.cluster),
-    )
-    results += evaluate("share_partition_states", checks, frame, SHARE_PARTITION)
-    doing("validating reconciliations")
-    frame = reconciliations_frame(run.reconciliations)
-    results += evaluate("reconciliations", RECONCILIATION_CHECKS, frame, SHARE_PARTITION)
+    results: list[QualityResult] = []
+    for piece in suite_frames(run, now):
+        results += evaluate(piece.suite, piece.checks, piece.frame, piece.subject)
+        if piece.suite == "state_records" and run.why_bytes_not_compared is not None:
+            results.append(not_evaluated(piece.suite, MATCHES_RAW_BYTES, run.why_bytes_not_compared))
     return tuple(
-        replace(result, reason=_NO_ROWS[result.suite]) if result.reason == NO_ROW else result
+        replace(result, reason=NO_ROWS[result.suite]) if result.reason == NO_ROW else result
         for result in merged(results)
     )
-
-
-def _records(run: RunData) -> Iterator[QualityResult]:
-    checks = state_record_checks(run.cluster)
-    if run.why_bytes_not_compared is None:
-        checks = (*checks, MATCHES_RAW_BYTES)
-    yield from evaluate("state_records", checks, pd.DataFrame(), STATE_RECORD)
-    if run.why_bytes_not_compared is not None:
-        yield not_evaluated("state_records", MATCHES_RAW_BYTES, run.why_bytes_not_compared)
-    label = state_record_label(run.cluster.topics)
-    frames = StateRecordFrames(gaps=run.gaps, cluster=run.cluster, compares_bytes=run.why_bytes_not_compared is None)
-    for number, records in enumerate(run.records, start=1):
-        doing(f"validating state_records, part {number}")
-        frame = frames.add(records, since=run.since.records)
-        if len(frame):
-            yield from evaluate("state_records", checks, frame, label)
-        del records, frame
-        gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place

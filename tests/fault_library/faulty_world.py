@@ -63,7 +63,8 @@ class FaultyWorld:
         self.world.observe(run_id)
         reconcile(self.world.config, lambda _rows: nullcontext(InProcessWorkers()), run_id)
         build(self.world.tables)
-        assert [result.error for result in validate_run(self.world.tables, run_id).failed if result.error] == []
+        summary = validate_run(self.world.tables, run_id, now=self.world.now)
+        assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)
 
     def inject(self, fault: StateFault, partition: int) -> InjectedFault:

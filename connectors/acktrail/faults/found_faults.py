@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.faults.fault import InjectedFault
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
 OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined", "state_log_pruned"})
@@ -59,13 +60,18 @@ def signs_of(injected: InjectedFault) -> frozenset[Sign]:
 
 
 def signs_in_run(tables: Tables, run_id: str) -> frozenset[Sign]:
-    """Everything that a run found: its findings, expectations that fail, and verdicts that are no match."""
+    """Everything that a run found: its findings, expectations that fail, and verdicts that are no match. Expectations
+    that are only for information fail in a normal life too, and are left out."""
     own = pc.field("run_id") == run_id
     findings = tables.read("findings", where=own).to_pylist()
     verdicts = tables.read("reconciliations", where=own & (pc.field("verdict") != "match")).to_pylist()
     results = tables.read("quality_results", where=own).to_pylist()
     newest = max((row["evaluated_at"] for row in results), default=None)
-    failing = [row for row in results if row["evaluated_at"] == newest and row["success"] is False]
+    failing = [
+        row
+        for row in results
+        if row["evaluated_at"] == newest and row["success"] is False and row["severity"] != QualitySeverity.INFO
+    ]
     return frozenset(
         (
             *(("finding", row["rule"], *_subject(row)) for row in findings),

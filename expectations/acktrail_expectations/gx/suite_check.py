@@ -88,7 +88,7 @@ class RowLabel:
     text: Callable[[Mapping[str, Any]], str]
 
 
-_RESULT_FORMAT: Final = {
+RESULT_FORMAT: Final = {
     "result_format": "BASIC",
     "include_unexpected_rows": True,
     "exclude_unexpected_values": True,
@@ -108,12 +108,17 @@ def evaluate(
     no row to compare has neither: its `success` is None, and `reason` says why.
     """
     if frame.empty:
-        return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
+        return evaluate_nothing(suite, checks)
     # Of each frame only what is compared: the engine copies all that it is given, several times.
     wanted = {check.rule: set(compared_columns(check.expectation)) for check in checks}
     frames = {rule: frame[[name for name in frame.columns if name in names]] for rule, names in wanted.items()}
-    outcomes = validated({check.rule: check.expectation for check in checks}, frames, _RESULT_FORMAT)
-    return tuple(_result(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
+    outcomes = validated({check.rule: check.expectation for check in checks}, frames, RESULT_FORMAT)
+    return tuple(result_of(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
+
+
+def evaluate_nothing(suite: str, checks: Sequence[SuiteCheck]) -> tuple[QualityResult, ...]:
+    """The results on a frame without rows."""
+    return tuple(not_evaluated(suite, check, NO_ROW) for check in checks)
 
 
 def not_evaluated(suite: str, check: SuiteCheck, reason: str) -> QualityResult:
@@ -125,7 +130,8 @@ def _failed(suite: str, check: SuiteCheck, error: str | None = None) -> QualityR
     return QualityResult(suite=suite, expectation=check.rule, severity=check.severity, success=False, error=error)
 
 
-def _result(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
+def result_of(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, subject: RowLabel) -> QualityResult:
+    """Great Expectations' result of one of `checks` on `frame` (None: it gave none) as acktrail records it."""
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:
         return _failed(suite, check, error)

@@ -1,0 +1,141 @@
+"""Great Expectations as its users know it: suites, validation definitions, a checkpoint, exported suites, Data Docs."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from expectations.sample_tables import RUN, changed, fill, reconciliations
+from state_topics.coordinator_log import everyday, share_partition
+from typer.testing import CliRunner
+
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.command import app
+from acktrail_expectations.gate import validate_run
+from acktrail_expectations.gx import data_docs
+from acktrail_expectations.gx.data_docs import OutsideResource, offline
+from acktrail_expectations.notebook import RunChecks, open_run
+
+HOSTILE = "<script>alert(1)</script>'; DROP TABLE x; --"
+
+
+@pytest.fixture(scope="module")
+def checks(tmp_path_factory: pytest.TempPathFactory) -> RunChecks:
+    """A run with a hostile group, a critical failure and a warning; nothing is asked of the network."""
+    life = everyday()
+    life.initialize(share_partition(HOSTILE))
+    verdicts = changed(reconciliations(life), -1, verdict="past_log_end")
+    config = fill(
+        tmp_path_factory.mktemp("run") / "tables", life, reconciliations=changed(verdicts, 0, verdict="unknown")
+    )
+    return open_run(config, RUN)
+
+
+def test_the_checkpoint_finds_what_the_gate_finds(checks: RunChecks, tmp_path: Path) -> None:
+    """Results of the checkpoint are those of ``acktrail validate --all``: counts, examples, reasons, severities."""
+    life = everyday()
+    config = fill(tmp_path, life, reconciliations=changed(reconciliations(life), 0, verdict="durable_ahead"))
+
+    of_gate = validate_run(Tables(config), RUN, every_record=True).results
+
+    assert set(open_run(config).results()) - set(of_gate) == {
+        result for result in open_run(config).results() if result.expectation == "state_topic_partition_count_constant"
+    }  # the gate's own validation is the first one: nothing to compare with yet
+
+
+def test_suites_have_what_people_look_for(checks: RunChecks) -> None:
+    """Every expectation has a severity, a description, notes, an owner and its sources; the context knows suites,
+    validation definitions and the checkpoint by name, and needs no batch parameters."""
+    suites = {suite.name: suite for suite in checks.context.suites.all()}
+    assert suites.keys() == checks.suites.keys()
+    for suite in suites.values():
+        for expectation in suite.expectations:
+            rule = RULE_BY_ID[expectation.meta["rule"]]
+            assert (expectation.description, expectation.meta["owner"]) == (rule.title, "acktrail")
+            assert expectation.meta["severity"] == rule.severity.value
+            assert expectation.severity.value in {rule.severity.value, "warning"}
+            assert rule.advice in expectation.notes[-1]
+            assert expectation.meta["sources"] == list(rule.sources)
+
+    outcome = checks.context.checkpoints.get("acktrail").run()
+    assert not outcome.success
+    definition = checks.context.validation_definitions.get("share_partition_states")
+    assert definition.run().statistics["evaluated_expectations"] == len(suites["share_partition_states"].expectations)
+    assert not checks.context.config.analytics_enabled
+
+
+def test_data_docs_need_no_network_and_show_their_index(
+    checks: RunChecks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Building them asks no host; each page loads nothing from outside and forbids it; the index links every result;
+    no page has a name out of the tables."""
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    index = checks.build_data_docs(tmp_path / "docs")
+
+    pages = {path: path.read_text("utf-8") for path in index.parent.rglob("*.html")}
+    assert len(pages) == 2 * len(checks.suites) + 1
+    for text in pages.values():
+        assert "Content-Security-Policy" in text
+        assert "<script" not in text
+        assert "DROP TABLE" not in text
+        assert offline(text).count("<img") == 0
+    links = pages[index].split('href="')[1:]
+    assert len(links) == len(checks.suites)
+    assert all((index.parent / link.split('"')[0].replace("%3A", ":")).exists() for link in links)
+    assert pages[index].count("failed") >= 1
+
+
+def refused(*_: Any) -> None:
+    raise AssertionError("something was asked of the network")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<script src="https://elsewhere.example/x.js"></script>',
+        '<link rel="stylesheet" href="//elsewhere.example/x.css">',
+        "<img src='http://elsewhere.example/pixel'>",
+        '<div style="background: URL(https://elsewhere.example/x)"></div>',
+    ],
+)
+def test_an_unknown_resource_is_refused(content: str) -> None:
+    """A page that a later release of Great Expectations makes differently is not written."""
+    with pytest.raises(OutsideResource, match="elsewhere"):
+        offline(f"<html><head></head><body>{content}</body></html>")
+
+
+def test_a_page_that_could_not_be_made_is_an_error(
+    checks: RunChecks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Great Expectations logs it and continues; acktrail does not."""
+    monkeypatch.setattr(data_docs, "_REMOVED", data_docs.re.compile("nothing at all"))
+    with pytest.raises(OutsideResource):
+        checks.build_data_docs(tmp_path / "docs")
+
+
+def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -> None:
+    """One file a suite, the same each time, with the catalogue's texts; it reads as a suite again."""
+    import great_expectations as gx
+
+    config = fill(tmp_path / "tables")
+    folder = tmp_path / "suites"
+    shown = CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+
+    assert shown.exit_code == 0, shown.output
+    files = sorted(folder.glob("*.json"))
+    assert [Path(line).name for line in sorted(shown.stdout.split())] == [file.name for file in files]
+    assert len(files) == 7
+    before = [file.read_bytes() for file in files]
+    CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
+    assert [file.read_bytes() for file in files] == before
+    for file in files:
+        stored = json.loads(file.read_text("utf-8"))
+        suite = gx.ExpectationSuite(**stored)
+        assert suite.name == file.stem
+        rules = [expectation.meta["rule"] for expectation in suite.expectations]
+        assert rules == [each["meta"]["rule"] for each in stored["expectations"]]
+    assert Tables(config).read("quality_results").num_rows == 0

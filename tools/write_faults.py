@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from acktrail.faults.alerts import alerts_of
 from acktrail.faults.fault import StateFault
 from acktrail.faults.library import FAULTS
+from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 
@@ -48,14 +50,15 @@ def broken_by(fault: StateFault) -> frozenset[str]:
 def _faults() -> Iterator[str]:
     yield "## The library"
     yield ""
-    yield "| | fault | what happens | Kafka releases | what is found | gate |"
-    yield "|---|---|---|---|---|---|"
+    yield "| | fault | what happens | Kafka releases | what is found | alerts | gate |"
+    yield "|---|---|---|---|---|---|---|"
     for number, fault in enumerate(FAULTS.values(), 1):
         issue = f" ({_issue(fault.issue)})" if fault.issue else ""
         where = "" if fault.on_broker else " On paper only."
         yield (
             f"| {number} | `{fault.name}` | {fault.happens[0].upper()}{fault.happens[1:]}{issue}. "
             f"*{fault.seen.value[0].upper()}{fault.seen.value[1:]}.*{where} | {fault.releases} | {_found(fault)} | "
+            f"{', '.join(f'[{name}](runbooks.md#{name.lower()})' for name in sorted(alerts_of(fault)))} | "
             f"{'stops' if _stops(fault) else 'passes'} |"
         )
 
@@ -73,6 +76,8 @@ def _found(fault: StateFault) -> str:
     found += [f"`{name}` fails" for name in sorted(expected.failing)]
     if expected.verdict != "match":
         found.append(f"verdict `{expected.verdict}`")
+    if expected.status is not QueueStatus.OK:
+        found.append(f"status `{expected.status.value}`")
     return "; ".join(found)
 
 

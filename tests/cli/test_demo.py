@@ -14,6 +14,7 @@ import pytest
 from embedded.processes import DEFAULT_SIGNALS
 
 from acktrail.embedded import DEFAULT_VERSION
+from acktrail.embedded.workload.scenario import MISBEHAVING
 from acktrail.faults.library import faults_on
 
 pytestmark = [
@@ -67,6 +68,8 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     assert "Traceback" not in run.stderr
     faults = len(faults_on(DEFAULT_VERSION))
     assert f"{faults} of {faults} faults found, nothing else" in run.stdout
+    for group, status in MISBEHAVING.items():
+        assert f"misbehaving consumers of {group}: {status}\n" in run.stdout
     assert "gate: DAG acktrail_reconcile failed in task validate: " in run.stdout
     page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)

@@ -21,6 +21,7 @@ from acktrail.faults.found_faults import FoundFaults, find_faults
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
 from acktrail.reconcile.reconcile_run import reconcile
+from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.wire.dialects.released import decode
@@ -43,6 +44,7 @@ class FaultyWorld:
         for partition in range(partitions):
             if partition not in self.fresh:
                 self._finish(partition)
+        self._healthy = next(iter(self.world.states.values()))
         self._runs = 0
 
     def copied(self, folder: Path) -> FaultyWorld:
@@ -63,6 +65,7 @@ class FaultyWorld:
         self.world.observe(run_id)
         reconcile(self.world.config, lambda _rows: nullcontext(InProcessWorkers()), run_id)
         build(self.world.tables)
+        write_statuses(self.world.config, lambda _rows: nullcontext(InProcessWorkers()), run_id)
         summary = validate_run(self.world.tables, run_id, now=self.world.now)
         assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)
@@ -84,7 +87,7 @@ class FaultyWorld:
         key, count = key_of(GROUP, partition=partition), len(self.world.logs)
         home = state_partition_of(key, count)
         states = self.world.states
-        healthy = next(iter(states.values())) if partition in self.fresh else states[key]
+        healthy = self._healthy if partition in self.fresh else states[key]
         return FaultTarget(
             state=healthy,
             partition=partition,

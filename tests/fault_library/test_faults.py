@@ -1,16 +1,43 @@
-"""Each fault of the library fires exactly its checks; where there is none, nothing fires."""
+"""Each fault of the library fires exactly its checks and alerts; where there is none, nothing fires."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from fault_library.faulty_world import FaultyWorld
+from prometheus_client.parser import text_string_to_metric_families
 
+from acktrail.config import TablesConfig
+from acktrail.faults.alerts import alerts_of
 from acktrail.faults.fault import StateFault
 from acktrail.faults.library import FAULTS
+from acktrail.tables.health.metrics_collector import metrics_text
+from acktrail.tables.health.table_metrics import SeriesLimits
 
+ROOT = Path(__file__).parents[2]
 ALL = tuple(FAULTS.values())
+
+
+def simple_alerts() -> dict[str, tuple[str, dict[str, str]]]:
+    """Metric and labels of the alerts that fire where such a metric is above 0."""
+    groups = yaml.safe_load((ROOT / "dashboards/prometheus/acktrail-alerts.yml").read_text("utf-8"))["groups"]
+    rules = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+    parsed = {name: re.fullmatch(r"(\w+)(?:\{(\w+)=\"(\w+)\"\})? > 0", expr) for name, expr in rules.items()}
+    return {name: (m[1], {m[2]: m[3]} if m[2] else {}) for name, m in parsed.items() if m}
+
+
+def alerts_by_metrics(tables: TablesConfig) -> set[str]:
+    """The simple alerts that fire now."""
+    text = metrics_text(tables, SeriesLimits()).decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {
+        name
+        for name, (metric, labels) in simple_alerts().items()
+        if any(s.name == metric and labels.items() <= s.labels.items() and s.value > 0 for s in samples)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +46,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> FaultyWorld:
     added = [number for number, fault in enumerate(ALL) if fault.is_new_partition]
     world = FaultyWorld(tmp_path_factory.mktemp("healthy") / "tables", partitions=len(ALL), without_state=added)
     assert world.run().others == frozenset()
+    assert alerts_by_metrics(world.world.config) == set()
     return world
 
 
@@ -41,3 +69,15 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     pruned_first = sorted(ALL, key=lambda fault: fault.name != "export_gap")
     found = world.run([world.inject(fault, ALL.index(fault)) for fault in pruned_first])
     assert found.is_exact, found
+    raised = frozenset().union(*map(alerts_of, ALL))
+    assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
+
+
+def test_a_record_that_stays_archiving_is_stuck(healthy: FaultyWorld, tmp_path: Path) -> None:
+    """The third observation of it gives the status."""
+    world, number = healthy.copied(tmp_path / "tables"), list(FAULTS).index("stuck_archiving")
+    injected = [world.inject(FAULTS["stuck_archiving"], number)]
+    for _ in range(2):
+        assert world.run(injected).is_exact
+    found = world.run(injected)
+    assert {sign[:2] for sign in found.others} == {("status", "archiving_stuck")}

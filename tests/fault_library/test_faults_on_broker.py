@@ -16,6 +16,7 @@ from acktrail.export.export_run import observe
 from acktrail.faults.found_faults import find_faults, signs_in_run
 from acktrail.faults.library import FAULTS, faults_on
 from acktrail.reconcile.reconcile_run import reconcile
+from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
 from acktrail.workers import InProcessWorkers
 from acktrail_expectations.gate import validate_run
@@ -28,6 +29,7 @@ def _run(broker: EmbeddedBroker, world: World, run_id: str) -> None:
     observe(broker.config(), world.tables, run_id=run_id)
     reconcile(world.tables, lambda _rows: nullcontext(InProcessWorkers()), run_id)
     build(Tables(world.tables))
+    write_statuses(world.tables, lambda _rows: nullcontext(InProcessWorkers()), run_id)
     validate_run(Tables(world.tables), run_id)
 
 

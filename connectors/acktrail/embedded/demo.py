@@ -17,7 +17,7 @@ from acktrail.embedded.airflow.airflow_api import DagRun, DagRunFailed, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
-from acktrail.embedded.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC
+from acktrail.embedded.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC, MISBEHAVING
 from acktrail.embedded.workload.state_injection import inject_faults
 from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.errors import ConfigurationError, MissingDependency
@@ -54,11 +54,18 @@ class DemoFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyRun:
-    """A run with faults. `stopped`: why its gate stopped it; None: it passed."""
+    """A run with faults. `statuses`: of the groups whose consumers misbehave, each status of their share partitions.
+    `stopped`: why its gate stopped it; None: it passed."""
 
     run_id: str
     found: FoundFaults
+    statuses: Mapping[str, frozenset[str]]
     stopped: str | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether exactly the faults were found, and how each group misbehaves."""
+        return self.found.is_exact and all(self.statuses[group] == {status} for group, status in MISBEHAVING.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +114,8 @@ class Demo:
                 raise
             stopped = str(failed)
         run_id = newest_run(stored)
-        return FaultyRun(run_id=run_id, found=find_faults(stored, run_id, injected, known=known), stopped=stopped)
+        found = find_faults(stored, run_id, injected, known=known)
+        return FaultyRun(run_id=run_id, found=found, statuses=_statuses(stored), stopped=stopped)
 
     def resume(self) -> None:
         """Let the scheduler export every minute, and reconcile after each export."""
@@ -134,6 +142,12 @@ class Demo:
         if task.state in ("running", "success", "failed", "up_for_retry"):
             again = f" (try {task.try_number})" if task.try_number > 1 else ""
             self.say(f"{dag_id}: {task.task_id} {task.state}{again}")
+
+
+def _statuses(stored: Tables) -> dict[str, frozenset[str]]:
+    """Of the groups that misbehave: the statuses of their share partitions."""
+    rows = stored.read("queue_statuses", columns=["group_id", "status"]).to_pylist()
+    return {group: frozenset(row["status"] for row in rows if row["group_id"] == group) for group in MISBEHAVING}
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from acktrail.model.delivery import StateBatch
+from acktrail.model.queue_status import QueueStatus
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition, state_partition_of
@@ -120,11 +121,12 @@ class Seen(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """Exactly what is found of a fault that happens to one share partition: rules of ``findings``, names
-    ``suite.rule`` of expectations that fail, and the verdict on the share partition."""
+    ``suite.rule`` of expectations that fail, the verdict on the share partition, and its status after that run."""
 
     findings: frozenset[str] = frozenset()
     failing: frozenset[str] = frozenset()
     verdict: str = "match"
+    status: QueueStatus = QueueStatus.OK
 
 
 def _itself(key: SharePartition) -> SharePartition:
@@ -170,6 +172,8 @@ class InjectedFault:
         return self.fault.subject(self.key)
 
 
-def expected(*findings: str, fails: Iterable[str] = (), verdict: str = "match") -> Expected:
+def expected(
+    *findings: str, fails: Iterable[str] = (), verdict: str = "match", status: QueueStatus = QueueStatus.OK
+) -> Expected:
     """`Expected` of names."""
-    return Expected(findings=frozenset(findings), failing=frozenset(fails), verdict=verdict)
+    return Expected(findings=frozenset(findings), failing=frozenset(fails), verdict=verdict, status=status)

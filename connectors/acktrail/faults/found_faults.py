@@ -9,12 +9,14 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.faults.fault import InjectedFault
+from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
 OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined", "state_log_pruned"})
 """Rules of findings whose subject is a state partition, not a share partition."""
 
+_IN_ORDER: Final = (QueueStatus.OK, QueueStatus.IDLE)
 _NO_SUBJECT: Final = ("", None)
 Sign = tuple[str, str, str, int | None]
 """One thing that was found: what kind it is, its name, and the group and partition that it names (or neither)."""
@@ -55,16 +57,19 @@ def signs_of(injected: InjectedFault) -> frozenset[Sign]:
     own = (str(key.group_id), key.partition)
     rules = ((rule, _NO_SUBJECT if rule in OF_STATE_PARTITIONS else own) for rule in expected.findings)
     verdicts = () if expected.verdict == "match" else (("verdict", expected.verdict, *own),)
+    statuses = () if expected.status in _IN_ORDER else (("status", expected.status.value, *own),)
     failing = (("expectation", name, *_NO_SUBJECT) for name in expected.failing)
-    return frozenset((*(("finding", rule, *subject) for rule, subject in rules), *failing, *verdicts))
+    return frozenset((*(("finding", rule, *subject) for rule, subject in rules), *failing, *verdicts, *statuses))
 
 
 def signs_in_run(tables: Tables, run_id: str) -> frozenset[Sign]:
-    """Everything that a run found: its findings, expectations that fail, and verdicts that are no match. Expectations
+    """Everything that a run found: its findings, expectations that fail, verdicts that are no match, and statuses
+    that are neither ok nor idle (as long as it is the newest run). Expectations
     that are only for information fail in a normal life too, and are left out."""
     own = pc.field("run_id") == run_id
     findings = tables.read("findings", where=own).to_pylist()
     verdicts = tables.read("reconciliations", where=own & (pc.field("verdict") != "match")).to_pylist()
+    statuses = tables.read("queue_statuses", columns=["status", "group_id", "partition"], where=own).to_pylist()
     results = tables.read("quality_results", where=own).to_pylist()
     newest = max((row["evaluated_at"] for row in results), default=None)
     failing = [
@@ -76,6 +81,7 @@ def signs_in_run(tables: Tables, run_id: str) -> frozenset[Sign]:
         (
             *(("finding", row["rule"], *_subject(row)) for row in findings),
             *(("verdict", row["verdict"], *_subject(row)) for row in verdicts),
+            *(("status", row["status"], *_subject(row)) for row in statuses if row["status"] not in _IN_ORDER),
             *(("expectation", f"{row['suite']}.{row['expectation']}", *_NO_SUBJECT) for row in failing),
         )
     )

@@ -14,7 +14,9 @@ from acktrail.wire.state_key import UPDATE_TYPE, encode_key
 
 Injection = Callable[[FaultTarget], tuple[InjectedRecord, ...]]
 
-FLOOD: Final = 40
+UPDATES_PER_SNAPSHOT: Final = 500
+"""``share.coordinator.snapshot.update.records.per.snapshot`` of a broker that was not configured."""
+FLOOD: Final = 150
 """Records that a flood gives up."""
 _STALE_MS: Final = 3_600_000
 _AVAILABLE: Final = int(DeliveryState.AVAILABLE)
@@ -41,6 +43,11 @@ def overlapping_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:
     start = target.log_end_offset - 10
     batches = (batch(start, start + 5, _AVAILABLE), batch(start + 3, start + 9, _AVAILABLE))
     return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+
+
+def missed_snapshot(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Update after update, and the snapshot that is due does not come."""
+    return target.placed(*[target.update()] * (UPDATES_PER_SNAPSHOT + 2))
 
 
 def snapshot_epoch_jump(target: FaultTarget) -> tuple[InjectedRecord, ...]:
@@ -78,9 +85,9 @@ def deleted_group(key: SharePartition) -> SharePartition:
 
 
 def stuck_archiving(target: FaultTarget) -> tuple[InjectedRecord, ...]:
-    """A record waits for the dead letter queue for an hour."""
+    """The newest record waits for the dead letter queue for an hour."""
     last = target.log_end_offset - 1
-    waiting = target.update(delivery_complete_count=target.done - 1, batches=(batch(last, last, _ARCHIVING, 5),))
+    waiting = target.update(batches=(batch(last, last, _ARCHIVING, 5),))
     return target.placed(waiting, age_ms=_STALE_MS)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from acktrail.faults import injections as inject
 from acktrail.faults.fault import Seen, StateFault, expected
+from acktrail.model.queue_status import QueueStatus
 
 _FEWER: Final = "state_records.delivery_complete_count_monotone"
 """Fails where finished records are unfinished afterwards."""
@@ -20,7 +21,10 @@ _ALL: Final = (
         issue="apache/kafka#23074",
         releases="up to 4.3",
         inject=inject.start_offset_regression,
-        expected=expected(fails=("state_records.start_offset_monotone", _FEWER)),
+        expected=expected(
+            fails=("state_records.start_offset_monotone", _FEWER),
+            status=QueueStatus.REWOUND,
+        ),
     ),
     StateFault(
         name="complete_count_regression",
@@ -30,7 +34,11 @@ _ALL: Final = (
         releases="up to 4.3",
         inject=inject.complete_count_regression,
         expected=expected(
-            "delivery_complete_count_covers", fails=("share_partition_states.delivery_complete_count_covers", _FEWER)
+            "delivery_complete_count_covers",
+            fails=(
+                _FEWER,
+                "share_partition_states.delivery_complete_count_covers",
+            ),
         ),
     ),
     StateFault(
@@ -43,7 +51,17 @@ _ALL: Final = (
         expected=expected(
             "batches_non_overlapping",
             fails=("state_records.batches_non_overlapping", "share_partition_states.batches_non_overlapping", _FEWER),
+            status=QueueStatus.REWOUND,
         ),
+    ),
+    StateFault(
+        name="missed_snapshot",
+        happens="the snapshot that is due after 500 updates does not come: a coordinator needs longer to load",
+        seen=Seen.KAFKA,
+        issue="apache/kafka#21426",
+        releases="up to 4.2.0",
+        inject=inject.missed_snapshot,
+        expected=expected(fails=("state_records.snapshot_cadence",)),
     ),
     StateFault(
         name="missed_prune",
@@ -77,7 +95,10 @@ _ALL: Final = (
         seen=Seen.CLUSTER,
         releases="all",
         inject=inject.state_epoch_regression,
-        expected=expected(fails=("state_records.state_epoch_monotone",)),
+        expected=expected(
+            fails=("state_records.state_epoch_monotone",),
+            status=QueueStatus.REWOUND,
+        ),
     ),
     StateFault(
         name="leader_epoch_regression",
@@ -103,7 +124,8 @@ _ALL: Final = (
         releases="4.4",
         since="4.4",
         inject=inject.stuck_archiving,
-        expected=expected("archiving_stale", fails=(_FEWER,)),
+        grows_by=1,
+        expected=expected("archiving_stale"),
     ),
     StateFault(
         name="state_on_two_partitions",
@@ -143,7 +165,10 @@ _ALL: Final = (
         releases="all",
         inject=inject.dlq_flood,
         grows_by=inject.FLOOD,
-        expected=expected("poison_records_archived"),
+        expected=expected(
+            "poison_records_archived",
+            status=QueueStatus.REJECT_STORM,
+        ),
     ),
     StateFault(
         name="skipped_new_partition",
@@ -155,7 +180,10 @@ _ALL: Final = (
         inject=inject.skipped_new_partition,
         is_new_partition=True,
         on_broker=False,
-        expected=expected("new_partition_has_start"),
+        expected=expected(
+            "new_partition_has_start",
+            status=QueueStatus.STATE_UNKNOWN,
+        ),
     ),
     StateFault(
         name="start_past_log_end",
@@ -197,6 +225,7 @@ _ALL: Final = (
                 "reconciliations.no_unknown",
             ),
             verdict="unknown",
+            status=QueueStatus.STATE_UNKNOWN,
         ),
     ),
     StateFault(
@@ -216,6 +245,7 @@ _ALL: Final = (
         expected=expected(
             "batch_first_le_last",
             fails=("state_records.batch_first_le_last", "share_partition_states.batch_first_le_last", _FEWER),
+            status=QueueStatus.REWOUND,
         ),
     ),
     StateFault(
@@ -227,6 +257,7 @@ _ALL: Final = (
         expected=expected(
             "batches_ascending",
             fails=("state_records.batches_ascending", "share_partition_states.batches_ascending", _FEWER),
+            status=QueueStatus.REWOUND,
         ),
     ),
     StateFault(
@@ -249,6 +280,7 @@ _ALL: Final = (
         expected=expected(
             "delivery_state_allowed",
             fails=("state_records.delivery_state_allowed", "share_partition_states.delivery_state_allowed", _FEWER),
+            status=QueueStatus.REWOUND,
         ),
     ),
     StateFault(
@@ -279,6 +311,7 @@ _ALL: Final = (
                 "state_records.uninitialized_without_batches",
                 "share_partition_states.uninitialized_without_batches",
             ),
+            status=QueueStatus.STATE_UNKNOWN,
         ),
     ),
     StateFault(
@@ -287,7 +320,10 @@ _ALL: Final = (
         seen=Seen.CLUSTER,
         releases="all",
         inject=inject.update_without_snapshot,
-        expected=expected(fails=("state_records.update_has_base", "share_partition_states.state_has_snapshot")),
+        expected=expected(
+            fails=("state_records.update_has_base", "share_partition_states.state_has_snapshot"),
+            status=QueueStatus.STATE_UNKNOWN,
+        ),
     ),
 )
 

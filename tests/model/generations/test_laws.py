@@ -371,7 +371,9 @@ def test_epochs_of_checkpoints_start_and_step() -> None:
         )
 
     def iii(*epochs: int, **how: bool) -> list[int]:
-        return [found.offset for found in replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).violations]
+        violations = replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).violations
+        assert {found.rule for found in violations} <= {Rule.CHECKPOINT_EPOCH_STEP}
+        return [found.offset for found in violations]
 
     def i(*epochs: int, **how: bool) -> list[int]:
         return [found.offset for found in replay_control_log(placed([control(e) for e in epochs]), **how).violations]

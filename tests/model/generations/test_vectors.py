@@ -197,6 +197,7 @@ def test_what_the_cleaner_must_not_remove() -> None:
         left = [placed for placed in log if placed is not gone]
         found = missing_records(log, left)
 
+        assert {f.rule for f in found} <= {Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT}
         assert [f.offset for f in found] == ([gone.offset] if gone.offset in needed else [])
 
 

@@ -59,8 +59,8 @@ def demo(
             out_file = str(Path(found["report"]).with_name("faults.html"))
             arguments = ["report", "--tables", found["tables_uri"], "--run-id", faulty.run_id, "--out", out_file]
             typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
-            typer.echo(f"\n{found_faults_text(faulty.found, faulty.stopped)}\n\nReport: {out_file}")
-            is_exact = faulty.found.is_exact
+            typer.echo(f"\n{found_faults_text(faulty.found, faulty.statuses, faulty.stopped)}\n\nReport: {out_file}")
+            is_exact = faulty.is_exact
         if serve:  # exporting every minute; Ctrl-C is the way out and no error
             running.resume()
             typer.echo(f"Kafka:   {running.broker.bootstrap_servers}")

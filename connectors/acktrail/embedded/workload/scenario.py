@@ -8,9 +8,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from acktrail.errors import ConfigurationError
+from acktrail.model.queue_status import QueueStatus
 
 HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
 """Names that users really give to groups: quotes, umlauts, an emoji, colons, markup, a path and a piece of SQL."""
@@ -28,6 +30,11 @@ FAULT_GROUP: Final = "stock-keeping"
 FAULT_TOPIC: Final = "stock-moves"
 FAULT_RECORDS: Final = 100
 """Records of each partition of that topic."""
+
+MISBEHAVING: Final = MappingProxyType(
+    {"label-printing": QueueStatus.REJECT_STORM, "invoice-archive": QueueStatus.RELEASE_LOOP}
+)
+"""Groups whose consumers reject, or release, every record that they get, and the status that this gives."""
 
 _FROM_THE_BEGINNING: Final = {"share.auto.offset.reset": "earliest"}
 _FEW: Final = 3
@@ -196,13 +203,19 @@ class _Planner:
         )
 
     def with_faults(self, plain: Scenario, partitions: int) -> Scenario:
-        """A group more that finishes every record of a topic with as many `partitions`."""
+        """A group more that finishes every record of a topic with as many `partitions`, and those that misbehave."""
         name, ends = self.prefix + FAULT_TOPIC, [0] * partitions
         chance = self._random(FAULT_TOPIC)
         wave = [r for p in range(partitions) for r in _records(name, chance, ends, FAULT_RECORDS, partition=p)]
         topic = TopicPlan(name=name, partitions=partitions, waves=(tuple(wave),))
         group = self._group(FAULT_GROUP, GroupScript.CONSUME, topic)
-        return Scenario(topics=(*plain.topics, topic), groups=(*plain.groups, group))
+        shipments = next(each for each in plain.topics if each.name == f"{self.prefix}shipments")
+        finals = {QueueStatus.REJECT_STORM: Action.REJECT, QueueStatus.RELEASE_LOOP: Action.RELEASE}
+        misbehaving = (
+            self._group(name, GroupScript.CONSUME, shipments, record_plans=_always(shipments, finals[status]))
+            for name, status in MISBEHAVING.items()
+        )
+        return Scenario(topics=(*plain.topics, topic), groups=(*plain.groups, group, *misbehaving))
 
     def _random(self, *subject: object) -> random.Random:
         return random.Random(f"{self.seed}:{subject}")  # noqa: S311  # a plan to repeat, no secret
@@ -257,6 +270,15 @@ class _Planner:
             (topic.logs[record.partition], record.offset): RecordPlan(final=final)
             for record, final in zip([first, *chosen], finals, strict=True)
         }
+
+
+def _always(topic: TopicPlan, final: Action) -> RecordPlans:
+    """The same for every record of a topic."""
+    return {
+        (log, offset): RecordPlan(final=final)
+        for log in topic.logs
+        for offset in range(topic.end_offset(log.partition))
+    }
 
 
 def _some(chance: random.Random, topic: TopicPlan, *, share: float) -> Iterator[tuple[PartitionLog, list[int]]]:

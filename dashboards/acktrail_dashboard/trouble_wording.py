@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from acktrail.model.queue_status import STATUS_TABLE
@@ -16,10 +17,17 @@ _NAMED: Final = 3
 
 
 def trouble(summary: Summary) -> tuple[str, str]:
-    """Who is in trouble, in one sentence, and its tone; the trail's own sentence where the run left no statuses."""
+    """Who is in trouble and how many findings are critical, and the tone of it; the trail's own sentence where the run
+    left no statuses."""
     known = [group for group in summary.group_totals if group.status is not None]
     if not known:
         return trail(summary)
+    sentence, tone = _groups_in_trouble(known)
+    critical = dict(summary.totals.findings).get("critical", 0)
+    return (f"{sentence} {counted(critical, 'critical finding')}.", "critical") if critical else (sentence, tone)
+
+
+def _groups_in_trouble(known: Sequence[GroupTotals]) -> tuple[str, str]:
     acting = [group for group in known if status_tone(group.status) == "critical"]
     looking = sum(is_trouble(group.status) for group in known) - len(acting)
     of_all = f"{number(len(acting))} of {counted(len(known), 'group')} need{'s' if len(acting) == 1 else ''} action"

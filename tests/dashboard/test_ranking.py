@@ -112,6 +112,14 @@ def test_without_trouble_or_without_statuses_the_headline_says_that() -> None:
     assert without == ("1 of 1 share partition match the cluster.", "ok")
 
 
+def test_critical_findings_are_in_the_headline_also_where_all_groups_look_well() -> None:
+    """Numbers that contradict each other are no good news: the headline counts critical findings, and no others."""
+    calm = run_of({("g", 0): ("ok", "match", 0)})
+    rules = [{"rule": f"rule {number}", "severity": severity} for number, severity in enumerate(("critical", "error"))]
+    summary = summarize(replace(calm, findings=table("findings", rules)), RUN)
+    assert trouble(summary) == ("No group is in trouble. 1 critical finding.", "critical")
+
+
 def test_statuses_of_another_run_are_not_shown() -> None:
     """The table has the newest run's statuses alone: an older run has none, and says so."""
     own, other = run_of({("g", 0): (None, "match", 0)}), run_of({("g", 0): ("stuck", "match", 0)})

@@ -31,7 +31,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     counts = status_counts(groups)
     totals = _newest_totals(visit)
     findings = _open_findings(visit, totals)
-    sentence, tone = _headline(counts)
+    sentence, tone = _headline(counts, sum(row["severity"] == "critical" for row in findings))
     return {
         "sentence": sentence,
         "tone": tone,
@@ -58,8 +58,17 @@ def _context(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _headline(counts: Mapping[str, int]) -> tuple[str, str]:
-    """The groups in one sentence, and its tone."""
+def _headline(counts: Mapping[str, int], critical_findings: int) -> tuple[str, str]:
+    """The groups and the critical findings in a sentence each, and their tone: numbers that contradict each other are
+    no good news, also where the groups look well."""
+    sentence, tone = _groups_in_words(counts)
+    if not critical_findings:
+        return sentence, tone
+    verb = "is" if critical_findings == 1 else "are"
+    return f"{sentence} {counted(critical_findings, 'critical finding')} {verb} open.", "critical"
+
+
+def _groups_in_words(counts: Mapping[str, int]) -> tuple[str, str]:
     if not counts:
         return "No share group has a status yet.", "unknown"
     trouble = {status: count for status, count in counts.items() if is_trouble(status)}

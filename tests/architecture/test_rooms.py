@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 70_000
+MOST_LINES_OF_THE_WHEEL: Final = 72_000
 """Of Python and of templates, blank lines and comments included. 57,000 before there was a dashboard."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 

@@ -115,8 +115,8 @@ def test_without_trouble_or_without_statuses_the_headline_says_that() -> None:
 def test_critical_findings_are_in_the_headline_also_where_all_groups_look_well() -> None:
     """Numbers that contradict each other are no good news: the headline counts critical findings, and no others."""
     calm = run_of({("g", 0): ("ok", "match", 0)})
-    rules = [{"rule": f"rule {number}", "severity": severity} for number, severity in enumerate(("critical", "error"))]
-    summary = summarize(replace(calm, findings=table("findings", rules)), RUN)
+    broken = [{"run_id": RUN, "rule": severity, "severity": severity} for severity in ("critical", "error")]
+    summary = summarize(replace(calm, findings=_table("findings", broken)), RUN)
     assert trouble(summary) == ("No group is in trouble. 1 critical finding.", "critical")
 
 

@@ -2,7 +2,8 @@
 
 Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
 compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails
-(`validate`); writes the HTML report (`publish`). Skips while there is no share group, where nothing changed, and within
+(`validate`); writes the HTML report (`publish`). `notify` sends each change once, also when the gate stops the run, by
+the notifiers that `ACKTRAIL_NOTIFIERS` names. Skips while there is no share group, where nothing changed, and within
 `ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when triggered by hand in any case.
 
 **Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
@@ -23,6 +24,7 @@ from airflow.sdk import chain, dag
 
 from acktrail_dags import parameters
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.notifiers import notify
 from acktrail_dags.pipeline_steps import exported, observe, publish, reconcile, reported, validate
 
 
@@ -60,7 +62,8 @@ def make(profile: DagProfile) -> None:
         """Each task works on the observation that the first one makes."""
         observation: Any = observe()
         publication = publish.override(outlets=[reported(profile)])(observation)
-        chain(reconcile(observation), validate(observation), publication)
+        chain(reconcile(observation), checked := validate(observation), publication)
+        chain(checked, notify(observation))
 
     acktrail_reconcile()
 

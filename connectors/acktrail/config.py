@@ -14,7 +14,7 @@ ACKTRAIL_REPORTS            folder the DAGs write their reports to
 ACKTRAIL_REPORTS_KEPT       how many runs keep their report there (default 100)
 ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have
 ACKTRAIL_DASHBOARD_URL      where people reach the dashboard: ``https://acktrail.example``
-ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of resets
+ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of reconciliations and resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
 ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,

@@ -8,15 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import TaskGroup, TriggerRule, chain, task
-from airflow.sdk.bases.notifier import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule, notifiers_factory
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
@@ -26,6 +24,7 @@ from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
+from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile, own_connection
 from acktrail_dags.plan_text import notice_text, plan_text
@@ -222,7 +221,7 @@ def approval(subject: str) -> RecordedApproval:
         body="{{ ti.xcom_pull(task_ids='plan')['preview'] }}",
         defaults=RecordedApproval.REJECT,
         response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
-        notifiers=notifiers(),
+        notifiers=notifiers.asked(),
         doc_md="A person reads the plan and decides. No answer in time is a rejection.",
     )
 
@@ -288,17 +287,6 @@ def check_result(stored: StoredPlan) -> None:
     validate_result(_tables(stored), stored["plan_id"])
 
 
-def notifiers() -> list[BaseNotifier]:
-    """The notifiers that ``ACKTRAIL_NOTIFIERS`` names as ``module:function``; the function takes no argument and
-    returns a list of Airflow notifiers (Slack, mail, Apprise ...). Empty when the variable is not set. Raises
-    ImportError, AttributeError: the name is wrong: the DAG shows it as an import error."""
-    named = notifiers_factory()
-    if not named:
-        return []
-    module, _, function = named.partition(":")
-    return list(getattr(import_module(module), function)())
-
-
 def dag_settings(profile: DagProfile) -> dict[str, Any]:
     """What the DAGs of a reset and of its undo have in common."""
     return {
@@ -308,8 +296,8 @@ def dag_settings(profile: DagProfile) -> dict[str, Any]:
         "dagrun_timeout": timedelta(hours=30),
         "tags": ["acktrail", "kafka", "share-groups", "data-quality", *profile.tags],
         "default_args": {"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
-        "on_failure_callback": notifiers(),
-        "on_success_callback": notifiers(),
+        "on_failure_callback": notifiers.failed(),
+        "on_success_callback": notifiers.succeeded(),
     }
 
 

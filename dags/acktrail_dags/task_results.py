@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from acktrail.config import dashboard_url
 from acktrail.errors import ConfigurationError
@@ -63,6 +64,14 @@ def dashboard_links() -> dict[str, str]:
     if address is None and any(each.value.startswith("acktrail") for each in entry_points(group=_PLUGINS)):
         address = conf.get("api", "base_url", fallback="").rstrip("/") + _PAGE
     return {"dashboard": address} if address else {}
+
+
+def run_link(dag_id: str, run_id: str) -> str:
+    """Where Airflow shows a run."""
+    from airflow.configuration import conf
+
+    base = conf.get("api", "base_url", fallback="").rstrip("/")
+    return f"{base}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
 def show_validation(summary: ValidationSummary) -> None:

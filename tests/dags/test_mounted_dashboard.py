@@ -54,7 +54,7 @@ def api_server(env: dict[str, str]) -> Iterator[httpx.Client]:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables with findings, checks, a reset."""
     root = tmp_path_factory.mktemp("mounted") / "tables"
-    found = write_dashboard_tables(root, Sizes(groups=8, partitions_a_group=2, runs=48, lengths=()))
+    found = write_dashboard_tables(root, Sizes(groups=8, partitions_a_group=2, runs=48, hourly_days=0.0))
     write_evidence_tables(found)
     own = table_run_id("acktrail_export", "manual__1", 2)
     put(

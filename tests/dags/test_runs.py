@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from drivers.recording_notifier import FACTORY, FILE, messages
 from embedded.workload_report import WorkloadReport, report_of
 
 from acktrail.config import TablesConfig
@@ -49,12 +50,14 @@ def exported(workload: WorkloadReport, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(autouse=True)
-def connected(own_broker: EmbeddedBroker, airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection that the DAGs name by default."""
+def connected(own_broker: EmbeddedBroker, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that the DAGs name by default, and a notifier."""
     connection = {"conn_type": "generic", "host": own_broker.bootstrap_servers}
     monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", json.dumps(connection))
     for name in ("ACKTRAIL_TABLES", "ACKTRAIL_REPORTS", "ACKTRAIL_TABLES_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ACKTRAIL_NOTIFIERS", FACTORY)
+    monkeypatch.setenv(FILE, str(tmp_path / "messages"))
 
 
 def _events(run: Any) -> dict[str, dict[str, Any]]:
@@ -182,18 +185,22 @@ def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path
     beyond = row["last_offset"] + 3
     forged = {**row, "run_id": "forged", "first_offset": beyond, "last_offset": beyond + row["records_read"] - 1}
     tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
-    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    (reports := tmp_path / "reports").mkdir()
+    conf = {"tables_uri": str(exported), "report_folder": str(reports)}
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
     assert _states(run) == {
         "observe": "success",
         "reconcile": "success",
         "validate": "failed",
         "publish": "upstream_failed",
+        "notify": "success",
     }
     assert _events(run) == {}
-    assert list(tmp_path.iterdir()) == []
+    assert list(reports.iterdir()) == []
     stopping = [failure for failure in _results(run)["validate"]["failures"] if failure["stops"]]
     assert stopping
     for failure in stopping:
         assert failure["where"]
         assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice
+    (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
+    assert all(failure["rule"] in gate["title"] for failure in stopping)

@@ -59,7 +59,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Many findings with hostile names, a gap, a record in quarantine, failing checks, a reset from plan to proof."""
     root = tmp_path_factory.mktemp("evidence") / "tables"
-    tables = write_dashboard_tables(root, Sizes(groups=20, partitions_a_group=2, runs=48, lengths=(), findings=90))
+    tables = write_dashboard_tables(root, Sizes(groups=20, partitions_a_group=2, runs=48, hourly_days=0.0, findings=90))
     write_evidence_tables(tables)
     with web_server(create_app(TablesConfig(uri=str(root)), clock=lambda: NOW)) as url:
         yield Site(url, tables)

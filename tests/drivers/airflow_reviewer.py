@@ -67,7 +67,7 @@ class AirflowReviewer(AirflowApi):
         path = f"{self.run_path(approval.dag_id, approval.run_id)}/taskInstances/{approval.task_id}/-1/hitlDetails"
         self.send("PATCH", path, {"chosen_options": [option], "params_input": {}}, tries=1)
 
-    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task of a run returned."""
-        path = f"{self.run_path(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
+    def returned(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """What a task of a run returned, or pushed under `key`."""
+        path = f"{self.run_path(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
         return self.send("GET", path)["value"]

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 WRITTEN = ("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory")
 OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
-MOST_JOBS = 2
-"""One for the replay and its verdicts, one for the history."""
+MOST_JOBS = 3
+"""One for the replay and its verdicts, one for the history, one for the changes that statuses are judged by."""
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def _example(kind: pa.DataType) -> object:
     if pa.types.is_list(kind):
         return [{"first_offset": 1, "last_offset": 2**62, "delivery_state": 4, "delivery_count": 3}]
     if pa.types.is_map(kind):
-        return [("share.auto.offset.reset", "earliest")]
+        return [("share.auto.offset.reset", _example(kind.item_type))]
     if pa.types.is_boolean(kind):
         return True
     if pa.types.is_integer(kind):

@@ -55,20 +55,21 @@ class ClusterOverview:
         """Nothing is known, for one reason."""
         return cls(unknown=dict.fromkeys(_FIELDS, reason))
 
-    def urgency(self, now: dt.datetime) -> tuple[int, float]:
-        """Sort key, least urgent first: what a person has to look at, then how old the export is, in seconds."""
+    def urgency(self, now: dt.datetime) -> tuple[tuple[bool, ...], float]:
+        """Sort key, least urgent first: what a person has to look at, the gravest sign before the others, then how old
+        the export is, in seconds."""
         age = dt.timedelta.max if self.exported_at is None else now - self.exported_at
         severities = self.findings or {}
         signs = (
-            bool(self.unknown.keys() & {"verdicts", "findings"}),
-            bool(severities.get("warning")),
-            bool(self.gaps),
-            bool(severities.get("error")),
-            age > _STALE,
-            bool(severities.get("critical")),
             self.exported_at is None,
+            bool(severities.get("critical")),
+            age > _STALE,
+            bool(severities.get("error")),
+            bool(self.gaps),
+            bool(severities.get("warning")),
+            bool(self.unknown.keys() & {"verdicts", "findings"}),
         )
-        return max((rank for rank, sign in enumerate(signs, start=1) if sign), default=0), age.total_seconds()
+        return signs, age.total_seconds()
 
 
 class _NotKnown(Exception):

@@ -115,7 +115,8 @@ def overview(names: Names = None, as_json: AsJson = False) -> None:
     arrow_without_pandas.forgo_pandas()
     now = dt.datetime.now(dt.UTC)
     found = _each(_looked_at, [each.name for each in map(_listed, _wanted(names))])
-    found.sort(key=lambda pair: (*(-part for part in pair[1].urgency(now)), pair[0]))
+    found.sort(key=lambda pair: pair[0])
+    found.sort(key=lambda pair: pair[1].urgency(now), reverse=True)
     if as_json:
         typer.echo(json.dumps([_overview_json(*pair, now) for pair in found], ensure_ascii=False))
         return

@@ -102,3 +102,15 @@ QUALITY_TOTALS: Final = schema(
     (INT64, "rows_compared"),
 )
 """One suite in one validation of a run; of several validations the newest counts."""
+
+NOTIFICATIONS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INSTANT, "sent_at"),
+    (INT64, "number"),  # counts up from 0: the newest of a subject counts
+    (STRING, "kind"),  # gate | critical_finding | status
+    (STRING, "subject"),  # gate; a rule and a group as a JSON list; a group id
+    (STRING, "state"),  # what the message reports; well: nothing to do any more
+    (STRING, "urgency"),  # act | look | nothing
+    (STRING, "title", "text"),
+)
+"""One change that people got a message about, append-only."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEAD_LETTER_RECORDS, GROUP_RECORDS
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.status_schemas import (
+    NOTIFICATIONS,
     QUALITY_TOTALS,
     QUEUE_STATUSES,
     QUEUE_TRENDS,
@@ -371,6 +372,7 @@ TABLES: Final = MappingProxyType(
         "status_changes": STATUS_CHANGES,
         "queue_trends": QUEUE_TRENDS,
         "run_totals": RUN_TOTALS,
+        "notifications": NOTIFICATIONS,
         "reset_plans": RESET_PLANS,
         "reset_plan_partitions": RESET_PLAN_PARTITIONS,
         "reset_executions": RESET_EXECUTIONS,

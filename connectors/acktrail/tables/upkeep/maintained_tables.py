@@ -30,6 +30,7 @@ _BY_SMALL_FILES: Final = frozenset(
         "quality_totals",
         "run_totals",
         "status_changes",
+        "notifications",
         "connector_positions",
         *POSITIONED_TABLES,
     }

@@ -1,4 +1,5 @@
-"""Resets by the real scheduler, against a real broker, with the approvals answered through Airflow's own interface."""
+"""Resets and reconciliations by the real scheduler, against a real broker; approvals are answered through Airflow's own
+interface."""
 
 from __future__ import annotations
 
@@ -12,23 +13,33 @@ from urllib.parse import quote
 
 import pytest
 from broker.workload import Workload, until
+from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from drivers.airflow_pages import AirflowPages
 from drivers.airflow_reviewer import AirflowReviewer, Approval
 from drivers.browser import CHROMIUM, browsing
+from drivers.recording_notifier import FACTORY, FILE, messages
+from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, task_log
 from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.embedded.workload.state_injection import inject_faults
+from acktrail.faults.fault import StateFault
+from acktrail.faults.library import faults_on
 from acktrail.group_changes.audit.journal import read_audit
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
+RECONCILE = "acktrail_reconcile"
+RECORDS = 40
 CARRIED_OUT = {
     *("validate", "preflight", "group_empty", "plan", "check_plan", "dry_run_ends_here", "approve", "recheck"),
     *("note_decision", "execute", "verify", "check_result"),
@@ -54,6 +65,8 @@ class Scene:
     broker: EmbeddedBroker
     tables: TablesConfig
     logs: Path
+    messages: Path
+    """What notifiers were to send."""
     url: str
     tokens: tuple[str, ...]
     """Of a viewer and of a user."""
@@ -101,12 +114,16 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Both DAGs unpaused."""
+    """The DAGs of resets and of the reconciliation unpaused."""
     folder = tmp_path_factory.mktemp("resets")
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
+    sent = folder / "messages"
     env = {
         "ACKTRAIL_TABLES": tables.uri,
+        "ACKTRAIL_NOTIFIERS": FACTORY,
+        FILE: str(sent),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
     }
     standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env=env)
@@ -118,14 +135,22 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             workload.acknowledge(group_id, topic, 10)
         api = AirflowReviewer.of(standalone)
         api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
-        for dag_id in (RESET, ROLLBACK):
+        for dag_id in (RESET, ROLLBACK, RECONCILE):
             airflow.watch().wait_for_dag(dag_id, timeout_s=300)
             api.set_paused(dag_id, paused=False)
         passwords = json.loads((home / "passwords.json").read_text())
         tokens = tuple(
             AirflowApi(HOST, airflow.port, user=user, password=passwords[user]).token() for user in ("vera", "ulla")
         )
-        yield Scene(api=api, broker=broker, tables=tables, logs=home / "logs", url=airflow.url, tokens=tokens)
+        yield Scene(
+            api=api,
+            broker=broker,
+            tables=tables,
+            logs=home / "logs",
+            messages=sent,
+            url=airflow.url,
+            tokens=tokens,
+        )
 
 
 def succeeded(states: dict[str, str | None]) -> set[str]:
@@ -224,6 +249,10 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
     look_at_the_dashboard(scene, approved, plan_id, tmp_path / "reader")
+    about = [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
+    assert about.count(("approval", approved, "act")) == 1
+    asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
+    asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
 
 
 def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
@@ -243,6 +272,55 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     assert states["verify"] in {"skipped", "upstream_failed"}
     assert "has members" in scene.reason(RESET, run, "recheck")
     assert scene.start_offset("bills-desk") == before
+
+
+def stops(fault: StateFault) -> frozenset[str]:
+    """The critical expectations that a fault breaks."""
+    names = {name.split(".", 1)[1] for name in fault.expected.failing}
+    return frozenset(name for name in names if RULE_BY_ID[name].severity is QualitySeverity.CRITICAL)
+
+
+def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, tmp_path: Path) -> None:
+    """Faults that break no critical rule are reported, and the run is published. Then every fault that breaks one
+    happens: the run stops before it is published and names each critical rule, and one message says the same. A run
+    that stops again sends no other message."""
+    world = World(kafka=scene.broker.config(), tables=scene.tables)
+    faults = faults_on("4.4.0")
+    mild, grave = ([each for each in faults if bool(stops(each)) is wanted] for wanted in (False, True))
+    assert len(mild) > 3
+    assert len(grave) > 3
+    for group_id, topic, injected in (("mild", "stock", mild), ("grave", "store", grave)):
+        world.make_topic(topic, len(injected), RECORDS)
+        world.settle(group_id, topic, len(injected) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+
+    def reconcile() -> tuple[dict[str, str | None], dict[str, Any]]:
+        run = scene.start(RECONCILE, report_folder=str(tmp_path))
+        return scene.ended(RECONCILE, run), scene.api.returned(RECONCILE, run, "validate", "result")
+
+    inject_faults(scene.broker, mild, group_id="mild", topic="stock", records=RECORDS)
+    states, result = reconcile()
+    assert set(states.values()) == {"success"}
+    assert result["failures"]
+    assert not any(failure["stops"] for failure in result["failures"])
+    published = sorted(tmp_path.iterdir())
+    assert published
+    assert not [each for each in messages(scene.messages) if each["kind"] == "gate"]
+
+    inject_faults(scene.broker, grave, group_id="grave", topic="store", records=RECORDS)
+    expected = sorted(frozenset[str]().union(*map(stops, grave)))
+    for _ in range(2):
+        states, result = reconcile()
+        assert (states["validate"], states["publish"], states["notify"]) == ("failed", "upstream_failed", "success")
+        assert sorted({failure["rule"] for failure in result["failures"] if failure["stops"]}) == expected
+        assert sorted(tmp_path.iterdir()) == published
+        (gate,) = [each for each in messages(scene.messages) if each["kind"] == "gate"]
+        assert gate["urgency"] == "act"
+        assert gate["link"].endswith("/plugin/acktrail/checks")
+    assert expected[0] in gate["title"]
+
+
+def _about_resets(scene: Scene) -> list[tuple[str, str, str]]:
+    return [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
 
 
 def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path) -> None:

@@ -1,0 +1,80 @@
+"""Messages go out once: what was sent is kept in the table ``notifications``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow.compute as pc
+
+from acktrail.notifications.notification import Notification
+from acktrail.notifications.run_messages import changed, limited
+from acktrail.tables.delta.store import Tables
+
+_SENT: Final = "notifications"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentNotifications:
+    """The messages of one run that went out, and the changes that they stand for."""
+
+    messages: tuple[Notification, ...]
+    changes: int
+
+
+def send_changes(
+    tables: Tables,
+    run_id: str,
+    send: Callable[[Notification], None],
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> SentNotifications:
+    """Hand every change of the reconciliation `run_id` to `send`, and keep what went out.
+
+    What `send` raises is raised after the messages before it are kept, so that another try sends the others. A process
+    that dies between a message and its row sends that message again: none is lost. Raises also what ``Tables`` raises.
+    """
+    known, number = _known(tables)
+    changes = changed(known, tables, run_id)
+    messages = limited(changes)
+    gone_out: list[Notification] = []
+    try:
+        for message in messages:
+            send(message)
+            gone_out.append(message)
+    finally:
+        whole = len(gone_out) == len(messages)
+        _keep(tables, run_id, number, changes if whole else [each for each in gone_out if each in changes], now)
+    return SentNotifications(messages=messages, changes=len(changes))
+
+
+def _known(tables: Tables) -> tuple[dict[tuple[str, str], str], int]:
+    """The newest state of each subject, and the number of the next message."""
+    rows = tables.read(_SENT, columns=["kind", "subject", "state", "number"]).sort_by("number").to_pylist()
+    return {(row["kind"], row["subject"]): row["state"] for row in rows}, len(rows)
+
+
+def _keep(
+    tables: Tables, run_id: str, first_number: int, sent: Sequence[Notification], now: Callable[[], datetime]
+) -> None:
+    if not sent:
+        return
+    at = now()
+    totals = tables.read("run_totals", columns=["cluster_id"], where=pc.field("run_id") == run_id)
+    common = {"cluster_id": totals["cluster_id"][0].as_py() if totals.num_rows else None, "run_id": run_id}
+    rows = [
+        {
+            **common,
+            "sent_at": at,
+            "number": first_number + index,
+            "kind": message.kind.value,
+            "subject": message.subject,
+            "state": message.state,
+            "urgency": message.urgency.value,
+            "title": message.title,
+            "text": message.text,
+        }
+        for index, message in enumerate(sent)
+    ]
+    tables.append(_SENT, rows)

@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo test demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo test test-all demo bench clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +43,9 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 test: sync ## The tests, five at a time; the slowest twenty are printed
 	@JAVA_HOME=$$(PYTHONPATH=tests $(BIN)/python tests/servers/class_archives.py .test-java) && export JAVA_HOME && \
 	$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+
+test-all: PYTEST_ARGS += --all
+test-all: test ## All tests: also on other releases of Kafka, the longest faults, heavy benchmarks
 
 check: lint types contracts wheel ## What CI also runs: lint with plain English, types, import contracts, wheel
 

@@ -27,6 +27,9 @@ settings.register_profile("quick", max_examples=60, derandomize=True, deadline=N
 settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+_LEFT_OUT = pytest.StashKey[int]()
+"""How many tests were left to a run of all tests."""
+
 _FOREIGN = "must be less than or equal to"
 """What a coordinator says of records that are not its own; from then on it answers nobody."""
 
@@ -42,15 +45,37 @@ starve each other; the faults share a broker and a worker. A module that starts 
 any."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--all``: every test, also those marked ``full``."""
+    parser.addoption("--all", action="store_true", help="also the tests that `make test` leaves to `make test-all`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First the modules that share a process, then the others in the order of their heaviest marker; the tests of a
-    module in their own."""
+    module in their own. Without ``--all`` those marked ``full`` are left out, unless they are named."""
+    if not config.getoption("--all") and not any("::" in argument for argument in config.args):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash[_LEFT_OUT] = len(left_out)
     heaviest: dict[Path, int] = {}
     for item in items:
         own = (rank for rank, name in enumerate(_LONGEST_FIRST) if item.get_closest_marker(name))
         heaviest[item.path] = min(heaviest.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
     is_alone = {path: _process_of(str(path)) not in _ONE_PROCESS for path in heaviest}
     items.sort(key=lambda item: (is_alone[item.path], heaviest[item.path]))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of several says how many tests it left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """All processes leave out the same tests."""
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -110,8 +135,12 @@ def kafka(broker: EmbeddedBroker) -> KafkaConfig:
     return KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the tests of faults counted: kills, records, gaps."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What the tests of faults counted: kills, records, gaps. How many tests were left out, and why."""
+    if left_out := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.section("left out")
+        why = "other releases of Kafka, the longest faults, heavy benchmarks"
+        terminalreporter.write_line(f"{left_out} tests are left to `make test-all`: {why}")
     reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "nodeid")]
     found = [
         (each.nodeid, text)

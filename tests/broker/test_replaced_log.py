@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broker.workload import until
 from servers.real_broker import restart
+from servers.releases import releases
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.config import TablesConfig
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.broker
 Rows = list[dict[str, object]]
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
 def losing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A broker with an empty state topic of three partitions; it keeps its folder over restarts."""
     with EmbeddedBroker(request.param, folder=tmp_path_factory.mktemp("broker")) as broker:

@@ -13,6 +13,7 @@ from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Producer
 from reset.world import World
 from samples.history_tables import build
+from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
@@ -39,7 +40,7 @@ START = 5
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=releases(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     """A broker with logins and ACLs of each release."""
     if request.param == RELEASES[0]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broker.workload import Workload
 from drivers.command_line import run
+from servers.releases import releases
 from servers.tcp_proxy import TcpProxy, tcp_proxy
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -32,7 +33,7 @@ class Silenced:
     proxy: TcpProxy
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
     """A broker with the state of one group; its requests time out after two seconds."""
     ports = free_ports()

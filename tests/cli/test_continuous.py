@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from broker.workload import until
 from servers.real_broker import restart
+from servers.releases import releases
 from servers.s3_server import S3, running_s3
 from servers.tcp_proxy import tcp_proxy
 from state_topics.export_checker import check_nothing_lost_or_doubled
@@ -79,7 +80,7 @@ def has(tables: TablesConfig, count: int) -> Callable[[], bool]:
     return lambda: stored(tables) >= count
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(request.param) as running:
         yield running

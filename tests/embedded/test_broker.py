@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 from embedded.kafka_wire import api_versions
 from embedded.processes import eventually, lives, run_owner
 from servers.real_broker import kafka_tool, kill, restart
+from servers.releases import releases
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
 from acktrail.embedded.kafka.server_properties import NodePorts, free_ports
@@ -61,9 +62,7 @@ def _read(broker: EmbeddedBroker, topic: str, count: int) -> list[bytes | None]:
     return values
 
 
-@pytest.mark.parametrize(
-    "version", [pytest.param(v, marks=() if v == DEFAULT_VERSION else pytest.mark.slow) for v in RELEASES]
-)
+@pytest.mark.parametrize("version", releases(DEFAULT_VERSION, *sorted(RELEASES.keys() - {DEFAULT_VERSION})))
 def test_every_release_starts_with_share_groups_on_and_leaves_nothing(version: str) -> None:
     """It answers ApiVersions with the share-group calls, share.version is on, then process and folder are gone."""
     with EmbeddedBroker(version) as broker:

@@ -20,6 +20,7 @@ from embedded.workload_report import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
@@ -65,9 +66,7 @@ class Performance:
         return tuple(run for run in self.report.share_partitions if not run.deleted)
 
 
-@pytest.fixture(
-    scope="module", params=[DEFAULT_VERSION, *(pytest.param(v, marks=pytest.mark.slow) for v in ("4.2.1", "4.4.0"))]
-)
+@pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.2.1", "4.4.0"))
 def performance(request: pytest.FixtureRequest) -> Iterator[Performance]:
     """One run on a real broker of each release."""
     with ExitStack() as stack:

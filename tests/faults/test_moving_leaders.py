@@ -21,7 +21,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import RetryableError
 from acktrail.tables.delta.store import Tables
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]
 
 MOVES: Final = min(int(os.environ.get("ACKTRAIL_FAULTS", "3")), 50)
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)

@@ -9,6 +9,7 @@ from coordinator_messages import coordinator_states
 from embedded.workload_report import report_of
 from integration.end_to_end_run import RUN_ID, Observed
 from servers.real_broker import kafka_tool
+from servers.releases import releases
 from state_topics.filled_topic import read_all
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -17,7 +18,7 @@ from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.export.export_run import observe
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.2.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1", "4.2.1"))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
     """The main job up to the tables, on a broker of each release; the broker is gone when the tests look."""
     version = request.param

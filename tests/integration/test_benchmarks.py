@@ -47,6 +47,12 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
 }
 """In this order: `reset` makes the group that `describe` asks for."""
 
+LONG: Final = ("scale", "steady", "soak", "maintenance", "day", "reconcile", "spark")
+"""Those that take longest even at such sizes."""
+MARKS: Final = {
+    name: (pytest.mark.full, *([pytest.mark.spark] if name in {"reconcile", "spark"} else [])) for name in LONG
+}
+
 BESIDE_KAFKAS_CLASSES: Final = ("decode", "replay")
 
 
@@ -63,9 +69,7 @@ def test_none_is_left_out() -> None:
     assert SMALL.keys() >= run.ON_A_BROKER
 
 
-@pytest.mark.parametrize(
-    "name", [*list(SMALL)[:-2], *(pytest.param(name, marks=pytest.mark.spark) for name in list(SMALL)[-2:])]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SMALL])
 def test_a_benchmark_fills_its_part_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
     """It ends, its answers are right where it compares them, and every row is a line with figures."""
     if name in BESIDE_KAFKAS_CLASSES and shutil.which("javac") is None:

@@ -76,7 +76,11 @@ def blocks(document: str) -> Iterator[Block]:
 BLOCKS: Final = tuple(block for document in DOCUMENTS for block in blocks(document))
 
 
-@pytest.fixture(scope="module", params=[("4.3.1", DOCUMENTS), ("4.4.0", ("README.md",))], ids=["4.3.1", "4.4.0"])
+@pytest.fixture(
+    scope="module",
+    params=[("4.3.1", DOCUMENTS), pytest.param(("4.4.0", ("README.md",)), marks=pytest.mark.full)],
+    ids=["4.3.1", "4.4.0"],
+)
 def documents(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...]]:
     """A release of Kafka, and the documents whose commands are run on it."""
     version, names = request.param

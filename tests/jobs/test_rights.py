@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from broker.workload import Workload, until
+from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.observation import observe as ask
@@ -35,7 +36,7 @@ class Guarded:
     tables: TablesConfig
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     users = {"admin": "admin-secret", "watcher": "watcher-secret"}
     with EmbeddedBroker(request.param, sasl_users=users) as broker:

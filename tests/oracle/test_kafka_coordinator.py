@@ -132,7 +132,9 @@ def alike(ours: Any, theirs: Any) -> None:
         assert mine == kafkas
 
 
-@pytest.mark.parametrize(("version", "rules"), [("4.3.1", KAFKA_4_3), ("4.4.0", KAFKA_4_4)])
+@pytest.mark.parametrize(
+    ("version", "rules"), [pytest.param("4.3.1", KAFKA_4_3, marks=pytest.mark.full), ("4.4.0", KAFKA_4_4)]
+)
 def test_calls_are_answered_and_written_as_by_kafka(version: str, rules: CoordinatorRules, tmp_path: Path) -> None:
     """Over 4,000 random calls and jobs each answer has Kafka's error and content, each record Kafka's bytes, and the
     log could be pruned to Kafka's offset."""

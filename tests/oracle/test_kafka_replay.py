@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from drivers.command_line import run
 from samples.dump_lines import dump_line
+from servers.releases import releases
 
 from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.columnar.replaying.state_columns import states_of
@@ -155,7 +156,7 @@ def test_replay_equals_kafkas(
     assert len(theirs) > 900
 
 
-@pytest.mark.parametrize("version", sorted(RELEASES))
+@pytest.mark.parametrize("version", releases("4.4.0", *sorted(RELEASES.keys() - {"4.4.0"})))
 def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On a dump that a broker of each release wrote, `acktrail replay` and the sweep over all share partitions (which
     it takes for large dumps) give what the release's own classes give: of the log as it was at many a moment, and of

@@ -8,6 +8,7 @@ import pytest
 from drivers.command_line import Done, run
 from reset.plan_scene import RECORDS, TOPIC, Command, Scene
 from reset.world import World
+from servers.releases import releases
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
@@ -18,7 +19,7 @@ def world(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> W
     return World.at(broker.config(), tmp_path_factory.mktemp("reset"))
 
 
-@pytest.fixture(scope="session", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="session", params=releases("4.3.1", "4.4.0"))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with EmbeddedBroker(request.param) as broker:
         made = Scene.at(broker.config(), tmp_path_factory.mktemp("life"))

@@ -15,6 +15,7 @@ from drivers import command_line
 from reset.test_safety_on_broker import killed
 from reset.world import World
 from servers.kafka_proxy import kafka_proxy
+from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset
@@ -94,7 +95,7 @@ class Forgetful:
         self.world.wait_empty(group)
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
 def forgetful(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forgetful]:
     with EmbeddedBroker(request.param, properties=SHORT_MEMORY) as broker:
         world = World.at(broker.config(), tmp_path_factory.mktemp("reset"))

@@ -11,6 +11,7 @@ from confluent_kafka import AcknowledgeType
 from coordinator_messages import coordinator_states
 from reset.world import World
 from servers.real_broker import kill
+from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 RECORDS = 10
 
 
-@pytest.fixture(scope="module", params=["4.2.1", "4.4.0"])
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.2.1"))
 def older_and_newer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with EmbeddedBroker(request.param) as broker:
         yield World.at(broker.config(), tmp_path_factory.mktemp("reset"))

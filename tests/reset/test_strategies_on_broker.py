@@ -17,6 +17,7 @@ from confluent_kafka import AcknowledgeType
 from reset.world import BASE_MS, Delivery, Fates, World, in_parallel, reset_plan
 from samples.history_tables import build
 from servers.real_broker import kafka_tool
+from servers.releases import releases
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
@@ -72,7 +73,7 @@ def group_of(case: str) -> str:
     return f"{TOPIC}-{case}"
 
 
-@pytest.fixture(scope="module", params=["4.2.1", DEFAULT_VERSION, "4.4.0"])
+@pytest.fixture(scope="module", params=releases(DEFAULT_VERSION, "4.2.1", "4.4.0"))
 def release(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

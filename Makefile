@@ -40,9 +40,9 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 	@$(BIN)/acktrail demo
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
-test: sync ## The tests, five at a time; the slowest twenty are printed
+test: sync ## The tests, four at a time; the slowest twenty are printed
 	@JAVA_HOME=$$(PYTHONPATH=tests $(BIN)/python tests/servers/class_archives.py .test-java) && export JAVA_HOME && \
-	$(BIN)/pytest -n 5 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 test-all: PYTEST_ARGS += --all
 test-all: test ## All tests: also on other releases of Kafka, the longest faults, heavy benchmarks

@@ -27,6 +27,10 @@ _PAGES = {
     "share partitions": "share-partitions?page=2",
     "a group": "group?id=fraud-scoring&range=90d",
     "a share partition": f"share-partition?{_STUCK}&range=90d",
+    "findings": "findings",
+    "checks": "checks",
+    "export": "export",
+    "resets": "resets",
 }
 _TIMES = """JSON.stringify((() => {
   const page = performance.getEntriesByType('navigation')[0], files = performance.getEntriesByType('resource');

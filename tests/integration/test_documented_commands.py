@@ -78,7 +78,7 @@ BLOCKS: Final = tuple(block for document in DOCUMENTS for block in blocks(docume
 
 @pytest.fixture(
     scope="module",
-    params=[("4.3.1", DOCUMENTS), pytest.param(("4.4.0", ("README.md",)), marks=pytest.mark.full)],
+    params=[pytest.param(("4.3.1", DOCUMENTS), marks=pytest.mark.full), ("4.4.0", ("README.md",))],
     ids=["4.3.1", "4.4.0"],
 )
 def documents(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...]]:

@@ -96,11 +96,7 @@ class CheckResult:
 def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
     """The runs validated last, the newest first, from rows of ``quality_totals``; of several validations of a run the
     newest counts."""
-    newest: dict[str, datetime] = {}
-    for row in totals.select(["run_id", "evaluated_at"]).group_by(["run_id", "evaluated_at"]).aggregate([]).to_pylist():
-        if row["run_id"] is not None and row["evaluated_at"] is not None:
-            newest[row["run_id"]] = max(row["evaluated_at"], newest.get(row["run_id"], row["evaluated_at"]))
-    chosen = sorted(newest.items(), key=lambda each: (each[1], each[0]), reverse=True)[:most]
+    chosen = _newest_runs(totals, most)
     counted = ("holds", "fails", "not_evaluated", "critical_fails")
     own = totals.filter(pc.is_in(totals["run_id"], value_set=pa.array([run for run, _ in chosen], pa.string())))
     rows = own.select(["run_id", "evaluated_at", *counted]).to_pylist()
@@ -115,12 +111,16 @@ def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
 def runs_of_results(results: pa.Table, most: int) -> tuple[CheckRun, ...]:
     """The same from rows of ``quality_results``, for tables without ``quality_totals``: no run has counts."""
     unknown = dict.fromkeys(("holds", "fails", "not_evaluated", "critical_fails"))
-    distinct = results.select(["run_id", "evaluated_at"]).group_by("run_id").aggregate([("evaluated_at", "max")])
-    rows = [row for row in distinct.to_pylist() if None not in row.values()]
-    newest = sorted(rows, key=lambda row: (row["evaluated_at_max"], row["run_id"]), reverse=True)
-    return tuple(
-        CheckRun(run_id=row["run_id"], evaluated_at=row["evaluated_at_max"], **unknown) for row in newest[:most]
-    )
+    chosen = _newest_runs(results, most)
+    return tuple(CheckRun(run_id=run_id, evaluated_at=at, **unknown) for run_id, at in chosen)
+
+
+def _newest_runs(rows: pa.Table, most: int) -> list[tuple[str, datetime]]:
+    """The runs validated last and when, the newest first."""
+    known = rows.select(["run_id", "evaluated_at"]).drop_null()
+    newest = known.group_by("run_id").aggregate([("evaluated_at", "max")])
+    ordered = newest.sort_by([("evaluated_at_max", "descending"), ("run_id", "descending")]).slice(0, most)
+    return list(zip(ordered["run_id"].to_pylist(), ordered["evaluated_at_max"].to_pylist(), strict=True))
 
 
 def check_grid(

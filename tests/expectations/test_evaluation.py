@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import pandas as pd
 import pytest
+from expectations.sample_tables import changed, cluster, states
+from state_topics.coordinator_log import Coordinator, everyday
 
-from acktrail_expectations.gx import suite_check
+from acktrail_expectations.gx import engine, suite_check
 from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, at_least, equal, evaluate
+from acktrail_expectations.gx.suite_check import (
+    RESULT_FORMAT,
+    RowLabel,
+    SuiteCheck,
+    at_least,
+    compared_columns,
+    equal,
+    evaluate,
+)
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.results import (
     QualityResult,
@@ -20,7 +33,10 @@ from acktrail_expectations.results import (
 )
 from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS
-from acktrail_expectations.suites.share_partition_states import share_partition_state_checks
+from acktrail_expectations.suites.share_partition_states import (
+    share_partition_state_checks,
+    share_partition_states_frame,
+)
 from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS
 from acktrail_expectations.suites.state_records import state_record_checks
 
@@ -82,6 +98,43 @@ def test_an_expectation_that_raised_is_an_error() -> None:
     assert result.error is not None
     assert "\n" not in result.error
     assert (result.element_count, result.unexpected_count) == (None, None)
+
+
+def test_a_rule_that_raised_takes_no_other_with_it() -> None:
+    """Rules on the same columns share what the engine computes of them, and nothing else."""
+    checks = (
+        check("gone", equal("a", "no_such_column")),
+        check("there", core.ExpectColumnValuesToNotBeNull(column="a")),
+    )
+
+    gone, there = evaluate("suite", checks, FRAME, SUBJECT)
+
+    assert gone.error is not None
+    assert (there.error, there.success, there.unexpected_count) == (None, False, 1)
+
+
+def outcomes(life: Coordinator) -> dict[str, Any]:
+    """Great Expectations' own results of a suite, as it stores them."""
+    observed = cluster()
+    frame = share_partition_states_frame(changed(states(life), 0, completeness="gap"), cluster=observed)
+    checks = share_partition_state_checks(observed)
+    columns = {check.rule: compared_columns(check.expectation) for check in checks}
+    found = engine.validated({check.rule: check.expectation for check in checks}, frame, columns, RESULT_FORMAT)
+    return {rule: outcome.to_json_dict() for rule, outcome in found.items()}
+
+
+def test_what_the_engine_makes_once_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configurations and expectations that are kept while a suite is evaluated give the results that they give when
+    they are made each time, and nothing of them is kept afterwards."""
+    life = everyday()
+    kept = outcomes(life)
+    expectation = equal("a", "b")
+    assert expectation.configuration is not expectation.configuration
+
+    monkeypatch.setattr(engine, "kept_while_evaluating", nullcontext)
+
+    assert kept == outcomes(life)
+    assert {rule for rule, outcome in kept.items() if not outcome["success"]} >= {"state_reliable"}
 
 
 def test_rules_that_ask_the_same_have_a_result_each() -> None:

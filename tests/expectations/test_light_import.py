@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import subprocess
 import sys
+from typing import Any
+
+from pydantic.v1.fields import ModelField
+
+from acktrail_expectations.gx import light_import
+from acktrail_expectations.gx.engine import core
 
 LOADED = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
@@ -55,3 +63,32 @@ def test_what_loads_when_used_works() -> None:
     )
 
     assert "scipy" in loaded
+
+
+def parts(field: Any) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in type(field).__slots__ if hasattr(field, name)}
+
+
+def shown(part: Any) -> str:
+    return re.sub(r" at 0x\w+", "", repr(part))
+
+
+def test_fields_are_copied_as_a_deep_copy_does() -> None:
+    """Each model has fields of its own: equal in every part, and no collection, field or note of a field is shared."""
+    models = [getattr(core, name) for name in dir(core) if name.startswith("ExpectColumn")]
+    fields = [field for model in models for field in model.__fields__.values()]
+    assert len(fields) > 500
+    for field in fields:
+        copied, expected = light_import._copied_field(field, {}), copy.deepcopy(field)
+
+        assert repr(copied) == repr(expected)
+        assert parts(copied).keys() == parts(expected).keys()
+        for (name, own), other in zip(parts(copied).items(), parts(expected).values(), strict=True):
+            assert shown(own) == shown(other), name
+            if isinstance(own, (list, dict, set, ModelField)) or name == "field_info":
+                assert own is not getattr(field, name), name
+
+
+def test_nothing_is_left_behind() -> None:
+    """After the import fields are copied as pydantic does it."""
+    assert not hasattr(ModelField, "__deepcopy__")

@@ -111,8 +111,8 @@ def evaluate(
         return evaluate_nothing(suite, checks)
     # Of each frame only what is compared: the engine copies all that it is given, several times.
     wanted = {check.rule: set(compared_columns(check.expectation)) for check in checks}
-    frames = {rule: frame[[name for name in frame.columns if name in names]] for rule, names in wanted.items()}
-    outcomes = validated({check.rule: check.expectation for check in checks}, frames, RESULT_FORMAT)
+    columns = {rule: tuple(name for name in frame.columns if name in names) for rule, names in wanted.items()}
+    outcomes = validated({check.rule: check.expectation for check in checks}, frame, columns, RESULT_FORMAT)
     return tuple(result_of(suite, check, outcomes.get(check.rule), frame, subject) for check in checks)
 
 

@@ -317,6 +317,33 @@ def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, 
     assert gate["urgency"] == "act"
     assert gate["link"].endswith("/plugin/acktrail/checks")
     assert expected[0] in gate["title"]
+    open_every_page(scene, tmp_path / "viewer")
+
+
+def open_every_page(scene: Scene, profile: Path) -> None:
+    """As a viewer, within Airflow: each page of the menu, and by links a group, a share partition, a finding, its
+    record, a check and its rule. No table is missing on any of them."""
+    if CHROMIUM is None:
+        return
+    walks = (
+        *(("overview", ()), ("resets", ()), ("export", ()), ("share-partitions", ())),
+        ("groups", ("group?", "share-partition?")),
+        ("findings", ("finding?", "record?")),
+        ("checks", ("check?", "rule?")),
+    )
+    with browsing(profile) as page:
+        pages = AirflowPages(page, scene.url, scene.tokens[0])
+        pages.open("plugin/acktrail")
+        pages.frame_is_at("acktrail/")
+        for first, links in walks:
+            if first != "overview":
+                pages.press_in_frame(f"nav a[href='{first}']")
+                pages.frame_is_at(first)
+            for part in links:
+                pages.press_in_frame(f"main a[href^='{part}']")
+                pages.frame_is_at(part)
+            assert pages.frame_value("d.querySelector('main > .alert') === null"), first
+            assert pages.frame_value("d.querySelector('main h1, main h2') !== null"), first
 
 
 def _about_resets(scene: Scene) -> list[tuple[str, str, str]]:

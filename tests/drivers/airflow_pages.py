@@ -28,6 +28,12 @@ class AirflowPages:
         """Wait until the dashboard shows a text."""
         self.page.until(f"{_FRAME}?.body?.innerText?.includes({json.dumps(text)})".replace("iframe')", "iframe')?", 1))
 
+    def frame_is_at(self, part: str) -> None:
+        """Wait until the dashboard has loaded a page whose address has `part`."""
+        document = _FRAME.replace("iframe')", "iframe')?")
+        at = f"{document}?.location?.href?.includes({json.dumps(part)})"
+        self.page.until(f"{at} && {_FRAME}.readyState === 'complete' && {_FRAME}.querySelector('main') !== null")
+
     def press_in_frame(self, selector: str) -> None:
         """Follow a link of the dashboard."""
         self.page.value(f"{_FRAME}.querySelector({json.dumps(selector)}).click()")

@@ -46,7 +46,11 @@
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
       cursor: { drag: { x: true, y: false } },
       legend: { live: true },
-      scales: { y: { range: (_, least, most) => range(own.zero ? Math.min(0, least) : least, most, own.zero) } },
+      scales: {
+        // For a single value uPlot asks for years.
+        x: { range: (_, first, last) => (count === 1 ? [own.begin - own.step, own.begin + own.step] : [first, last]) },
+        y: { range: (_, least, most) => range(own.zero ? Math.min(0, least) : least, most, own.zero) },
+      },
       axes: [{ ...axis, values: timeText }, { ...axis, size: 74, values: axisText }],
       series: [{ label: "UTC", value: (_, at) => (at === null ? "–" : new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ")) }, ...series],
     };

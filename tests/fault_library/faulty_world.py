@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow.compute as pc
 from jobs.exported_world import ExportedWorld
 from jobs.world import batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
@@ -69,6 +70,23 @@ class FaultyWorld:
         summary = validate_run(self.world.tables, run_id, now=self.world.now)
         assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)
+
+    def named_rows(self) -> dict[str, list[str]]:
+        """The rows that each failing expectation of the newest run names, without what is only for information."""
+        rows = self.world.tables.read("quality_results", where=pc.field("run_id") == f"r{self._runs}").to_pylist()
+        return {
+            f"{row['suite']}.{row['expectation']}": (row["observed_value"] or "").split("; ")
+            for row in rows
+            if row["success"] is False and row["severity"] != "info"
+        }
+
+    def is_of(self, injected: InjectedFault, row: str) -> bool:
+        """Whether a named row is of the share partition with a fault, or of its state partition and of no other share
+        partition."""
+        key = injected.subject
+        name = f"{key.group_id}/{self.world.topics[topic_id(1)].name}/{key.partition}"
+        home = f"{state_partition_of(injected.key, len(self.world.logs))}/"
+        return row == name or row.endswith(f" of {name}") or (row.startswith(home) and " of " not in row)
 
     def inject(self, fault: StateFault, partition: int) -> InjectedFault:
         """Let `fault` happen to the share partition of `partition`, as its broker would take it."""

@@ -24,6 +24,7 @@ import soak
 import spark
 import statuses
 import steady
+import validation
 from table import Row, heading, lines
 
 from acktrail.embedded import EmbeddedBroker
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "pages": pages.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
+    "validation": validation.compare,
     "day": day.compare,
 }
 """What runs, in this order. Keyword arguments make each smaller: the tests run all of them so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +41,21 @@ from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_pos
 from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
 
 ALL_CHECKS = 82
+
+
+@pytest.fixture(scope="module")
+def validated_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with everyday life, after the validation of their only run."""
+    folder = tmp_path_factory.mktemp("validated") / "tables"
+    validate(fill(folder), RUN)
+    return folder
+
+
+@pytest.fixture
+def config(validated_once: Path, tmp_path: Path) -> TablesConfig:
+    """A test's own copy of tables that are validated already."""
+    shutil.copytree(validated_once, tmp_path / "tables")
+    return TablesConfig(uri=str(tmp_path / "tables"))
 
 
 def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
@@ -164,11 +180,9 @@ def test_totals_are_written_once_for_each_validation(tmp_path: Path, monkeypatch
     assert totals(config) == [RUN, "run-2", "run-3"]
 
 
-def test_a_partition_added_to_the_state_topic_stops_the_gate(tmp_path: Path) -> None:
+def test_a_partition_added_to_the_state_topic_stops_the_gate(config: TablesConfig) -> None:
     """The first validation remembers how many there are; from the change on every run is stopped."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     added = logs("run-2").to_pylist()
     added += [row | {"partition": 3, "log_end_offset": 0} for row in added if row["topic_id"] == "state"][:1]
     tables = Tables(config)
@@ -195,11 +209,9 @@ def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
     assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
 
 
-def test_a_later_run_validates_what_is_new(tmp_path: Path) -> None:
+def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
     """Records and ranges are validated by the first run after them; predecessors are found across the border."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     before = life.table().num_rows
     life.patience(100)
     life.write(share_partition("orders"), 2, batch(7, 8))
@@ -219,11 +231,9 @@ def test_a_later_run_validates_what_is_new(tmp_path: Path) -> None:
     assert compared(summary, "share_partition_states", "share_partition_once") == len(life.states)
 
 
-def test_a_hole_between_two_runs_is_found(tmp_path: Path) -> None:
+def test_a_hole_between_two_runs_is_found(config: TablesConfig) -> None:
     """An offset that falls between what two runs exported is critical unless the exporter noted it."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     life.patience(100)
     for offset in (7, 9):
         life.write(share_partition("orders"), 2, batch(offset, offset))
@@ -238,11 +248,9 @@ def test_a_hole_between_two_runs_is_found(tmp_path: Path) -> None:
     assert named(summary, "export_ranges", "export_contiguous").observed_value == "0/20-20"
 
 
-def test_a_noted_gap_is_an_error_and_explains_the_hole(tmp_path: Path) -> None:
+def test_a_noted_gap_is_an_error_and_explains_the_hole(config: TablesConfig) -> None:
     """What Kafka pruned before the export is reported once, as what it is, and nothing else fails for it."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     life.patience(100)
     for offset in (7, 9):
         life.write(share_partition("orders"), 2, batch(offset, offset))
@@ -272,11 +280,9 @@ def test_a_run_that_nobody_validated_is_validated_with_the_next(tmp_path: Path) 
     assert compared(again, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
 
 
-def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
+def test_every_record_can_be_validated_again(config: TablesConfig) -> None:
     """A second look at everything finds what the first one found and changes neither results nor positions."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     export_more(config, life, life.table(), "run-2")
     validate(config, "run-2")
     version = Tables(config).snapshot("quality_results").version
@@ -289,12 +295,10 @@ def test_every_record_can_be_validated_again(tmp_path: Path) -> None:
     assert Tables(config).snapshot("quality_results").version == version
 
 
-def test_many_records_are_validated_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_records_are_validated_in_windows(config: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not depend on how many records are looked at together."""
-    config = fill(tmp_path)
-    validate(config, RUN)
     whole = validate_run(Tables(config), RUN, every_record=True)
-    for most in (3, 12):
+    for most in (7, 20):
         monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
         assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 
@@ -312,7 +316,7 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
         tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
     )
     Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
-    for most in (10, 1_000):
+    for most in (15, 1_000):
         monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (most,))
 
         summary = validate_run(Tables(config), RUN, every_record=True)
@@ -335,10 +339,8 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
     assert validate_run(store, RUN) == summary
 
 
-def test_positions_are_those_of_the_commit(tmp_path: Path) -> None:
+def test_positions_are_those_of_the_commit(config: TablesConfig) -> None:
     """How far each state partition was validated is kept with the results."""
-    config = fill(tmp_path)
-    validate(config, RUN)
 
     positions = read_positions(Tables(config).snapshot("quality_results"), range(5))
 
@@ -355,12 +357,10 @@ def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
     tables.append("reconciliations", reconciliations(life, run_id))
 
 
-def test_nothing_compared_is_not_evaluated_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog: pytest.LogCaptureFixture) -> None:
     """A run without a new record: rules on records and ranges neither hold nor fail, in the summary, in the table and
     in the log, with the reason; it passes."""
     life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
     idle_run(config, "run-2", life)
     caplog.set_level("INFO", "acktrail.quality")
 
@@ -447,12 +447,11 @@ def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> Non
     assert (len(summary.not_evaluated), len(summary.results)) == (ALL_CHECKS - 2, ALL_CHECKS)
 
 
-def test_results_of_a_run_that_grew_are_renewed(tmp_path: Path) -> None:
+def test_results_of_a_run_that_grew_are_renewed(config: TablesConfig) -> None:
     """More records, or a new reconciliation, under the same run id: the newest validation counts, the older one stays
     readable; unchanged, nothing is validated again."""
     life = everyday()
-    config = fill(tmp_path, life)
-    first = validate(config, RUN)
+    first = recorded(Tables(config), RUN)
     life.patience(100)
     life.write(share_partition("orders"), 2, batch(7, 8))
     export_more(config, life, life.table(), RUN)

@@ -43,6 +43,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
         "airflow_s": None,
     },
     "reconcile": {"shapes": {"small": SMALL_LOG}, "ways": ("here", "connect"), "rounds": 1},
+    "validation": {"shapes": (SMALL_LOG,)},
     "spark": {"count": 1, "shapes": {"2 M": SMALL_LOG}},
 }
 """In this order: `reset` makes the group that `describe` asks for."""

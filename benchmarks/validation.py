@@ -1,0 +1,79 @@
+"""Validations by size: CPU seconds and peak memory of a process that validates a reconciled run for the first time,
+beside pyarrow reading the columns of the records that it validates.
+
+`python validation.py TABLES` is that process.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from measure import Run, run
+from raw_log import LogShape
+from reconcile import write_tables
+from table import Row
+
+from acktrail.config import TablesConfig
+from acktrail.reconcile.reconcile_run import reconcile
+from acktrail.tables.delta.store import Tables
+from acktrail.workers import InProcessWorkers
+
+_RUN = "benchmark"
+
+SHAPES = (
+    LogShape(records=240, share_partitions=24),
+    LogShape(records=1_000_000, share_partitions=50_000),
+    LogShape(records=10_000_000, share_partitions=50_000),
+)
+"""What ten times the records cost beside as many share partitions shows how memory grows with them."""
+
+
+def compare(shapes: Sequence[LogShape] = SHAPES) -> list[Row]:
+    """The table's rows: a first validation of all suites for each of `shapes`."""
+    return [_row(shape) for shape in shapes]
+
+
+def _row(shape: LogShape) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        tables = TablesConfig(uri=folder)
+        write_tables(tables, shape)
+        reconcile(tables, lambda _rows: nullcontext(InProcessWorkers()), _RUN)
+        read_s = _read_s(tables)
+        found = run([sys.executable, __file__, folder])
+        results = Tables(tables).read("quality_results", columns=["suite"])
+        assert len(set(results["suite"].to_pylist())) > 1
+    return Row(
+        what=f"{shape.share_partitions:,} share partitions, {shape.records:,} records",
+        ours=_text(found),
+        beside=f"pyarrow reading the records: {read_s:.2f} s CPU",
+        ratio=f"{found.cpu_s / read_s:.0f}x the time",
+    )
+
+
+def _text(found: Run) -> str:
+    return f"{found.wall_s:.1f} s, {found.cpu_s:.1f} s CPU, peak {found.peak_mb:,.0f} MB"
+
+
+def _read_s(tables: TablesConfig) -> float:
+    from acktrail_expectations.suites.state_records import RECORD_COLUMNS
+
+    begun = time.process_time()
+    snapshot = Tables(tables).snapshot("state_records")
+    assert snapshot is not None
+    for batch in snapshot.batches(columns=list(RECORD_COLUMNS)):
+        batch.validate()
+    return time.process_time() - begun
+
+
+def _validate(uri: str) -> None:
+    from acktrail_expectations.gate import validate_run
+
+    validate_run(Tables(TablesConfig(uri=uri)), _RUN)
+
+
+if __name__ == "__main__":
+    _validate(sys.argv[1])

@@ -12,6 +12,7 @@ from typing import Any
 import day
 import decode
 import describe
+import expansion
 import export
 import fate
 import maintenance
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "maintenance": maintenance.compare,
     "statuses": statuses.compare,
     "pages": pages.compare,
+    "expansion": expansion.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "validation": validation.compare,

@@ -17,6 +17,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import run  # noqa: E402  # a program of the folder `benchmarks`
 from day import Load  # noqa: E402
+from expansion import Growth  # noqa: E402
 from raw_log import LogShape  # noqa: E402
 from table import lines  # noqa: E402
 
@@ -36,6 +37,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "maintenance": {"days": 4, "minutes": 60, "state_partitions": 2},
     "statuses": {"share_partitions": 50, "modelled": 5, "groups": 2, "partitions": 2, "days": 3},
     "pages": {"groups": 8, "partitions": 2, "runs": 4, "fine_days": 0.1, "hourly_days": 0, "rounds": 1},
+    "expansion": {"growths": (Growth(old_count=4, new_count=6, members=2),)},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,

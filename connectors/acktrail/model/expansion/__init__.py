@@ -1,0 +1,1 @@
+"""What an expansion of a topic's partitions means for records of one key (KIP-253)."""

@@ -1,0 +1,112 @@
+"""Were the records from before an expansion finished before those after it were begun?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class OrderingVerdict(StrEnum):
+    """What the observations of one group prove about one dependency. SAFE and VIOLATION are proofs."""
+
+    SAFE = "safe"
+    VIOLATION = "violation"
+    POSSIBLE_VIOLATION = "possible_violation"
+    INDETERMINATE = "indeterminate"
+    NOT_STARTED = "not_started"
+    NOT_APPLICABLE = "not_applicable"
+    UNKNOWN_FENCE = "unknown_fence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionFence:
+    """Between which offsets of a source partition its last record from before the expansion lies.
+
+    Every record below `low` was there before the expansion was seen; no record at or above `high` was written by a
+    producer that did not know the new count. None: not known, or (`high`) not known yet.
+    """
+
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPosition:
+    """One observation of one group: where it is in the source partition (None: not known), and whether it had begun
+    with records of the destination that came after the expansion (`has_begun`; None: perhaps). `restarted`: the group
+    was reset since the observation before, or the topic or the log is another one; what was before proves nothing any
+    more."""
+
+    source: int | None
+    started: bool | None
+    restarted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderingAudit:
+    """The verdict, and the indices of the two observations that it rests on, those that know the position in the
+    source: the last before the destination was begun, and the first with it begun."""
+
+    verdict: OrderingVerdict
+    before: int | None = None
+    at: int | None = None
+
+
+def has_begun(position: int | None, fence: ExpansionFence) -> bool | None:
+    """Whether a group at `position` of a destination has begun with its records from after the expansion; None: not
+    proven. `fence` is the destination's own; a new partition's is its first offset, low and high.
+
+    In a partition that was there before, records between its two fences may be from before or after. To be past the
+    low fence therefore proves no beginning: only a position above the high fence does.
+    """
+    if position is None:
+        return None
+    if fence.low is not None and position <= fence.low:
+        return False
+    return True if fence.high is not None and position > fence.high else None
+
+
+def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence) -> OrderingAudit:
+    """Judge one dependency by the observations of one group, oldest first, since its last restart.
+
+    Let k be the first observation that saw the destination begun for certain, and m the first that does not rule it
+    out (k itself for a new partition). Positions only grow, so: below the low fence at k or later proves that the
+    destination began too early; at or above the high fence before m proves that it did not, as does a source that was
+    empty. The rest is not proven either way. Cost: O(len(positions)).
+    """
+    first = max((index for index, each in enumerate(positions) if each.restarted), default=0)
+    later = range(first, len(positions))
+    perhaps = next((index for index in later if positions[index].started is not False), None)
+    if perhaps is None:
+        return OrderingAudit(verdict=OrderingVerdict.NOT_STARTED)
+    begun = next((index for index in later if positions[index].started), None)
+    at = _known(positions, range(perhaps if begun is None else begun, len(positions)))
+    before = _known(positions, range(perhaps - 1, first - 1, -1))
+    return OrderingAudit(
+        verdict=_verdict(
+            fence,
+            earlier=None if before is None else positions[before].source,
+            now=None if at is None else positions[at].source,
+            is_certain=begun is not None,
+        ),
+        before=before,
+        at=at,
+    )
+
+
+def _known(positions: Sequence[GroupPosition], indices: range) -> int | None:
+    """The first of `indices` whose observation knows the position in the source."""
+    return next((index for index in indices if positions[index].source is not None), None)
+
+
+def _verdict(fence: ExpansionFence, *, earlier: int | None, now: int | None, is_certain: bool) -> OrderingVerdict:
+    if fence.low is None:
+        return OrderingVerdict.UNKNOWN_FENCE
+    if is_certain and now is not None and now < fence.low:
+        return OrderingVerdict.VIOLATION
+    if fence.high is not None and (earlier or 0) >= fence.high:
+        return OrderingVerdict.SAFE
+    if earlier is None or now is None or (fence.high is not None and now >= fence.high):
+        return OrderingVerdict.INDETERMINATE
+    return OrderingVerdict.POSSIBLE_VIOLATION

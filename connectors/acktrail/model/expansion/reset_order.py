@@ -1,0 +1,167 @@
+"""Does a reset of a group keep the order of records of one key across the expansions of a topic?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from acktrail.model.expansion.dependencies import destinations_of
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import ExpansionFence, has_begun
+
+
+class ResetOrdering(StrEnum):
+    """What a reset means for the order of records of one key."""
+
+    ACCEPT = "accept"
+    """No record from before an expansion is delivered again, or its successors are already behind it."""
+    WARN_NEEDS_GATE = "warn_needs_gate"
+    """Offsets that fit together; the order is kept only if the destinations wait until the sources are finished."""
+    UNCERTAIN = "uncertain"
+    """A target lies between the two fences, or a fence or a target is not known."""
+    REJECT = "reject"
+    """Records from before an expansion are delivered again after records from behind it are done."""
+
+
+WORST_FIRST: Final = (
+    ResetOrdering.REJECT,
+    ResetOrdering.UNCERTAIN,
+    ResetOrdering.WARN_NEEDS_GATE,
+    ResetOrdering.ACCEPT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencedExpansion:
+    """One expansion of a topic with what is known of its fences: by source partition, below `old_count`. A partition
+    without an entry has no fence that is known."""
+
+    old_count: int
+    new_count: int
+    mapping: KeyMapping
+    fences: Mapping[int, ExpansionFence]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetReason:
+    """Why a reset is not simply accepted: `source` is rewound, or perhaps, before the expansion `old_count` to
+    `new_count`, and what that means for `destinations`, ascending."""
+
+    order: ResetOrdering
+    old_count: int
+    new_count: int
+    source: int
+    destinations: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """One sentence for people.
+
+        >>> print(ResetReason(order=ResetOrdering.REJECT, old_count=2, new_count=4, source=0, destinations=(2,)))
+        partition 0 is rewound before the expansion from 2 to 4, but partition 2 keeps records from after it
+        """
+        named = f"partition{'s' if len(self.destinations) > 1 else ''} {', '.join(map(str, self.destinations))}"
+        keep = "keep" if len(self.destinations) > 1 else "keeps"
+        said = {
+            ResetOrdering.REJECT: f"is rewound before %s, but {named} {keep} records from after it",
+            ResetOrdering.WARN_NEEDS_GATE: f"is rewound before %s: finish it before {named} may be delivered",
+            ResetOrdering.UNCERTAIN: f"is perhaps rewound before %s, which {named} may have passed",
+            ResetOrdering.ACCEPT: "is not rewound before %s",
+        }[self.order]
+        expansion = f"the expansion from {self.old_count} to {self.new_count}"
+        return f"partition {self.source} {said.replace('%s', expansion)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetCheck:
+    """The worst of all `reasons`; without one the reset is accepted. Reasons: newest expansion first, then by source
+    and how bad they are."""
+
+    order: ResetOrdering
+    reasons: tuple[ResetReason, ...] = field(default=())
+
+
+def check_reset(
+    targets: Mapping[int, int | None],
+    expansions: Sequence[FencedExpansion],
+    *,
+    log_starts: Mapping[int, int] | None = None,
+    log_ends: Mapping[int, int] | None = None,
+) -> ResetCheck:
+    """Compare where a group will be, by partition, with the fences of the topic's expansions, oldest first.
+
+    `targets` is the whole outcome: the targets of the reset over the positions that stay. A partition without a target
+    (None or absent) has none that is known. A source that is set to its end in `log_ends` has nothing that could be
+    delivered again and is accepted with any fence. A new partition that begins at its start in `log_starts` (0 where
+    absent) is not begun; one that was there before is begun behind its own high fence. Cost: the number of
+    dependencies of the sources that are rewound.
+
+    Raises:
+        ValueError: an expansion that is none.
+    """
+    starts, ends = log_starts or {}, log_ends or {}
+    reasons = []
+    for index in range(len(expansions) - 1, -1, -1):
+        left = expansions[index]
+        for source in range(left.old_count):
+            if not _is_finished(targets.get(source), left.fences.get(source), ends.get(source)):
+                reasons += _reasons(expansions[index:], source, targets, starts)
+    order = next((order for order in WORST_FIRST if any(each.order is order for each in reasons)), ResetOrdering.ACCEPT)
+    return ResetCheck(order=order, reasons=tuple(reasons))
+
+
+def _is_finished(target: int | None, fence: ExpansionFence | None, end: int | None) -> bool:
+    """Whether no record of a source from before the expansion is delivered again."""
+    if target is None:
+        return False
+    return (end is not None and target >= end) or (
+        fence is not None and fence.high is not None and target >= fence.high
+    )
+
+
+def _reasons(
+    expansions: Sequence[FencedExpansion],
+    source: int,
+    targets: Mapping[int, int | None],
+    starts: Mapping[int, int],
+) -> list[ResetReason]:
+    """Of a source that is rewound before the first of `expansions`, or perhaps; keys may have moved on in later ones,
+    past a partition with no record of theirs."""
+    left = expansions[0]
+    fence, target = left.fences.get(source), targets.get(source)
+    is_rewound = target is not None and fence is not None and fence.low is not None and target < fence.low
+    by_order: dict[tuple[ResetOrdering, int], list[int]] = {}
+    seen: set[int] = set()
+    for reached in expansions:
+        found = destinations_of(source, left.old_count, reached.new_count, left.mapping)
+        for destination in (each for each in found if each not in seen):
+            begun = has_begun(targets.get(destination), _beginning(reached, destination, starts))
+            order = _ORDERS[begun] if is_rewound else ResetOrdering.UNCERTAIN
+            by_order.setdefault((order, reached.new_count), []).append(destination)
+        seen.update(found)
+    return [
+        ResetReason(
+            order=order,
+            old_count=left.old_count,
+            new_count=reached.new_count,
+            source=source,
+            destinations=tuple(by_order[order, reached.new_count]),
+        )
+        for order in WORST_FIRST
+        for reached in expansions
+        if (order, reached.new_count) in by_order
+    ]
+
+
+_ORDERS: Final = {True: ResetOrdering.REJECT, False: ResetOrdering.WARN_NEEDS_GATE, None: ResetOrdering.UNCERTAIN}
+"""Of a source that is rewound for certain, by whether the destination has begun."""
+_UNKNOWN: Final = ExpansionFence(low=None, high=None)
+
+
+def _beginning(expansion: FencedExpansion, destination: int, starts: Mapping[int, int]) -> ExpansionFence:
+    """Between which offsets the first record of `destination` from after the expansion lies."""
+    if destination < expansion.old_count:
+        return expansion.fences.get(destination, _UNKNOWN)
+    start = starts.get(destination, 0)
+    return ExpansionFence(low=start, high=start)

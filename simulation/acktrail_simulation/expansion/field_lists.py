@@ -1,0 +1,262 @@
+"""Messages as lists of fields, in Kafka's primitive types: to bytes, to JSON objects, and back.
+
+The encoding is that of Kafka's protocol before flexible versions: int16 lengths of strings, int32 lengths of arrays.
+JSON objects may have a field under an earlier name; the latest one is written. Bytes are hexadecimal in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from acktrail.errors import InputError
+from acktrail.wire.primitives import INT16, INT32, INT64, Reader
+
+ValueT = TypeVar("ValueT")
+
+
+class FieldType(Protocol):
+    """One type of the protocol. Every method raises InputError for a value that is none of the type; `least` is the
+    size in bytes of the shortest value."""
+
+    @property
+    def least(self) -> int:
+        """In bytes."""
+
+    def write(self, value: Any) -> bytes:
+        """The bytes of `value`."""
+
+    def read(self, reader: Reader) -> Any:
+        """The value whose bytes come next. Raises MalformedRecord."""
+
+    def to_json(self, value: Any) -> Any:
+        """`value` as JSON has it."""
+
+    def from_json(self, value: Any) -> Any:
+        """The reverse of `to_json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType:
+    """A big-endian integer with a sign."""
+
+    kind: Struct
+
+    @property
+    def least(self) -> int:
+        """Its size."""
+        return self.kind.size
+
+    def write(self, value: Any) -> bytes:
+        """`kind.size` bytes."""
+        return self.kind.pack(self.from_json(value))
+
+    def read(self, reader: Reader) -> int:
+        """Any bytes are an integer."""
+        return reader.integer(self.kind)
+
+    def to_json(self, value: Any) -> int:
+        """A number."""
+        return self.from_json(value)
+
+    def from_json(self, value: Any) -> int:
+        """A number that fits."""
+        most = 1 << 8 * self.kind.size - 1
+        if not isinstance(value, int) or isinstance(value, bool) or not -most <= value < most:
+            raise InputError(f"{value!r} is no integer of {8 * self.kind.size} bits")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanType:
+    """One byte; 0 is false, as in Kafka every other is true."""
+
+    least: int = 1
+
+    def write(self, value: Any) -> bytes:
+        """0 or 1."""
+        return b"\1" if self.from_json(value) else b"\0"
+
+    def read(self, reader: Reader) -> bool:
+        """Any byte is a boolean."""
+        return reader.raw(1) != b"\0"
+
+    def to_json(self, value: Any) -> bool:
+        """True or false."""
+        return self.from_json(value)
+
+    def from_json(self, value: Any) -> bool:
+        """True or false, no number."""
+        if not isinstance(value, bool):
+            raise InputError(f"{value!r} is no boolean")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class StringType:
+    """UTF-8 of at most 32767 bytes after its int16 length; -1 is null."""
+
+    nullable: bool = False
+    least: int = 2
+
+    def write(self, value: Any) -> bytes:
+        """Length and text."""
+        text = self.from_json(value)
+        return INT16.pack(-1) if text is None else INT16.pack(len(text.encode())) + text.encode()
+
+    def read(self, reader: Reader) -> str | None:
+        """Null only where it may be."""
+        if self.nullable and reader.buffer[reader.position : reader.position + 2] == b"\xff\xff":
+            reader.raw(2)
+            return None
+        return reader.string()
+
+    def to_json(self, value: Any) -> str | None:
+        """Text."""
+        return self.from_json(value)
+
+    def from_json(self, value: Any) -> str | None:
+        """Text that can be encoded."""
+        if value is None and self.nullable:
+            return None
+        if not isinstance(value, str) or _length_in_utf8(value) > 32_767:
+            raise InputError(f"{value!r:.80} is no string of Kafka's protocol")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class BytesType:
+    """Bytes after their int32 length."""
+
+    least: int = 4
+
+    def write(self, value: Any) -> bytes:
+        """Length and bytes."""
+        if not isinstance(value, bytes):
+            raise InputError("a value is no bytes")
+        return INT32.pack(len(value)) + value
+
+    def read(self, reader: Reader) -> bytes:
+        """Never null."""
+        return reader.raw(reader.integer(INT32))
+
+    def to_json(self, value: Any) -> str:
+        """Two hexadecimal digits a byte."""
+        return bytes(value).hex()
+
+    def from_json(self, value: Any) -> bytes:
+        """The reverse."""
+        try:
+            return bytes.fromhex(value)
+        except (TypeError, ValueError):
+            raise InputError(f"{value!r:.80} is not hexadecimal") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """Items after their int32 count; a tuple here, never null."""
+
+    item: FieldType
+    least: int = 4
+
+    def write(self, value: Any) -> bytes:
+        """Count and items."""
+        return INT32.pack(len(value)) + b"".join(map(self.item.write, value))
+
+    def read(self, reader: Reader) -> tuple[Any, ...]:
+        """A count that does not fit into the bytes is malformed before an item is read."""
+        start, count = reader.position, reader.integer(INT32)
+        if count < 0 or count * self.item.least > reader.left:
+            raise reader.malformed(f"{count} items announced", start)
+        return tuple(self.item.read(reader) for _ in range(count))
+
+    def to_json(self, value: Any) -> list[Any]:
+        """A list."""
+        return [self.item.to_json(each) for each in value]
+
+    def from_json(self, value: Any) -> tuple[Any, ...]:
+        """A list."""
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            raise InputError(f"{value!r:.80} is no list")
+        return tuple(self.item.from_json(each) for each in value)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One field: the name in the document and in the class, its type, and its earlier names."""
+
+    name: str
+    type: FieldType
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StructType(Generic[ValueT]):
+    """Fields one after the other; a value is an instance of `make`."""
+
+    make: Callable[..., ValueT]
+    fields: tuple[Named, ...]
+
+    @property
+    def least(self) -> int:
+        """The sum of its fields'."""
+        return sum(each.type.least for each in self.fields)
+
+    def write(self, value: ValueT) -> bytes:
+        """All fields in order."""
+        return b"".join(each.type.write(getattr(value, each.name)) for each in self.fields)
+
+    def read(self, reader: Reader) -> ValueT:
+        """All fields in order."""
+        return self.make(**{each.name: each.type.read(reader) for each in self.fields})
+
+    def decode(self, data: bytes) -> ValueT:
+        """The value that is all of `data`.
+
+        Raises:
+            MalformedRecord: there is too little or too much of it.
+        """
+        reader = Reader(data, "value")
+        value = self.read(reader)
+        reader.end()
+        return value
+
+    def to_json(self, value: ValueT) -> dict[str, Any]:
+        """An object with the latest names."""
+        return {each.name: each.type.to_json(getattr(value, each.name)) for each in self.fields}
+
+    def from_json(self, value: Any) -> ValueT:
+        """An object with either name of each field, and no other."""
+        if not isinstance(value, Mapping):
+            raise InputError(f"{value!r:.80} is no object")
+        values = {each.name: each.type.from_json(_one(value, each)) for each in self.fields}
+        known = {name for each in self.fields for name in (each.name, *each.earlier)}
+        if unknown := [name for name in value if name not in known]:
+            raise InputError(f"there is no field {unknown[0]!r:.80}")
+        return self.make(**values)
+
+
+def _one(fields: Mapping[str, Any], wanted: Named) -> Any:
+    found = [name for name in (wanted.name, *wanted.earlier) if name in fields]
+    if len(found) != 1:
+        problem = f"is given twice, also as {found[1]}" if found else "is missing"
+        raise InputError(f"{wanted.name} {problem}")
+    return fields[found[0]]
+
+
+def _length_in_utf8(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InputError(f"{text!r:.80} is not Unicode text") from None
+
+
+int16: Final = IntegerType(INT16)
+int32: Final = IntegerType(INT32)
+int64: Final = IntegerType(INT64)
+boolean: Final = BooleanType()
+string: Final = StringType()
+nullable_string: Final = StringType(nullable=True)
+raw_bytes: Final = BytesType()

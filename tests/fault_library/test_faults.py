@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from acktrail.config import TablesConfig
 from acktrail.faults.alerts import alerts_of
 from acktrail.faults.fault import StateFault
+from acktrail.faults.injections import export_gap
 from acktrail.faults.library import FAULTS
 from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.table_metrics import SeriesLimits
+from acktrail.wire.dialects.released import decode
 
 ROOT = Path(__file__).parents[2]
 ALL = tuple(FAULTS.values())
@@ -53,6 +56,17 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> FaultyWorld:
 def test_nothing_is_found_where_nothing_happened(healthy: FaultyWorld, tmp_path: Path) -> None:
     """A second run of a healthy cluster is as quiet as the first."""
     assert healthy.copied(tmp_path / "tables").run().others == frozenset()
+
+
+def test_a_gap_ends_where_nothing_else_is_lost(healthy: FaultyWorld) -> None:
+    """The log begins at the snapshot of the share partition with the gap: others may have newer ones and lose none."""
+    number = next(number for number, fault in enumerate(ALL) if fault.name == "export_gap")
+    others = tuple(healthy.target(each).state for each in range(4) if each not in healthy.fresh)
+    target = replace(healthy.target(number), neighbours=(*others, healthy.target(number).state))
+    kept = [decode(record.key, record.value) for record in export_gap(target) if not record.is_pruned]
+
+    assert kept[0].key == target.key
+    assert sorted(record.key for record in kept) == sorted(state.key for state in target.neighbours)
 
 
 def apart() -> list[list[StateFault]]:

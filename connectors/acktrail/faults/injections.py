@@ -145,9 +145,14 @@ def start_past_log_end(target: FaultTarget) -> tuple[InjectedRecord, ...]:
 
 
 def export_gap(target: FaultTarget) -> tuple[InjectedRecord, ...]:
-    """Snapshots make records redundant that were not exported yet, and the coordinator prunes them."""
+    """Snapshots make records redundant that were not exported yet, and the coordinator prunes them.
+
+    Its own snapshot comes first and stays the newest one of its share partition. So it is where the log begins then,
+    even where the others are followed by more snapshots, and those others are not lost, too.
+    """
     lost = target.placed(*[target.update()] * 3)
-    kept = target.placed(*(next_snapshot(state, target.now_ms) for state in target.neighbours))
+    own_first = sorted(target.neighbours, key=lambda state: state.key != target.key)
+    kept = target.placed(*(next_snapshot(state, target.now_ms) for state in own_first))
     return (*(replace(record, is_pruned=True) for record in lost), *kept)
 
 

@@ -28,6 +28,8 @@ _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _BY_NAME: Final = 11
 """The last version of Fetch that names topics by name."""
+_BY_MAX_TIMESTAMP: Final = 7
+"""The first version of ListOffsets that knows the record with the highest timestamp (KIP-734)."""
 _AT_ONCE: Final = 500
 _ONE_BATCH: Final = 1
 """Bytes: a broker always gives at least one batch."""
@@ -79,7 +81,8 @@ class BatchTimes:
 
 
 class Query(NamedTuple):
-    """An offset as ListOffsets names it: by a time in ms since the epoch, -1 for the end, -2 for the start."""
+    """An offset as ListOffsets names it: by a time in ms since the epoch, -1 for the end, -2 for the start, -3 for the
+    record with the highest timestamp."""
 
     timestamp: int
     isolation: int = 0
@@ -97,6 +100,7 @@ class _Failure(NamedTuple):
 START: Final = Query(-2)
 HIGH_WATERMARK: Final = Query(-1)
 LAST_STABLE: Final = Query(-1, isolation=1)
+MAX_TIMESTAMP: Final = Query(-3)
 
 _Results = dict[Query, Any]
 """A leader's row, or a `_Failure`, for each query."""
@@ -151,7 +155,7 @@ def _offsets_request(query: Query, partitions: Sequence[TopicPartition]) -> Any:
         isolation_level=query.isolation,
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         timeout_ms=30_000,
-        min_version=4,
+        min_version=_BY_MAX_TIMESTAMP if query == MAX_TIMESTAMP else 4,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEAD_LETTER_RECORDS, GROUP_RECORDS
+from acktrail.columnar.schemas.expansion_schemas import PARTITION_OBSERVATIONS
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.status_schemas import (
     NOTIFICATIONS,
@@ -377,6 +378,7 @@ TABLES: Final = MappingProxyType(
         "reset_plan_partitions": RESET_PLAN_PARTITIONS,
         "reset_executions": RESET_EXECUTIONS,
         "reset_audit": RESET_AUDIT,
+        "partition_observations": PARTITION_OBSERVATIONS,
         "connector_positions": CONNECTOR_POSITIONS,
         "group_records": GROUP_RECORDS,
         "dead_letter_records": DEAD_LETTER_RECORDS,

@@ -24,6 +24,7 @@ _BY_SMALL_FILES: Final = frozenset(
         RANGES_TABLE,
         "group_observations",
         "offset_observations",
+        "partition_observations",
         "share_partition_states",
         "reconciliations",
         "quality_results",

@@ -33,6 +33,7 @@ AGED_BY: Final = {
     "delivery_history": "record_timestamp_ms",
     "group_observations": "observed_at",
     "offset_observations": "observed_at",
+    "partition_observations": "observed_at",
 }
 """Tables that the retention is about, and the column with the time of a row."""
 _ADDRESS: Final = ("state_partition", "offset")

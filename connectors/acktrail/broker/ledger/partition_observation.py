@@ -1,0 +1,102 @@
+"""One look at the partitions of topics: how many there are, who leads them, where their logs begin and end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import NONE
+from acktrail.broker.descriptions import TopicPartition
+from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
+from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, first_error, query_leaders
+from acktrail.broker.client.error_codes import error_text
+from acktrail.columnar.schemas.expansion_schemas import PARTITION_OBSERVATIONS
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
+
+_UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
+_QUERIES: Final = (HIGH_WATERMARK, LAST_STABLE, START, MAX_TIMESTAMP)
+
+
+class Consistency(StrEnum):
+    """What one observation of a topic is worth."""
+
+    CONSISTENT = "consistent"
+    """The same partitions before and after the offsets were asked for: the ends are of a time with that count."""
+    STRADDLES = "straddles"
+    """The topic changed meanwhile: its ends are upper bounds of those before the change."""
+    PARTIAL = "partial"
+    """Some of its logs could not be asked."""
+
+
+def observe_partitions(
+    admin: ShareGroupAdmin,
+    *,
+    run_id: str,
+    topics: Iterable[str] | None = None,
+    clock: Callable[[], dt.datetime] = _UTC_NOW,
+) -> SourceBatch:
+    """Rows of ``partition_observations``: of the topics named, None: of all that are not internal.
+
+    Partitions are listed, then the ends of all logs asked for, then partitions are listed again: only where both lists
+    agree do the ends belong to the count. A topic that cannot be described is one row with the reason, as is one that
+    is gone; a partition whose log cannot be asked is a row with its error. Raises as ``ShareGroupAdmin``.
+    """
+    named = None if topics is None else sorted(set(topics))
+    listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
+    places = [
+        TopicPartition(topic=topic.name, partition=each.partition) for topic in listed for each in topic.partitions
+    ]
+    at = clock()
+    ends = query_leaders(admin, places, _QUERIES)
+    again = {topic.name: topic for topic in list_partitions(admin, [topic.name for topic in listed])}
+    run = {"cluster_id": admin.cluster_id, "run_id": run_id, "observed_at": at}
+    rows = [{**run, **row} for topic in listed for row in _topic_rows(topic, again.get(topic.name), ends)]
+    return SourceBatch(
+        source_partition=SourcePartition(f"partitions/{admin.cluster_id}"),
+        rows={"partition_observations": pa.Table.from_pylist(rows, schema=PARTITION_OBSERVATIONS)},
+    )
+
+
+def _topic_rows(
+    topic: ListedTopic, again: ListedTopic | None, ends: Mapping[TopicPartition, Mapping[Any, Any]]
+) -> list[dict[str, Any]]:
+    own = {"topic": topic.name, "topic_id": topic.topic_id}
+    if topic.error_code:
+        return [{**own, "error_code": topic.error_code, "error": topic.error}]
+    results = {each: ends[TopicPartition(topic=topic.name, partition=each.partition)] for each in topic.partitions}
+    consistency = _consistency(topic, again, [first_error(result) for result in results.values()])
+    common = {**own, "partition_count": topic.partition_count, "consistency": consistency.value}
+    return [{**common, **_partition_row(each, result)} for each, result in results.items()]
+
+
+def _consistency(topic: ListedTopic, again: ListedTopic | None, errors: Iterable[int]) -> Consistency:
+    if again is None or (again.topic_id, again.partition_count) != (topic.topic_id, topic.partition_count):
+        return Consistency.STRADDLES
+    return Consistency.PARTIAL if any(error != NONE for error in errors) else Consistency.CONSISTENT
+
+
+def _partition_row(leader: PartitionLeader, result: Mapping[Any, Any]) -> dict[str, Any]:
+    error = first_error(dict(result))
+    return {
+        "partition": leader.partition,
+        "leader_id": leader.leader_id,
+        "leader_epoch": leader.leader_epoch,
+        "isr_count": leader.isr_count,
+        "log_start_offset": _known(result[START].offset),
+        "log_end_offset": _known(result[HIGH_WATERMARK].offset),
+        "last_stable_offset": _known(result[LAST_STABLE].offset),
+        "max_timestamp_ms": _known(result[MAX_TIMESTAMP].timestamp),
+        "max_timestamp_offset": _known(result[MAX_TIMESTAMP].offset),
+        "error_code": error,
+        "error": error_text(error),
+    }
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

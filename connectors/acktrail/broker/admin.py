@@ -39,6 +39,7 @@ from acktrail.broker.client.error_codes import (
 )
 from acktrail.broker.descriptions import (
     Capabilities,
+    CommittedOffsets,
     GroupConfigs,
     GroupDescription,
     GroupListing,
@@ -150,6 +151,20 @@ class ShareGroupAdmin(GroupWriter):
             tolerates_silence=tolerates_silence,
         )
         return tuple(group_requests.offsets(group_id, answers[group_id]) for group_id in wanted)
+
+    def committed_offsets(
+        self, group_ids: Iterable[str], *, tolerates_silence: bool = False
+    ) -> tuple[CommittedOffsets, ...]:
+        """All that consumer, streams and classic groups have committed, in the order asked for, with errors as values;
+        `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error."""
+        wanted = tuple(dict.fromkeys(group_ids))
+        answers = self._coordinators.query(
+            wanted,
+            group_requests.committed_request,
+            read=group_requests.committed_offsets,
+            tolerates_silence=tolerates_silence,
+        )
+        return tuple(group_requests.committed(group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
         self, group_id: str, topics: Mapping[str, Sequence[int]] | None = None

@@ -129,6 +129,25 @@ class GroupOffsets(_Answer):
     offsets: tuple[ShareOffset, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CommittedOffset:
+    """What a consumer, streams or classic group committed for one partition (request 9)."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    error_code: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffsets(_Answer):
+    """All committed offsets of one group, by topic and partition, or why there are none."""
+
+    group_id: str
+    offsets: tuple[CommittedOffset, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription(_Answer):
     """A topic. `topic_id` None and `partition_count` 0 beside an error."""

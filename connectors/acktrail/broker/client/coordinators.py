@@ -79,7 +79,8 @@ class Coordinators:
         tolerates_silence: bool = False,
     ) -> dict[str, CoordinatorResponse]:
         """One response for each group. `request_for` makes the request for groups that share a coordinator; its
-        response has `groups` with `group_id`, `error_code` and `error_message`. `read` gives what is kept of each.
+        response has `groups` with `group_id`, `error_code` and, mostly, `error_message`. `read` gives what is kept of
+        each.
 
         However many groups there are, a broker has few requests at a time, and memory few responses.
 
@@ -150,7 +151,7 @@ class Coordinators:
             for (node, part), reply in zip(sent, replies, strict=True):
                 if not isinstance(reply, NoResponse):
                     responses |= {
-                        row.group_id: CoordinatorResponse(node, row.error_code, row.error_message, read(row))
+                        row.group_id: CoordinatorResponse(node, row.error_code, _message(row), read(row))
                         for row in reply.groups
                     }
                 elif backoff.left_s > 0:
@@ -172,6 +173,11 @@ class Coordinators:
                 else:
                     failed[row.key] = CoordinatorResponse(None, row.error_code, row.error_message)
         return failed
+
+
+def _message(row: Any) -> str | None:
+    """The broker's words beside an error; OffsetFetch has none."""
+    return getattr(row, "error_message", None)
 
 
 def _parts(group_ids: Sequence[str], most: int = _GROUPS_AT_ONCE) -> list[Sequence[str]]:

@@ -9,10 +9,13 @@ from uuid import UUID
 
 from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.consumer.group import OffsetFetchRequest
 
 from acktrail.broker.client.coordinators import CoordinatorResponse
 from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import (
+    CommittedOffset,
+    CommittedOffsets,
     GroupConfigs,
     GroupDescription,
     GroupMember,
@@ -84,6 +87,28 @@ def share_offsets(body: Any) -> tuple[ShareOffset, ...]:
     return tuple(sorted(_share_offset(topic, row) for topic in body.topics for row in topic.partitions))
 
 
+def committed_request(group_ids: Sequence[str]) -> Any:
+    """Request 9 for groups of one coordinator: all that they have committed, by the names of topics."""
+    row = OffsetFetchRequest.OffsetFetchRequestGroup
+    groups = [row(group_id=group_id, topics=None) for group_id in group_ids]
+    return OffsetFetchRequest(groups=groups, require_stable=False, min_version=8, max_version=9)
+
+
+def committed(group_id: str, answer: CoordinatorResponse) -> CommittedOffsets:
+    """The part of response 9 about a group, whose body was read by `committed_offsets`."""
+    return CommittedOffsets(
+        group_id=group_id,
+        error_code=answer.error_code,
+        error=error_text(answer.error_code, answer.message),
+        offsets=answer.body or (),
+    )
+
+
+def committed_offsets(body: Any) -> tuple[CommittedOffset, ...]:
+    """The committed offsets of a group in response 9, by topic and partition."""
+    return tuple(sorted(_committed(topic.name, row) for topic in body.topics for row in topic.partitions))
+
+
 def known_topic_id(topic_id: UUID | None) -> str | None:
     """A topic id in Kafka's text form; None for the zero id."""
     return topic_id_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
@@ -100,6 +125,16 @@ def _share_offset(topic: Any, row: Any) -> ShareOffset:
         lag=row.lag if is_known and row.lag != -1 else None,
         error_code=row.error_code,
         error=error_text(row.error_code, row.error_message),
+    )
+
+
+def _committed(topic: str, row: Any) -> CommittedOffset:
+    return CommittedOffset(
+        topic=topic,
+        partition=row.partition_index,
+        offset=row.committed_offset if row.error_code == NONE and row.committed_offset >= 0 else None,
+        error_code=row.error_code,
+        error=error_text(row.error_code),
     )
 
 

@@ -31,8 +31,8 @@ class PartitionLedgerSource(SourceConnector):
                     type=ConfigType.LONG,
                     default=60_000,
                     validator=Between(least=1_000),
-                    documentation="Milliseconds from the beginning of one observation to that of the next: an expansion "
-                    "is known to lie between two of them.",
+                    documentation="Milliseconds from the beginning of one observation to that of the next: an "
+                    "expansion is known to lie between two of them.",
                     group="Observation",
                 ),
                 ConfigKey(

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import NONE
+from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import TopicPartition
+from acktrail.broker.ledger.group_positions import observe_positions
 from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
 from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, first_error, query_leaders
-from acktrail.broker.client.error_codes import error_text
-from acktrail.columnar.schemas.expansion_schemas import PARTITION_OBSERVATIONS
+from acktrail.columnar.schemas.expansion_schemas import GROUP_POSITIONS, PARTITION_OBSERVATIONS
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
@@ -41,11 +41,13 @@ def observe_partitions(
     topics: Iterable[str] | None = None,
     clock: Callable[[], dt.datetime] = _UTC_NOW,
 ) -> SourceBatch:
-    """Rows of ``partition_observations``: of the topics named, None: of all that are not internal.
+    """Rows of ``partition_observations`` and ``group_positions``: of the topics named, None: of all that are not
+    internal.
 
     Partitions are listed, then the ends of all logs asked for, then partitions are listed again: only where both lists
     agree do the ends belong to the count. A topic that cannot be described is one row with the reason, as is one that
-    is gone; a partition whose log cannot be asked is a row with its error. Raises as ``ShareGroupAdmin``.
+    is gone; a partition whose log cannot be asked is a row with its error. Groups are asked last. Raises as
+    ``ShareGroupAdmin``.
     """
     named = None if topics is None else sorted(set(topics))
     listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
@@ -57,9 +59,15 @@ def observe_partitions(
     again = {topic.name: topic for topic in list_partitions(admin, [topic.name for topic in listed])}
     run = {"cluster_id": admin.cluster_id, "run_id": run_id, "observed_at": at}
     rows = [{**run, **row} for topic in listed for row in _topic_rows(topic, again.get(topic.name), ends)]
+    own = {name: run[name] for name in ("cluster_id", "run_id")}
+    topic_ids = {topic.name: topic.topic_id for topic in listed if not topic.error_code}
+    positions = [{**own, **row} for row in observe_positions(admin, topic_ids, clock)]
     return SourceBatch(
         source_partition=SourcePartition(f"partitions/{admin.cluster_id}"),
-        rows={"partition_observations": pa.Table.from_pylist(rows, schema=PARTITION_OBSERVATIONS)},
+        rows={
+            "partition_observations": pa.Table.from_pylist(rows, schema=PARTITION_OBSERVATIONS),
+            "group_positions": pa.Table.from_pylist(positions, schema=GROUP_POSITIONS),
+        },
     )
 
 

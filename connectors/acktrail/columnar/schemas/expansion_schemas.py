@@ -1,10 +1,10 @@
-"""Columns of the tables about partitions of topics: what was observed of them over time."""
+"""Columns of the tables about partitions of topics: what was observed, which expansions that shows, what groups did."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from acktrail.columnar.schemas.schema_types import INSTANT, INT16, INT32, INT64, STRING, schema
+from acktrail.columnar.schemas.schema_types import BOOL, INSTANT, INT16, INT32, INT64, STRING, schema
 
 PARTITION_OBSERVATIONS: Final = schema(
     (STRING, "cluster_id", "run_id"),
@@ -20,3 +20,86 @@ PARTITION_OBSERVATIONS: Final = schema(
     (STRING, "error"),
 )
 """One partition of one topic in one observation, append-only."""
+
+GROUP_POSITIONS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INSTANT, "observed_at"),  # when this reading began; share groups are read twice
+    (STRING, "group_id", "group_type"),  # share | consumer | classic
+    (STRING, "topic_id", "topic"),
+    (INT32, "partition"),  # null: the group could not be asked
+    (INT64, "position"),  # start offset or committed offset; null: none
+    (INT16, "error_code"),
+    (STRING, "error"),
+)
+"""Where one group is in one partition, append-only."""
+
+PARTITION_EXPANSIONS: Final = schema(
+    (STRING, "cluster_id", "event_id"),
+    (STRING, "topic_id", "topic"),
+    (INT32, "sequence"),  # of the topic id's expansions, from 1
+    (INT32, "old_count", "new_count"),
+    (INSTANT, "last_seen_old_at", "first_seen_new_at"),
+    (INSTANT, "settles_at"),  # from then on every producer knows the count
+    (STRING, "status"),  # settling | settled
+    (BOOL, "is_single"),  # no other count can have been in between
+    (STRING, "key_mapping"),  # murmur2 | crc32 | none
+    (STRING, "run_id"),  # the newest observation that was read
+)
+"""One expansion of one topic id: the same id whenever it is found again."""
+
+EXPANSION_FENCES: Final = schema(
+    (STRING, "cluster_id", "event_id"),
+    (STRING, "topic_id", "topic"),
+    (INT32, "partition"),  # a source
+    (INT64, "fence_low", "fence_high"),
+    (INT64, "fence_exact"),  # of a key audit
+    (INT32, "leader_epoch_low", "leader_epoch_high"),  # at the two observations
+    (INT64, "log_start_offset"),  # in the newest observation: above fence_low the records are gone
+    (STRING, "confidence"),  # exact | bracketed | unknown
+    (STRING, "reason"),  # why it is not known
+)
+"""Between which offsets of a partition its last record from before an expansion lies."""
+
+PARTITION_DEPENDENCIES: Final = schema(
+    (STRING, "cluster_id", "event_id", "source_event_id"),
+    (STRING, "topic_id", "topic"),
+    (INT32, "partition"),  # the destination
+    (STRING, "kind"),  # new_partition | existing_move | all_lower
+    (INT32, "source_step"),  # sources: equal to the destination modulo this, below source_count, not itself
+    (INT32, "source_count"),  # partitions before the source event
+    (INT32, "sources"),  # how many
+    (INT64, "begins_low", "begins_high"),  # where its first record from after the expansion lies
+)
+"""Which partitions are to be finished first: those before the expansion `source_event_id`, for a destination after
+`event_id`."""
+
+ORDERING_AUDITS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (STRING, "event_id", "source_event_id"),
+    (STRING, "topic_id", "topic"),
+    (STRING, "group_id", "group_type"),
+    (INT32, "partition"),  # the destination
+    (INT32, "source_partition"),  # of those with the worst verdict, the one with the most left, then the lowest
+    (STRING, "verdict"),  # of that source
+    (INT32, "sources", "sources_safe", "sources_violated"),
+    (INT64, "source_before", "source_at"),
+    (INT64, "destination_before", "destination_at"),
+    (INSTANT, "before_at", "at"),
+    (INT64, "fence_low", "fence_high"),
+    (INT64, "remaining"),  # records of the source below fence_high at `at`
+)
+"""What the observations prove of one group and one destination."""
+
+START_AUDITS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (STRING, "event_id"),
+    (STRING, "topic_id", "topic"),
+    (STRING, "group_id", "group_type"),
+    (INT32, "partition"),  # a new one
+    (INT64, "first_start_offset"),
+    (INSTANT, "first_seen_at"),
+    (INT64, "log_start_offset"),
+    (INT64, "skipped_records"),  # least number of records that the group never got
+    (STRING, "verdict"),  # ok | skipped_records | uninitialized | unknown
+)
+"""Where one group began with one new partition."""

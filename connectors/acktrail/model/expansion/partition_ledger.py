@@ -107,9 +107,7 @@ def _at(observation: TopicObservation) -> int:
     return observation.observed_at_ms
 
 
-def _expansion(
-    event_id: str, ordered: Sequence[TopicObservation], index: int, settle_ms: int
-) -> PartitionExpansion:
+def _expansion(event_id: str, ordered: Sequence[TopicObservation], index: int, settle_ms: int) -> PartitionExpansion:
     old, new = ordered[index - 1], ordered[index]
     count = old.partition_count
     sound = next(

@@ -14,7 +14,9 @@ CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 _CHUNKED: Final = frozenset({"delivery_history", "queue_trends"})
 _CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
-_OBSERVATIONS: Final = frozenset({"group_observations", "offset_observations", "partition_observations"})
+_OBSERVATIONS: Final = frozenset(
+    {"group_observations", "offset_observations", "partition_observations", "group_positions"}
+)
 _APPEND_ONLY: Final = _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications"}
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""

@@ -25,6 +25,7 @@ _BY_SMALL_FILES: Final = frozenset(
         "group_observations",
         "offset_observations",
         "partition_observations",
+        "group_positions",
         "share_partition_states",
         "reconciliations",
         "quality_results",

@@ -34,6 +34,7 @@ AGED_BY: Final = {
     "group_observations": "observed_at",
     "offset_observations": "observed_at",
     "partition_observations": "observed_at",
+    "group_positions": "observed_at",
 }
 """Tables that the retention is about, and the column with the time of a row."""
 _ADDRESS: Final = ("state_partition", "offset")

@@ -15,7 +15,7 @@ from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.ledger.group_positions import observe_positions
 from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
-from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, first_error, query_leaders
+from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, Query, first_error, query_leaders
 from acktrail.columnar.schemas.expansion_schemas import GROUP_POSITIONS, PARTITION_OBSERVATIONS
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 
@@ -57,11 +57,14 @@ def observe_partitions(
     at = clock()
     ends = query_leaders(admin, places, _QUERIES)
     again = {topic.name: topic for topic in list_partitions(admin, [topic.name for topic in listed])}
-    run = {"cluster_id": admin.cluster_id, "run_id": run_id, "observed_at": at}
-    rows = [{**run, **row} for topic in listed for row in _topic_rows(topic, again.get(topic.name), ends)]
-    own = {name: run[name] for name in ("cluster_id", "run_id")}
+    look = {"cluster_id": admin.cluster_id, "run_id": run_id}
+    rows = [
+        {**look, "observed_at": at, **row}
+        for topic in listed
+        for row in _topic_rows(topic, again.get(topic.name), ends)
+    ]
     topic_ids = {topic.name: topic.topic_id for topic in listed if not topic.error_code}
-    positions = [{**own, **row} for row in observe_positions(admin, topic_ids, clock)]
+    positions = [{**look, **row} for row in observe_positions(admin, topic_ids, clock)]
     return SourceBatch(
         source_partition=SourcePartition(f"partitions/{admin.cluster_id}"),
         rows={
@@ -72,7 +75,7 @@ def observe_partitions(
 
 
 def _topic_rows(
-    topic: ListedTopic, again: ListedTopic | None, ends: Mapping[TopicPartition, Mapping[Any, Any]]
+    topic: ListedTopic, again: ListedTopic | None, ends: Mapping[TopicPartition, dict[Query, Any]]
 ) -> list[dict[str, Any]]:
     own = {"topic": topic.name, "topic_id": topic.topic_id}
     if topic.error_code:
@@ -89,8 +92,8 @@ def _consistency(topic: ListedTopic, again: ListedTopic | None, errors: Iterable
     return Consistency.PARTIAL if any(error != NONE for error in errors) else Consistency.CONSISTENT
 
 
-def _partition_row(leader: PartitionLeader, result: Mapping[Any, Any]) -> dict[str, Any]:
-    error = first_error(dict(result))
+def _partition_row(leader: PartitionLeader, result: dict[Query, Any]) -> dict[str, Any]:
+    error = first_error(result)
     return {
         "partition": leader.partition,
         "leader_id": leader.leader_id,

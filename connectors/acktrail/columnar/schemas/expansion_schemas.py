@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 from acktrail.columnar.schemas.schema_types import BOOL, INSTANT, INT16, INT32, INT64, STRING, schema
@@ -103,3 +104,16 @@ START_AUDITS: Final = schema(
     (STRING, "verdict"),  # ok | skipped_records | uninitialized | unknown
 )
 """Where one group began with one new partition."""
+
+EXPANSION_TABLES: Final = MappingProxyType(
+    {
+        "partition_observations": PARTITION_OBSERVATIONS,
+        "group_positions": GROUP_POSITIONS,
+        "partition_expansions": PARTITION_EXPANSIONS,
+        "expansion_fences": EXPANSION_FENCES,
+        "partition_dependencies": PARTITION_DEPENDENCIES,
+        "ordering_audits": ORDERING_AUDITS,
+        "start_audits": START_AUDITS,
+    }
+)
+"""By table name."""

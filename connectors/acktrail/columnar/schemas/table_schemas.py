@@ -13,15 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEAD_LETTER_RECORDS, GROUP_RECORDS
-from acktrail.columnar.schemas.expansion_schemas import (
-    EXPANSION_FENCES,
-    GROUP_POSITIONS,
-    ORDERING_AUDITS,
-    PARTITION_DEPENDENCIES,
-    PARTITION_EXPANSIONS,
-    PARTITION_OBSERVATIONS,
-    START_AUDITS,
-)
+from acktrail.columnar.schemas.expansion_schemas import EXPANSION_TABLES
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.status_schemas import (
     NOTIFICATIONS,
@@ -386,13 +378,7 @@ TABLES: Final = MappingProxyType(
         "reset_plan_partitions": RESET_PLAN_PARTITIONS,
         "reset_executions": RESET_EXECUTIONS,
         "reset_audit": RESET_AUDIT,
-        "partition_observations": PARTITION_OBSERVATIONS,
-        "group_positions": GROUP_POSITIONS,
-        "partition_expansions": PARTITION_EXPANSIONS,
-        "expansion_fences": EXPANSION_FENCES,
-        "partition_dependencies": PARTITION_DEPENDENCIES,
-        "ordering_audits": ORDERING_AUDITS,
-        "start_audits": START_AUDITS,
+        **EXPANSION_TABLES,
         "connector_positions": CONNECTOR_POSITIONS,
         "group_records": GROUP_RECORDS,
         "dead_letter_records": DEAD_LETTER_RECORDS,

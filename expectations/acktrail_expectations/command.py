@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,13 @@ def _validate(
         Path | None,
         typer.Option("--export-suites", metavar="FOLDER", help="Only write the run's suites there, as JSON."),
     ] = None,
+    expansions: Annotated[
+        bool, typer.Option("--expansions", help="Check partition expansions, fences and the order of keys instead.")
+    ] = False,
+    ordered: Annotated[
+        list[str] | None,
+        typer.Option("--ordered", metavar="PATTERN", help="With --expansions: groups that need order (shell style)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the tables of one run with Great Expectations and record the results in quality_results.
@@ -49,6 +57,9 @@ def _validate(
 
     --data-docs validates all records once more for its pages; they need no network and have counts, no values.
 
+    --expansions checks what was observed of topics, and what `acktrail expand audit` found: --run-id then names an
+    observation. A group of --ordered that broke the order of keys is critical, another one a warning.
+
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.tables.delta.store import Tables
@@ -57,6 +68,9 @@ def _validate(
 
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
+    if expansions:
+        _validate_expansions(store, run_id, ordered or (), as_json=as_json)
+        return
     if suites is not None:
         _export_suites(store, choose_run(store, run_id), suites)
         return
@@ -67,6 +81,16 @@ def _validate(
     typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
+
+
+def _validate_expansions(store: Tables, run_id: str | None, ordered: Sequence[str], *, as_json: bool) -> None:
+    from acktrail_expectations.expansion_gate import pass_expansion_gate, validate_observation
+
+    with showing_activity():
+        summary = validate_observation(store, run_id, ordered=ordered)
+    typer.echo((_json if as_json else _text)(summary))
+    sys.stdout.flush()
+    pass_expansion_gate(summary)
 
 
 def _export_suites(store: Tables, run_id: str, folder: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
+from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gx.suite_check import NO_ROW, evaluate, not_evaluated
 from acktrail_expectations.inputs.run_data import RunData, count_rows, is_current, require_reconciled
@@ -33,7 +34,7 @@ from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 _log: Final = logging.getLogger("acktrail.quality")
 
 
-_OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
+_OF_RUNS: Final = ~(pc.starts_with(pc.field("suite"), "reset_") | (pc.field("suite") == EXPANSION_SUITE))
 
 
 def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:

@@ -16,7 +16,9 @@ from typing import Any, Final
 import pandas as pd
 
 from acktrail.config import TablesConfig
+from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations.expansion_gate import PARTITION_EXPANSION_CHECKS
 from acktrail_expectations.gx import data_docs
 from acktrail_expectations.gx.data_context import checkpoint_of, memory_context
 from acktrail_expectations.gx.documented_suites import suite_json
@@ -105,9 +107,13 @@ def export_suites(folder: Path, cluster: ObservedCluster) -> list[Path]:
     `cluster`: whose release and group configurations the rules of states and records are for. The folder is made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    suites = suites_of(cluster, compares_bytes=True)
+    others = {
+        "reset_plan": RESET_PLAN_CHECKS,
+        "reset_result": RESET_RESULT_CHECKS,
+        EXPANSION_SUITE: PARTITION_EXPANSION_CHECKS,
+    }
     written = []
-    for name, checks in {**suites, "reset_plan": RESET_PLAN_CHECKS, "reset_result": RESET_RESULT_CHECKS}.items():
+    for name, checks in {**suites_of(cluster, compares_bytes=True), **others}.items():
         path = folder / f"{name}.json"
         path.write_text(json.dumps(suite_json(name, checks), indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)

@@ -8,9 +8,12 @@ from typing import Any, Final
 from acktrail_expectations.gx.suite_check import RowLabel
 
 
-def _share_partition(row: Mapping[str, Any]) -> str:
-    topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
-    return f"{row['group_id']}/{topic}/{row['partition']}"
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['group_id']}/{_topic(row)}/{row['partition']}"
+
+
+def _topic(row: Mapping[str, Any]) -> str:
+    return str(row["topic"] if isinstance(row["topic"], str) else row["topic_id"])
 
 
 def state_record_label(topics: Mapping[str, str]) -> RowLabel:
@@ -20,7 +23,7 @@ def state_record_label(topics: Mapping[str, str]) -> RowLabel:
         address = f"{row['state_partition']}/{row['offset']}"
         if not isinstance(row["group_id"], str):
             return address
-        return f"{address} of {_share_partition({**row, 'topic': topics.get(row['topic_id'])})}"
+        return f"{address} of {_place({**row, 'topic': topics.get(row['topic_id'])})}"
 
     return RowLabel(("state_partition", "offset", "group_id", "topic_id", "partition"), text)
 
@@ -30,5 +33,26 @@ EXPORT_RANGE: Final = RowLabel(
     ("state_partition", "begin", "end"), lambda row: f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
 )
 """An exported range with its gap."""
-SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _share_partition)
+SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _place)
 STATE_PARTITION: Final = RowLabel(("state_partition",), lambda row: f"state partition {row['state_partition']}")
+OBSERVED_TOPIC: Final = RowLabel(
+    ("run_id", "topic_id", "topic"), lambda row: f"{_topic(row)}, observed by run {row['run_id']}"
+)
+OBSERVED_PARTITION: Final = RowLabel(
+    ("run_id", "topic_id", "topic", "partition"),
+    lambda row: f"{_topic(row)}/{row['partition']}, observed by run {row['run_id']}",
+)
+EXPANSION: Final = RowLabel(
+    ("topic_id", "topic", "old_count", "new_count"),
+    lambda row: f"{_topic(row)} from {row['old_count']} to {row['new_count']}",
+)
+SOURCE: Final = RowLabel(
+    ("event_id", "topic_id", "topic", "partition"),
+    lambda row: f"{_topic(row)}/{row['partition']} before expansion {row['event_id']}",
+)
+"""A partition that was there before an expansion."""
+DESTINATION: Final = RowLabel(
+    ("event_id", "group_id", "topic_id", "topic", "partition"),
+    lambda row: f"{_place(row)} after expansion {row['event_id']}",
+)
+"""A group in a partition after an expansion."""

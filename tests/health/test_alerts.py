@@ -58,6 +58,8 @@ IDLE: Final[Series] = {
     'acktrail_open_findings{cluster="c",severity="critical"}': always(0),
     'acktrail_open_findings{cluster="c",severity="warning"}': always(3),
     'acktrail_lasting_mismatches{cluster="c"}': always(0),
+    'acktrail_ordering_verdicts{cluster="c",verdict="violation"}': always(2),
+    'acktrail_start_verdicts{cluster="c",verdict="skipped_records"}': always(0),
     'acktrail_group_share_partitions{cluster="c",group="g",status="idle"}': always(4),
     'acktrail_group_share_partitions{cluster="c",group="h",status="ok"}': always(4),
     'acktrail_group_known_lag_records{cluster="c",group="g"}': always(100_000),
@@ -126,6 +128,17 @@ FIRING: Final[Mapping[str, tuple[Series, Series]]] = {
     "AcktrailNotValidated": (
         {'acktrail_validation_timestamp_seconds{cluster="c"}': always(60 * (MINUTES - 240))},
         {'acktrail_validation_timestamp_seconds{cluster="c"}': every(60, lag=70)},
+    ),
+    "AcktrailOrderBroken": (
+        {'acktrail_ordering_verdicts{cluster="c",verdict="violation"}': later(3, 30, 2)},
+        {
+            'acktrail_ordering_verdicts{cluster="c",verdict="violation"}': later(1, 30, 2),
+            'acktrail_ordering_verdicts{cluster="c",verdict="indeterminate"}': later(3, 30, 2),
+        },
+    ),
+    "AcktrailStartSkippedRecords": (
+        {'acktrail_start_verdicts{cluster="c",verdict="skipped_records"}': later(1, 30)},
+        {'acktrail_start_verdicts{cluster="c",verdict="uninitialized"}': later(1, 30)},
     ),
     "AcktrailRetentionRisk": (status("retention_risk", 1), status("retention_risk", 0)),
     "AcktrailGroupStuck": (status("stuck", 12), status("stuck", 9)),

@@ -8,10 +8,11 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
+from acktrail.model.expansion import expansion_texts
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail_dashboard import status_wording
+from acktrail_dashboard import expansion_wording, status_wording
 from acktrail_dashboard.html.report import page_templates
-from acktrail_dashboard.web.charts import trend_charts
+from acktrail_dashboard.web.charts import fence_charts, trend_charts
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.time_ranges import LENGTHS
 from acktrail_dashboard.wording import byte_text
@@ -25,6 +26,10 @@ def web_templates() -> Environment:
     )
     found = page_templates().overlay(loader=loader)
     filters = (
+        expansion_wording.expansion_status_tone,
+        expansion_texts.ordering_meaning,
+        expansion_wording.ordering_tone,
+        expansion_wording.start_tone,
         status_wording.status_text,
         status_wording.status_tone,
         status_wording.ago,
@@ -37,6 +42,7 @@ def web_templates() -> Environment:
         "file_digests": {name: file.digest for name, file in static_files().items()},
         "range_names": tuple(LENGTHS),
         "chart_size": (trend_charts.WIDTH, trend_charts.HEIGHT),
+        "fence_size": (fence_charts.WIDTH, fence_charts.HEIGHT),
         "status_table": STATUS_TABLE,
     }
     return found

@@ -6,6 +6,7 @@ from typing import Final
 
 from acktrail_dashboard.web.pages import (
     checks,
+    expansions,
     export,
     findings,
     group,
@@ -29,6 +30,8 @@ PAGES: Final[tuple[WebPage, ...]] = (
     rules.RULE,
     checks.CHECKS,
     checks.CHECK,
+    expansions.EXPANSIONS,
+    expansions.EXPANSION,
     resets.RESETS,
     resets.RESET,
     export.EXPORT,

@@ -8,6 +8,7 @@ from typing import Final
 
 from acktrail.model.rules.batch_rules import BATCH_RULES
 from acktrail.model.rules.draft_rules import DRAFT_RULES
+from acktrail.model.rules.expansion_rules import EXPANSION_RULES
 from acktrail.model.rules.export_rules import EXPORT_RULES
 from acktrail.model.rules.quality_rule import QualityRule
 from acktrail.model.rules.record_rules import RECORD_RULES
@@ -23,6 +24,7 @@ RULES_BY_SUBJECT: Final[Mapping[str, tuple[QualityRule, ...]]] = MappingProxyTyp
         "Replayed states": REPLAYED_STATE_RULES,
         "Verdicts": VERDICT_RULES,
         "Plans and results of resets": RESET_RULES,
+        "Partition expansions": EXPANSION_RULES,
         "Drafts of the record formats": DRAFT_RULES,
     }
 )

@@ -11,16 +11,18 @@ import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
+from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
+from acktrail.tables.health.expansion_health import ExpansionHealth, expansion_health
 from acktrail.tables.status_reader import StatusReader
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
 """Verdicts that no normal life of a group explains, once they last."""
 _KEY: Final = ("group_id", "topic_id", "partition")
-_CLOSE: Final = dt.timedelta(seconds=1)
-"""The log's statistics cut instants off."""
+_RECENT: Final = dt.timedelta(days=2)
+"""What was validated before that is read only where nothing was since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,8 @@ class SuiteTotals:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsInput:
     """None is not known; `unreadable` are the parts that could not be read: ``exports``, ``gaps``, ``reconciliation``,
-    ``statuses``, ``findings``, ``quality``. `lasting_mismatches`: share partitions with a mismatch in both of the
-    newest two reconciliations."""
+    ``statuses``, ``findings``, ``quality``, ``expansions``. `lasting_mismatches`: share partitions with a mismatch in
+    both of the newest two reconciliations. `expansions`: None before the first audit of partition expansions."""
 
     health: ClusterHealth
     read_at: float
@@ -48,6 +50,7 @@ class MetricsInput:
     quarantined: int | None
     suites: tuple[SuiteTotals, ...] | None
     lasting_mismatches: int | None
+    expansions: ExpansionHealth | None
     unreadable: frozenset[str]
 
 
@@ -64,6 +67,7 @@ def metrics_input(tables: Tables, now: dt.datetime, *, every_queue: bool) -> Met
         quarantined=None if records is None else records[1],
         suites=_part(lambda: _suites(tables), "quality", unreadable),
         lasting_mismatches=_part(lambda: _lasting_mismatches(tables), "reconciliation", unreadable),
+        expansions=_part(lambda: expansion_health(tables), "expansions", unreadable),
         unreadable=frozenset(unreadable),
     )
 
@@ -94,16 +98,28 @@ def _sums(tables: Tables) -> tuple[int, int] | None:
 
 
 def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
-    """Of several validations of the newest run the newest; None: nothing was validated yet."""
+    """Of the newest run, and of the newest observation of partitions; of several validations the newest; None: nothing
+    was validated yet."""
     newest = greatest(tables, "quality_totals", "evaluated_at")
     if newest is None:
         return None
-    last = tables.read("quality_totals", columns=["run_id"], where=pc.field("evaluated_at") >= newest - _CLOSE)
-    run_ids = last["run_id"].to_pylist()
+    of_expansions = pc.field("suite") == EXPANSION_SUITE
+    kinds = (~of_expansions, of_expansions) if tables.exists("partition_expansions") else (~of_expansions,)
+    run_ids = [run_id for kind in kinds for run_id in _newest_runs(tables, kind, newest)]
     rows = tables.rows("quality_totals", {"run_id": run_ids})
     by_suite = {row["suite"]: row for row in sorted(rows, key=lambda row: row["evaluated_at"])}
     names = ("suite", "holds", "fails", "not_evaluated", "critical_fails", "rows_compared", "evaluated_at")
     return tuple(SuiteTotals(**{name: row[name] for name in names}) for _, row in sorted(by_suite.items()))
+
+
+def _newest_runs(tables: Tables, kind: pc.Expression, newest: dt.datetime) -> list[str]:
+    """The runs that were validated last among the totals of one `kind`. `newest`: the last of all validations."""
+    for where in (kind & (pc.field("evaluated_at") >= newest - _RECENT), kind):
+        rows = tables.read("quality_totals", columns=["run_id", "evaluated_at"], where=where)
+        if rows.num_rows:
+            last = pc.greater_equal(rows["evaluated_at"], pc.max(rows["evaluated_at"]))
+            return [str(run_id) for run_id in rows.filter(last)["run_id"].unique().to_pylist()]
+    return []
 
 
 def _lasting_mismatches(tables: Tables) -> int | None:

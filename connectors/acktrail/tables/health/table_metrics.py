@@ -24,13 +24,17 @@ from acktrail.connect.source_batches import (
     PRUNED_BEFORE_FIRST_EXPORT,
     SKIPPED_BY_REQUEST,
 )
+from acktrail.model.expansion.ordering import OrderingVerdict
+from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import Verdict
+from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
 from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
+from acktrail.tables.health.expansion_health import START_VERDICTS, ExpansionHealth
 from acktrail.tables.health.metrics_input import MetricsInput
 from acktrail.tables.health.open_findings import SEVERITIES
 
-PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality")
+PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality", "expansions")
 _REASONS: Final = (
     *(PRUNED, PRUNED_BEFORE_FIRST_EXPORT, LOST_FROM_TABLES),
     *(LOG_REPLACED, DROPPED_BY_RETENTION, SKIPPED_BY_REQUEST),
@@ -62,6 +66,7 @@ def table_metrics(found: MetricsInput, limits: SeriesLimits) -> Iterator[Metric]
     yield from _export(found, cluster)
     yield from _reconciliation(found, cluster)
     yield from _quality(found, cluster)
+    yield from _expansions(found.expansions, cluster)
     if found.health.groups is None or found.health.queues is None:
         return
     yield from _statuses(found.health, cluster, limits)
@@ -164,8 +169,22 @@ def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
         ("validation_rows_compared", "Rows that the expectations of a suite looked at, summed.", "rows_compared"),
     ):
         yield _by(name, about, cluster, "suite", {suite.suite: getattr(suite, column) for suite in found.suites})
-    newest = max((suite.evaluated_at.timestamp() for suite in found.suites), default=None)
+    of_runs = (suite for suite in found.suites if suite.suite != EXPANSION_SUITE)
+    newest = max((suite.evaluated_at.timestamp() for suite in of_runs), default=None)
     yield _one("validation_timestamp_seconds", "When the newest validation ended.", cluster, newest)
+
+
+def _expansions(found: ExpansionHealth | None, cluster: str) -> Iterator[Metric]:
+    """A status or verdict that this release does not know is counted as ``other``: no table can add series."""
+    if found is None:
+        return
+    for name, about, label, kinds, counts in (
+        ("partition_expansions", "Expansions of topics.", "status", ExpansionStatus, found.statuses),
+        ("ordering_verdicts", "Audited destinations of groups.", "verdict", OrderingVerdict, found.verdicts),
+        ("start_verdicts", "Groups in partitions that were added.", "verdict", START_VERDICTS, found.starts),
+    ):
+        known = {str(kind): counts.get(str(kind), 0) for kind in kinds}
+        yield _by(name, about, cluster, label, {**known, "other": sum(counts.values()) - sum(known.values())})
 
 
 def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
 from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
@@ -54,6 +55,7 @@ def _context(visit: Visit) -> dict[str, Any]:
         "findings": findings[:_FINDINGS_SHOWN],
         "finding_count": len(findings),
         "changes": _changes(visit),
+        "broken_order": _broken_order(visit),
         "bars": [each for each in (_group_trend(visit), _quality_trend(visit)) if each.bars],
     }
 
@@ -113,6 +115,22 @@ def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[dict[
     if totals is None:
         return []
     return by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=pc.field("run_id") == totals["run_id"]))
+
+
+def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:
+    """What groups did across expansions of topics that a person must know: sentences, with the verdict to look for."""
+    proven = pc.field("verdict") == OrderingVerdict.VIOLATION.value
+    broken = visit.read("ordering_audits", columns=("event_id", "group_id"), where=proven)
+    lines: list[tuple[str, str | None]] = []
+    if broken.num_rows:
+        groups, events = (pc.count_distinct(broken[name]).as_py() for name in ("group_id", "event_id"))
+        where = f"{counted(groups, 'group')} began with a partition too early after {counted(events, 'expansion')}"
+        lines.append((f"{where}: records of one key were consumed in another order.", OrderingVerdict.VIOLATION.value))
+    skipped = visit.read("start_audits", columns=("skipped_records",), where=pc.field("skipped_records") > 0)
+    if skipped.num_rows:
+        records = pc.sum(skipped["skipped_records"]).as_py()
+        lines.append((f"{counted(records, 'record')} were skipped at the beginning of added partitions.", None))
+    return lines
 
 
 def _changes(visit: Visit) -> dict[str, Any]:

@@ -71,6 +71,28 @@ def tables_uri(*, empty: str = "ACKTRAIL_TABLES of the worker") -> Param:
     return text("Tables", f"Folder or object-storage URI. Empty: {empty}.", pattern=NO_CREDENTIALS)
 
 
+def key_order_fields() -> dict[str, Param]:
+    """What becomes of the order of keys where partitions became more."""
+    return {
+        "ordering": text(
+            "Order of keys",
+            "For topics whose partitions became more: strict refuses what breaks the order of records of one key, warn "
+            "plans it with a warning. Empty: strict for the groups in ACKTRAIL_ORDERED_GROUPS.",
+            enum=[None, "strict", "warn"],
+        ),
+        "phases": flag(
+            "In phases",
+            "Partitions wait at the ends of their logs until those they depend on are finished; a second run with this "
+            "plan under Next phase of sets them, and the group stops a second time.",
+        ),
+        "next_phase_of": text(
+            "Next phase of",
+            "A plan that was made In phases and carried out. Leave groups, topics and Where to empty.",
+            pattern=PLAN_ID,
+        ),
+    }
+
+
 def execution_fields(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
     """Where, whether and how a plan is executed. `conn_id`: the connection to the cluster."""
     return {

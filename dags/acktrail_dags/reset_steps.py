@@ -20,6 +20,7 @@ from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.json_values import from_json_value, to_json_value
 from acktrail.group_changes.lifecycle import plan_status
+from acktrail.group_changes.lifecycle.phases import next_phase_request
 from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -85,14 +86,19 @@ class StoredPlan(ResetTarget):
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
-    """The request that the form describes. Fails with the name of the rule that it breaks."""
+    """The request that the form describes, or the next phase of the plan that it names. Fails with the name of the rule
+    that it breaks."""
     form, requester = context["params"], _requester(context)
+    if form["next_phase_of"]:
+        return _order(form, _next_phase(form, requester))
     asked = {
         "groups": form["groups"] or [],
         "topics": form["topics"] or [],
         "all_topics": form["all_topics"],
         "strategies": _strategies(form),
         "allow_skip": form["allow_skip"],
+        "ordering": form["ordering"],
+        "phases": form["phases"],
         "reason": form["reason"] or "",
         "requested_by": requester,
     }
@@ -335,6 +341,16 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     if form[field] is None:
         raise InputError(f"{strategy} needs {field}", hint="fill in that field")
     return {strategy: str(form[field])}
+
+
+def _next_phase(form: Mapping[str, Any], requester: str) -> ResetRequest:
+    """The phase after the plan that the form names. A value in a field of another request is refused."""
+    stray = [name for name in ("groups", "topics", "all_topics", "strategy", "phases") if form[name]]
+    if stray:
+        raise InputError(f"the next phase of a plan does not take {stray[0]}", hint="leave that field empty")
+    tables = tables_config(form["tables_uri"], form.get("profile"))
+    earlier = api.load_reset(tables, form["next_phase_of"])
+    return next_phase_request(earlier, reason=form["reason"] or "", requested_by=requester)
 
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:

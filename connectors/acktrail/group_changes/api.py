@@ -4,6 +4,7 @@
 
     parse_request -> make_plan -> store_plan                                   a dry run ends here
     -> execute (takes the lease, compares again, sends) -> verify              undo: undo_request -> make_plan -> ...
+                                                                               phases: next_phase_request -> ...
     plan_deletion, plan_configs -> execute_change (-> settle_change, after an unknown outcome)
 
 `to_json_value` gives the JSON of values, `plan_file` the text of plans. One `Cluster` is the connection of all steps of
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, Ma
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
 from acktrail.group_changes.json_values import with_hash
+from acktrail.group_changes.lifecycle.phases import waiting_offsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.group_changes.lifecycle.plan_status import Admission, account
 from acktrail.group_changes.lifecycle.undo import check_not_undone, undo_offsets
@@ -92,15 +95,18 @@ def make_plan(
     given: TargetOffsets | None = None,
     notices: Sequence[Notice] = (),
 ) -> ResetPlan:
-    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them: history,
-    earlier plans. A migration's offsets are `given`; `notices` are about what they come from. Raises ChangeRefused,
-    MalformedFile: a file of offsets cannot be used. UnknownName: there is no such earlier plan."""
+    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
+    earlier plans), and for the expansions of topics. A migration's offsets are `given`; `notices` are about what they
+    come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
+    earlier plan."""
     from acktrail.group_changes.collection.collect import take_snapshot
     from acktrail.group_changes.collection.delivered_records import with_records, with_times
+    from acktrail.group_changes.collection.known_expansions import known_expansions
     from acktrail.group_changes.collection.records_below_start import with_passed
 
     targets = _targets(cluster, tables, request) if given is None else given
-    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
+    ledger = partial(known_expansions, tables)
+    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets, ledger=ledger)
     snapshot = with_passed(cluster, tables, request, snapshot)
     plan = build_plan(
         request,
@@ -125,12 +131,14 @@ def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetReques
         rows, groups = offset_rows(Path(strategy.source or "")), requested_groups(cluster, request)
         found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
         return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
-    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.TO_HISTORY):
         return None
     if tables is None:
         raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
     if strategy.kind is StrategyKind.TO_SNAPSHOT:
         return undo_offsets(tables, load_reset(tables, strategy.source or ""), request.topics, now_ms=now_ms())
+    if strategy.kind is StrategyKind.NEXT_PHASE:
+        return waiting_offsets(tables, load_reset(tables, strategy.source or ""))
     return from_history(cluster.admin, tables, requested_groups(cluster, request), strategy.moment_ms or 0)
 
 

@@ -38,10 +38,10 @@ def test_reasons_name_partitions() -> None:
     check = check_reset({0: 5, 1: 5, 2: 1, 3: 0, 4: 2}, [exact(2, 5, {0: 10, 1: 10})])
 
     assert [str(reason) for reason in check.reasons] == [
-        "partition 0 is rewound before the expansion from 2 to 5, but partitions 2, 4 keep records from after it",
-        "partition 0 is rewound before the expansion from 2 to 5: finish it before partitions 1, 3 may be delivered",
-        "partition 1 is rewound before the expansion from 2 to 5, but partitions 2, 4 keep records from after it",
-        "partition 1 is rewound before the expansion from 2 to 5: finish it before partitions 0, 3 may be delivered",
+        "partition 0 starts before the expansion from 2 to 5, but partitions 2, 4 keep records from after it",
+        "partition 0 starts before the expansion from 2 to 5: finish it before partitions 1, 3 may be delivered",
+        "partition 1 starts before the expansion from 2 to 5, but partitions 2, 4 keep records from after it",
+        "partition 1 starts before the expansion from 2 to 5: finish it before partitions 0, 3 may be delivered",
     ]
 
 

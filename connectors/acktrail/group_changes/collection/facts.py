@@ -1,4 +1,4 @@
-"""What was found out before a plan is made: the cluster, groups, topics, share partitions."""
+"""What was found out before a plan is made: the cluster, groups, topics, share partitions, expansions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import ExpansionFence
+from acktrail.model.expansion.reset_order import FencedExpansion
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 _GROUP_ID_NOT_FOUND: Final = 69
@@ -215,9 +218,51 @@ class StateFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FencedPartition:
+    """The fence of a source partition; None: not known, or not yet."""
+
+    partition: int
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionFacts:
+    """One expansion of a topic with its fences. `event_id` None: it is not in the ledger, the topic has more partitions
+    than the ledger knows. `is_single` False: another count may have been in between."""
+
+    event_id: str | None
+    old_count: int
+    new_count: int
+    key_mapping: KeyMapping
+    is_single: bool
+    fences: tuple[FencedPartition, ...]
+
+    def fenced(self) -> FencedExpansion:
+        """As the model has it."""
+        return FencedExpansion(
+            old_count=self.old_count,
+            new_count=self.new_count,
+            mapping=self.key_mapping,
+            fences={each.partition: ExpansionFence(low=each.low, high=each.high) for each in self.fences},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicExpansions:
+    """The expansions of a topic that the ledger has, oldest first. `reason`: why it is not known whether there were
+    any."""
+
+    expansions: tuple[ExpansionFacts, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
-    `states` what the state topic had."""
+    `states` what the state topic had. `expansions` of topics, by name. `staying`: the other share partitions of the
+    topics with expansions, which the request leaves as they are. `ordered`: the groups that rely on the order of keys.
+    """
 
     taken_at_ms: int
     cluster: ClusterFacts
@@ -226,3 +271,6 @@ class Snapshot:
     partitions: tuple[PartitionFacts, ...]
     unmatched: tuple[str, ...] = ()
     states: StateFacts = field(default_factory=StateFacts)
+    expansions: Mapping[str, TopicExpansions] = field(default_factory=dict)
+    staying: tuple[PartitionFacts, ...] = ()
+    ordered: frozenset[str] = frozenset()

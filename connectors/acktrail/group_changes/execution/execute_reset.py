@@ -14,7 +14,7 @@ from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, Partly
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
+from acktrail.group_changes.collection.changes_since_plan import changes_since_plan, order_since_plan
 from acktrail.group_changes.collection.collect import collect_again, collect_group_again
 from acktrail.group_changes.collection.facts import Snapshot
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests, answer_detail, call_outcome, request_detail
@@ -234,11 +234,17 @@ def _unchanged(
 ) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
     """The rows that may be sent, and what changed. Raises when something did, unless `partial` leaves the others."""
     changes = changes_since_plan(plan, rows, now)
-    refused = RefusedParts(changes)
-    left = tuple(row for row in rows if row.key not in refused)
+    left = _without(rows, changes)
+    changes += order_since_plan(plan, left, now)
+    left = _without(left, changes)
     if changes and not (partial and left):
         raise _stale(changes, now)
     return left, changes
+
+
+def _without(rows: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> tuple[PartitionPlan, ...]:
+    refused = RefusedParts(refusals)
+    return tuple(row for row in rows if row.key not in refused)
 
 
 def _stale(changes: Sequence[Notice], now: Snapshot) -> AcktrailError:

@@ -13,7 +13,13 @@ from acktrail.group_changes.audit.journal import read_audit, read_executions, re
 from acktrail.group_changes.collection.facts import TargetOffset, TargetOffsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Status, Step, life_of
 from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
-from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
+from acktrail.group_changes.request.reset_request import (
+    KeyOrder,
+    ResetRequest,
+    StrategyKind,
+    TopicScope,
+    parse_request,
+)
 
 Key = tuple[str, str, int]
 _NEVER_STARTED: Final = (
@@ -99,7 +105,7 @@ def undo_request(
     allow_skip: bool = False,
 ) -> ResetRequest:
     """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
-    `allow_moved_on`: also where the group moved on since."""
+    `allow_moved_on`: also where the group moved on since. What that does to the order of keys is a warning."""
     return parse_request(
         {
             "groups": plan.group_ids,
@@ -107,6 +113,7 @@ def undo_request(
             "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
             "allow_moved_on": allow_moved_on,
             "allow_skip": allow_skip,
+            "ordering": KeyOrder.WARN,
             "reason": reason,
             "requested_by": requested_by,
         }

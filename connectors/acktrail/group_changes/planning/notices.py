@@ -25,7 +25,7 @@ Found = tuple[Severity, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """`rule` names it. It is about the whole plan, a group, a topic of every group, or one share partition."""
+    """`rule` names it. It is about the whole plan, a group, a topic (of every group or one), or a share partition."""
 
     severity: Severity
     rule: str
@@ -47,8 +47,8 @@ def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 
 
 class RefusedParts:
-    """Which share partitions refusals are about, and the first about each, its topic, its group or the whole plan:
-    constant time each."""
+    """Which share partitions refusals are about, and the first about each, its topic in its group, its topic, its group
+    or the whole plan: constant time each."""
 
     def __init__(self, notices: Iterable[Notice]) -> None:
         self._first: dict[tuple[str | None, str | None, int | None], Notice] = {}
@@ -57,7 +57,7 @@ class RefusedParts:
 
     def about(self, part: tuple[str, str, int]) -> Notice | None:
         group_id, topic, _ = part
-        places = (part, (None, topic, None), (group_id, None, None), (None, None, None))
+        places = (part, (group_id, topic, None), (None, topic, None), (group_id, None, None), (None, None, None))
         return next((self._first[place] for place in places if place in self._first), None)
 
     def __contains__(self, part: tuple[str, str, int]) -> bool:

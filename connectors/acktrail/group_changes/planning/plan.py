@@ -16,6 +16,7 @@ from acktrail.group_changes.collection.facts import (
 )
 from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.planning.impact import Impact, impact_of
+from acktrail.group_changes.planning.key_order import TopicOrder, judge_order
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, by_severity, refusals_among
 from acktrail.group_changes.planning.reset_rules import PlannedRow, notices_on
 from acktrail.group_changes.planning.strategies import Clamp, resolve
@@ -105,7 +106,8 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPlan:
-    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back."""
+    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back. `orders`: what it means for
+    the order of keys, for each group and topic with expansions; None: there is none."""
 
     format: str
     version: int
@@ -123,6 +125,7 @@ class ResetPlan:
     totals: Totals
     plan_hash: str
     carried: CarriedTotals | None = field(default=None, metadata=ADDED)
+    orders: tuple[TopicOrder, ...] | None = field(default=None, metadata=ADDED)
 
     @property
     def refusals(self) -> tuple[Notice, ...]:
@@ -171,7 +174,7 @@ def build_plan(
 ) -> ResetPlan:
     """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
     it: a plan that may not be carried out still says what it would do where that is known."""
-    rows = [_row(request, facts) for facts in snapshot.partitions]
+    rows, orders, notices = judge_order(request, snapshot, [_row(request, facts) for facts in snapshot.partitions])
     plan = ResetPlan(
         format=PLAN_FORMAT,
         version=PLAN_VERSION,
@@ -185,9 +188,10 @@ def build_plan(
         request=request,
         groups=snapshot.groups,
         partitions=tuple(_partition_plan(row) for row in rows),
-        notices=notices_on(request, snapshot, rows),
+        notices=by_severity([*notices_on(request, snapshot, rows), *notices]),
         totals=_NO_TOTALS,
         plan_hash="",
+        orders=orders or None,
     )
     return with_totals(plan)
 

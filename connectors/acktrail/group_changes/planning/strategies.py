@@ -9,7 +9,13 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.group_changes.collection.facts import PartitionFacts
-from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, OutOfRange, Strategy, StrategyKind
+from acktrail.group_changes.request.reset_request import (
+    LARGEST_OFFSET,
+    OWN_SCOPE,
+    OutOfRange,
+    Strategy,
+    StrategyKind,
+)
 
 _NO_OFFSET: Final = ("no_offset_given", "no offset is given for it")
 _NOT_GIVEN: Final[Mapping[StrategyKind, tuple[str, str]]] = MappingProxyType(
@@ -19,6 +25,7 @@ _NOT_GIVEN: Final[Mapping[StrategyKind, tuple[str, str]]] = MappingProxyType(
     }
 )
 """Rule and text where no offset is given."""
+_GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
 
 
 class Clamp(StrEnum):
@@ -75,7 +82,7 @@ def _wanted(
         case StrategyKind.SHIFT_BY:
             shifted = (facts.start_offset or 0) + (strategy.number or 0)
             return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
-        case StrategyKind.FROM_FILE | StrategyKind.TO_HISTORY | StrategyKind.TO_SNAPSHOT | StrategyKind.MIGRATE:
+        case kind if kind in _GIVEN:
             given, (rule, nothing) = facts.given, _NOT_GIVEN.get(strategy.kind, _NO_OFFSET)
             return given.offset, (rule, given.reason or nothing) if given.offset is None else None
         case StrategyKind.TO_CURRENT:

@@ -39,13 +39,15 @@ class StrategyKind(StrEnum):
     """What the exported state records say the start offset was at a moment."""
     TO_SNAPSHOT = "to-snapshot"
     """What an earlier plan found before it was carried out: undo."""
+    NEXT_PHASE = "next-phase"
+    """Where an earlier plan is to put the share partitions that it made wait."""
     MIGRATE = "migrate"
     """Where another cluster's group stood, translated: `ResetRequest.migration` says how."""
 
 
-OWN_SCOPE: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
+_NO_OPTIONS: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.MIGRATE})
+OWN_SCOPE: Final = _NO_OPTIONS | {StrategyKind.FROM_FILE}
 """What names its share partitions itself."""
-_NO_OPTIONS: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
 _OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind not in _NO_OPTIONS)
 
 
@@ -54,6 +56,14 @@ class OutOfRange(StrEnum):
 
     CLAMP = "clamp"
     REJECT = "reject"
+
+
+class KeyOrder(StrEnum):
+    """What becomes of a reset that breaks the order of records of one key across an expansion of partitions."""
+
+    STRICT = "strict"
+    """Refused, also where it is uncertain."""
+    WARN = "warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +103,8 @@ class ResetRequest:
     skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
     stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
     change what moved on since the plan that it takes back; None: no. `migration`: where the start offsets of a
-    migration come from; None: it is none.
+    migration come from; None: it is none. `ordering` None: strict for groups that rely on the order of keys. `phases`:
+    partitions whose sources are not finished wait for the next plan; None: no.
     """
 
     strategy: Strategy
@@ -110,6 +121,8 @@ class ResetRequest:
     requested_by: str = ""
     allow_moved_on: bool | None = field(default=None, metadata=ADDED)
     migration: Migration | None = field(default=None, metadata=ADDED)
+    ordering: KeyOrder | None = field(default=None, metadata=ADDED)
+    phases: bool | None = field(default=None, metadata=ADDED)
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
@@ -131,7 +144,7 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
             return Strategy(kind=kind, moment_ms=_moment(kind, value, now_ms))
         case StrategyKind.BY_DURATION:
             return Strategy(kind=kind, moment_ms=max(0, now_ms - parse_duration(value)))
-        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT if not value:
+        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT | StrategyKind.NEXT_PHASE if not value:
             raise ChangeRefused("no_strategy", f"--{kind.value} needs a value", hint="name it")
     return Strategy(kind=kind, source=value if kind in OWN_SCOPE else None)
 
@@ -222,6 +235,9 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
     if out_of_range not in list(OutOfRange):
         hint = f"give {' or '.join(OutOfRange)}"
         raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(out_of_range)}", hint=hint)
+    ordering = params.get("ordering") or None
+    if ordering is not None and ordering not in list(KeyOrder):
+        raise ChangeRefused("bad_ordering", f"--ordering {excerpt(ordering)}", hint=f"give {' or '.join(KeyOrder)}")
     flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state")
     request = ResetRequest(
         strategy=choose_strategy(chosen, now_ms=now_ms()),
@@ -233,6 +249,8 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
         requested_by=str(params.get("requested_by", "")),
         allow_moved_on=True if params.get("allow_moved_on") else None,
         migration=None,
+        ordering=None if ordering is None else KeyOrder(ordering),
+        phases=True if params.get("phases") else None,
         **{name: bool(params.get(name, False)) for name in flags},
     )
     return check_request(request)

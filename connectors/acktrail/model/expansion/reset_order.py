@@ -46,8 +46,8 @@ class FencedExpansion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetReason:
-    """Why a reset is not simply accepted: `source` is rewound, or perhaps, before the expansion `old_count` to
-    `new_count`, and what that means for `destinations`, ascending."""
+    """Why a reset is not simply accepted: `source` starts before the expansion `old_count` to `new_count`, or perhaps,
+    and what that means for `destinations`, ascending."""
 
     order: ResetOrdering
     old_count: int
@@ -59,15 +59,15 @@ class ResetReason:
         """One sentence for people.
 
         >>> print(ResetReason(order=ResetOrdering.REJECT, old_count=2, new_count=4, source=0, destinations=(2,)))
-        partition 0 is rewound before the expansion from 2 to 4, but partition 2 keeps records from after it
+        partition 0 starts before the expansion from 2 to 4, but partition 2 keeps records from after it
         """
         named = f"partition{'s' if len(self.destinations) > 1 else ''} {', '.join(map(str, self.destinations))}"
         keep = "keep" if len(self.destinations) > 1 else "keeps"
         said = {
-            ResetOrdering.REJECT: f"is rewound before %s, but {named} {keep} records from after it",
-            ResetOrdering.WARN_NEEDS_GATE: f"is rewound before %s: finish it before {named} may be delivered",
-            ResetOrdering.UNCERTAIN: f"is perhaps rewound before %s, which {named} may have passed",
-            ResetOrdering.ACCEPT: "is not rewound before %s",
+            ResetOrdering.REJECT: f"starts before %s, but {named} {keep} records from after it",
+            ResetOrdering.WARN_NEEDS_GATE: f"starts before %s: finish it before {named} may be delivered",
+            ResetOrdering.UNCERTAIN: f"starts perhaps before %s, which {named} may have passed",
+            ResetOrdering.ACCEPT: "does not start before %s",
         }[self.order]
         expansion = f"the expansion from {self.old_count} to {self.new_count}"
         return f"partition {self.source} {said.replace('%s', expansion)}"
@@ -88,31 +88,34 @@ def check_reset(
     *,
     log_starts: Mapping[int, int] | None = None,
     log_ends: Mapping[int, int] | None = None,
+    delivered: Mapping[int, int] | None = None,
 ) -> ResetCheck:
     """Compare where a group will be, by partition, with the fences of the topic's expansions, oldest first.
 
     `targets` is the whole outcome: the targets of the reset over the positions that stay. A partition without a target
     (None or absent) has none that is known. A source that is set to its end in `log_ends` has nothing that could be
     delivered again and is accepted with any fence. A new partition that begins at its start in `log_starts` (0 where
-    absent) is not begun; one that was there before is begun behind its own high fence. Cost: the number of
-    dependencies of the sources that are rewound.
+    absent) is not begun; one that was there before is begun behind its own high fence. `delivered`: the offset after
+    the last record that the group was given, where that is beyond the target; it begins a destination as well. Cost:
+    the number of dependencies of the sources that are rewound.
 
     Raises:
         ValueError: an expansion that is none.
     """
     starts, ends = log_starts or {}, log_ends or {}
+    reached = {p: None if at is None else max(at, (delivered or {}).get(p, 0)) for p, at in targets.items()}
     reasons = []
     for index in range(len(expansions) - 1, -1, -1):
         left = expansions[index]
         for source in range(left.old_count):
-            if not _is_finished(targets.get(source), left.fences.get(source), ends.get(source)):
-                reasons += _reasons(expansions[index:], source, targets, starts)
+            if not is_finished(targets.get(source), left.fences.get(source), ends.get(source)):
+                reasons += _reasons(expansions[index:], source, targets.get(source), reached, starts)
     order = next((order for order in WORST_FIRST if any(each.order is order for each in reasons)), ResetOrdering.ACCEPT)
     return ResetCheck(order=order, reasons=tuple(reasons))
 
 
-def _is_finished(target: int | None, fence: ExpansionFence | None, end: int | None) -> bool:
-    """Whether no record of a source from before the expansion is delivered again."""
+def is_finished(target: int | None, fence: ExpansionFence | None, end: int | None) -> bool:
+    """Whether a group at `target` of a source, or reset to it, gets no record from before the expansion again."""
     if target is None:
         return False
     return (end is not None and target >= end) or (
@@ -123,20 +126,21 @@ def _is_finished(target: int | None, fence: ExpansionFence | None, end: int | No
 def _reasons(
     expansions: Sequence[FencedExpansion],
     source: int,
-    targets: Mapping[int, int | None],
+    target: int | None,
+    positions: Mapping[int, int | None],
     starts: Mapping[int, int],
 ) -> list[ResetReason]:
     """Of a source that is rewound before the first of `expansions`, or perhaps; keys may have moved on in later ones,
     past a partition with no record of theirs."""
     left = expansions[0]
-    fence, target = left.fences.get(source), targets.get(source)
+    fence = left.fences.get(source)
     is_rewound = target is not None and fence is not None and fence.low is not None and target < fence.low
     by_order: dict[tuple[ResetOrdering, int], list[int]] = {}
     seen: set[int] = set()
     for reached in expansions:
         found = destinations_of(source, left.old_count, reached.new_count, left.mapping)
         for destination in (each for each in found if each not in seen):
-            begun = has_begun(targets.get(destination), _beginning(reached, destination, starts))
+            begun = has_begun(positions.get(destination), beginning(reached, destination, starts))
             order = _ORDERS[begun] if is_rewound else ResetOrdering.UNCERTAIN
             by_order.setdefault((order, reached.new_count), []).append(destination)
         seen.update(found)
@@ -159,7 +163,7 @@ _ORDERS: Final = {True: ResetOrdering.REJECT, False: ResetOrdering.WARN_NEEDS_GA
 _UNKNOWN: Final = ExpansionFence(low=None, high=None)
 
 
-def _beginning(expansion: FencedExpansion, destination: int, starts: Mapping[int, int]) -> ExpansionFence:
+def beginning(expansion: FencedExpansion, destination: int, starts: Mapping[int, int]) -> ExpansionFence:
     """Between which offsets the first record of `destination` from after the expansion lies."""
     if destination < expansion.old_count:
         return expansion.fences.get(destination, _UNKNOWN)

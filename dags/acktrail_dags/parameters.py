@@ -23,6 +23,8 @@ _CONNECT: Final = r"sc://[\w.-]+(:\d{1,5})?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
 SPARK_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_CONNECT})$"
 """A master without a Spark Connect token: the worker's environment holds that (SPARK_CONNECT_AUTHENTICATE_TOKEN)."""
 
+TOPIC_NAME: Final = r"^[A-Za-z0-9._-]{1,249}$"
+
 _CONN_ID: Final = r"^[\w.-]{1,250}$"
 _TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}(:\d{1,10}(,\d{1,10})*)?$"
 _LONGEST_WAIT_S: Final = 3600

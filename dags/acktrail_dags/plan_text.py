@@ -36,11 +36,11 @@ def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
     totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
     notices = [(each.severity.value, each.rule, _subject(each) or "all", each.text) for each in plan.notices]
     parts = (
-        _cell(approval),
+        cell(approval),
         f"Plan `{plan.plan_id}`, made {instant_text(plan.created_at_ms)}, hash `{plan.plan_hash[:16]}`.",
-        _table(("", "Number"), list(totals.items())),
-        _table(("Severity", "Rule", "About", "What"), notices, _NOTICES) if notices else "",
-        _table(_COLUMNS, [_share_partition(row) for row in plan.partitions], _SHARE_PARTITIONS),
+        markdown_table(("", "Number"), list(totals.items())),
+        markdown_table(("Severity", "Rule", "About", "What"), notices, _NOTICES) if notices else "",
+        markdown_table(_COLUMNS, [_share_partition(row) for row in plan.partitions], _SHARE_PARTITIONS),
         "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only.",
     )
     return "\n\n".join(filter(None, parts))
@@ -67,13 +67,21 @@ def _number(value: object) -> object:
     return "unknown" if value is None else value
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], most: int | None = None) -> str:
-    """The first `most` rows; the others are counted."""
-    lines = [headers, ["---"] * len(headers), *([_cell(value) for value in row] for row in rows[:most])]
+def markdown_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    most: int | None = None,
+    *,
+    rest: str = "all of them in the table reset_plan_partitions",
+) -> str:
+    """A table of the first `most` rows, whose values are escaped; the others are counted, and `rest` says where they
+    are."""
+    lines = [headers, ["---"] * len(headers), *([cell(value) for value in row] for row in rows[:most])]
     more = 0 if most is None else len(rows) - most
-    left_off = f"\n\n... and {more} more, all of them in the table reset_plan_partitions." if more > 0 else ""
+    left_off = f"\n\n... and {more} more, {rest}." if more > 0 else ""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + left_off
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as text in which nothing is read as Markdown or HTML."""
     return _PUNCTUATION.sub(r"\\\1", printable(str(value)))

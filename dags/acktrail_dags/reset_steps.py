@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import TaskGroup, TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.config import TablesConfig
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
@@ -27,6 +26,7 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
 from acktrail_dags.dag_profiles import DagProfile, own_connection
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import kafka_config, tables_config
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("acktrail.dags")
 _SHORT: Final = timedelta(minutes=20)
 _NO_PLAN: Final = "there is no plan"
-DECISION: Final = "decision"
-"""The XCom key: `chosen_options`, and `responded_by_user` or None when no answer came in time."""
-
-_HOURS_TO_ANSWER: Final = 20  # a plan can be applied until it is a day old
-
 VALUE_FIELDS: Final[Mapping[str, str | None]] = {
     "to-earliest": None,
     "to-latest": None,
@@ -88,9 +83,9 @@ class StoredPlan(ResetTarget):
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
     """The request that the form describes, or the next phase of the plan that it names. Fails with the name of the rule
     that it breaks."""
-    form, requester = context["params"], _requester(context)
+    form, asked_by = context["params"], requester(context)
     if form["next_phase_of"]:
-        return _order(form, _next_phase(form, requester))
+        return _order(form, _next_phase(form, asked_by))
     asked = {
         "groups": form["groups"] or [],
         "topics": form["topics"] or [],
@@ -100,7 +95,7 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
         "ordering": form["ordering"],
         "phases": form["phases"],
         "reason": form["reason"] or "",
-        "requested_by": requester,
+        "requested_by": asked_by,
     }
     return _order(form, parse_request(asked))
 
@@ -110,7 +105,7 @@ def validate_reset(**context: Unpack[Context]) -> ResetOrder:
 def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
-    form, requester = context["params"], _requester(context)
+    form, asked_by = context["params"], requester(context)
     if not form["plan_id"]:
         raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
     tables = tables_config(form["tables_uri"], form.get("profile"))
@@ -121,7 +116,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
         earlier,
         topics=topics,
         reason=form["reason"] or "",
-        requested_by=requester,
+        requested_by=asked_by,
         allow_moved_on=form["allow_moved_on"],
         allow_skip=form["allow_skip"],
     )
@@ -189,12 +184,6 @@ def check_plan(stored: StoredPlan) -> None:
         raise AirflowFailException(refused)
 
 
-@task.short_circuit(execution_timeout=_SHORT)
-def dry_run_ends_here(**context: Unpack[Context]) -> bool:
-    """Continue only where the form says that this is no dry run."""
-    return not context["params"]["dry_run"]
-
-
 @task(execution_timeout=_SHORT)
 @as_airflow_errors()
 def recheck(stored: StoredPlan) -> int:
@@ -206,50 +195,24 @@ def recheck(stored: StoredPlan) -> int:
     return len(rows)
 
 
-class RecordedApproval(ApprovalOperator):
-    """Airflow's approval. A rejection skips the next tasks before this one returns a value, so the answer is pushed
-    under ``DECISION`` first."""
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if "error" not in event:
-            user = event["responded_by_user"]
-            person = None if user is None else {"id": user["id"], "name": user["name"]}
-            answer = {"chosen_options": list(event["chosen_options"]), "responded_by_user": person}
-            context["ti"].xcom_push(key=DECISION, value=answer)
-        return super().execute_complete(context, event)
-
-
-def approval(subject: str) -> RecordedApproval:
-    """The task `approve`: shows the preview that the task `plan` returned, under `subject`."""
-    return RecordedApproval(
-        task_id="approve",
-        subject=subject,
-        body="{{ ti.xcom_pull(task_ids='plan')['preview'] }}",
-        defaults=RecordedApproval.REJECT,
-        response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
-        notifiers=notifiers.asked(),
-        doc_md="A person reads the plan and decides. No answer in time is a rejection.",
-    )
-
-
 @task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
 @as_airflow_errors()
 def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
     """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved. Skips
     where no one was asked. Fails when the plan is closed, or this person may not approve."""
-    answer = context["ti"].xcom_pull(task_ids="approve", key=DECISION)
+    answer = answer_in(context)
     if stored is None or answer is None:
         raise AirflowSkipException(_NO_PLAN if stored is None else "no one was asked")
-    user = answer.get("responded_by_user") or {}
-    person = str(user.get("name") or user.get("id") or "no one")
-    approved = answer.get("chosen_options") == ["Approve"]
-    expired = not approved and not user
-    note = "no answer in time" if expired else ""
     status = api.note_decision(
-        _tables(stored), _load(stored), approved=approved, actor=person, note=note, expired=expired
+        _tables(stored),
+        _load(stored),
+        approved=answer.is_approved,
+        actor=answer.person,
+        note=answer.note,
+        expired=answer.is_expired,
     )
-    _log.info("plan %s: %s by %s", stored["plan_id"], status, person)
-    return person
+    _log.info("plan %s: %s by %s", stored["plan_id"], status, answer.person)
+    return answer.person
 
 
 @task(task_id="execute", retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))
@@ -343,14 +306,14 @@ def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     return {strategy: str(form[field])}
 
 
-def _next_phase(form: Mapping[str, Any], requester: str) -> ResetRequest:
+def _next_phase(form: Mapping[str, Any], asked_by: str) -> ResetRequest:
     """The phase after the plan that the form names. A value in a field of another request is refused."""
     stray = [name for name in ("groups", "topics", "all_topics", "strategy", "phases") if form[name]]
     if stray:
         raise InputError(f"the next phase of a plan does not take {stray[0]}", hint="leave that field empty")
     tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = api.load_reset(tables, form["next_phase_of"])
-    return next_phase_request(earlier, reason=form["reason"] or "", requested_by=requester)
+    return next_phase_request(earlier, reason=form["reason"] or "", requested_by=asked_by)
 
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
@@ -383,12 +346,3 @@ def _load(stored: StoredPlan) -> ResetPlan:
     if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan
-
-
-def _requester(context: Context) -> str:
-    """Who triggered the run. Raises InputError where a second person must approve and the first one is not known."""
-    name = getattr(context["dag_run"], "triggering_user_name", None) or ""
-    if not name and approval_rule() is ApprovalRule.SECOND_PERSON and not context["params"]["dry_run"]:
-        hint = "trigger it from Airflow's page or interface, signed in"
-        raise InputError("Airflow does not know who triggered this run, and a second person must approve", hint=hint)
-    return name

@@ -50,12 +50,15 @@ class Worked:
 
 
 def until(condition: Callable[[], Any], *, timeout_s: float = 240.0, what: str = "condition") -> Any:
-    """Ask until the answer is true, and give it back."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    """Ask until the answer is true, and give it back. Most of the time is left to what is waited for."""
+    asked = time.monotonic()
+    deadline = asked + timeout_s
+    while asked < deadline:
         if answer := condition():
             return answer
-        time.sleep(0.05)
+        took = time.monotonic() - asked
+        time.sleep(min(max(0.05, 2 * took), 1.0))
+        asked = time.monotonic()
     raise AssertionError(f"{what} did not become true within {timeout_s:g} s")
 
 

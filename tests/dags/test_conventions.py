@@ -15,8 +15,9 @@ import pytest
 pytestmark = pytest.mark.airflow
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
-BY_HAND = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
-DAG_IDS = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *BY_HAND}
+RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
+BY_HAND = {"acktrail_expand_topic", *RESETS}
+DAG_IDS = {"acktrail_export", "acktrail_maintenance", "acktrail_partitions", "acktrail_reconcile", *BY_HAND}
 NEVER_TRIED_AGAIN = {"execute"}
 WAITS_FOR_A_PERSON = {"approve"}
 HEAVY = (
@@ -133,7 +134,49 @@ def test_reconcile_steps_follow_each_other(dag_bag: Any) -> None:
     assert {task.trigger_rule for task in dag.tasks if task.task_id != "notify"} == {"all_success"}
 
 
-@pytest.mark.parametrize("dag_id", sorted(BY_HAND))
+def test_an_expansion_runs_by_hand_with_a_person_before_it(scheduled: dict[str, Any]) -> None:
+    """A dry run unless the form says otherwise; plan, answer and its record come before the expansion; the wait for
+    producers holds no slot; the last look comes after it, and only after an expansion."""
+    from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
+
+    dag = scheduled["acktrail_expand_topic"]
+    assert dag.timetable.can_be_scheduled is False
+    assert dag.params["dry_run"] is True
+    before = set(dag.task_dict["expand"].get_flat_relative_ids(upstream=True))
+    assert before == {"plan", "dry_run_ends_here", "approve", "note_decision"}
+    assert dag.task_dict["publish"].get_flat_relative_ids(upstream=True) == before | {"expand", "settle"}
+    assert {dag.task_dict[name].trigger_rule for name in ("expand", "settle", "publish")} == {"all_success"}
+    assert dag.task_dict["settle"].task_type == DateTimeSensorAsync.__name__
+    assert "task_ids='expand'" in dag.task_dict["settle"].target_time
+
+
+def test_looks_are_regular(scheduled: dict[str, Any]) -> None:
+    """One task every five minutes, at once when it is switched on, never two at a time."""
+    from airflow.timetables.base import TimeRestriction
+
+    dag = scheduled["acktrail_partitions"]
+    whenever = TimeRestriction(earliest=None, latest=None, catchup=False)
+    first = dag.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=whenever)
+    second = dag.timetable.next_dagrun_info(last_automated_data_interval=first.data_interval, restriction=whenever)
+    assert first.run_after <= datetime.now(UTC)
+    assert second.run_after - first.run_after <= timedelta(minutes=5)
+    assert "observe" in dag.task_dict
+
+
+BAD_TOPIC = [("topic", "a b"), ("topic", "x'; drop"), ("topic", ""), ("topic", "x" * 250)]
+BAD_COUNT = [("partitions", 0), ("partitions", 10_001), ("partitions", "4"), ("partitions", 2.5)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*BAD_TOPIC, *BAD_COUNT, ("dry_run", "no"), ("dry_run", None)])
+def test_the_form_of_an_expansion_refuses(dag_bag: Any, name: str, value: object) -> None:
+    """Names that no topic has, counts that no topic gets, and words for yes and no."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        dag_bag.dags["acktrail_expand_topic"].params.get_param(name).resolve(value)
+
+
+@pytest.mark.parametrize("dag_id", sorted(RESETS))
 def test_resets_run_by_hand_and_a_dry_run_is_the_default(scheduled: dict[str, Any], dag_id: str) -> None:
     """Nothing schedules them; without a word they change nothing; a person stands between plan and execution."""
     dag = scheduled[dag_id]

@@ -255,6 +255,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
 
 
+@pytest.mark.full  # tests/reset/test_safety_on_broker.py has the check itself
 def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     """Between approval and execution everything is looked at again: a group at work is left alone."""
     run = scene.start(RESET, groups=["bills-desk"], topics=["bills"], strategy="to-earliest", dry_run=False)

@@ -106,6 +106,7 @@ def test_the_only_broker_goes_away(running: Export, broker: EmbeddedBroker, coun
     assert began - restarted <= 2
 
 
+@pytest.mark.full
 def test_two_workers(running: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any) -> None:
     """A worker that takes no lease races with the one that has it; they never double a record."""
     with writing(broker):

@@ -50,7 +50,18 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
 }
 """In this order: `reset` makes the group that `describe` asks for."""
 
-LONG: Final = ("scale", "steady", "soak", "maintenance", "day", "reconcile", "spark")
+LONG: Final = (
+    "export",
+    "describe",
+    "validation",
+    "scale",
+    "steady",
+    "soak",
+    "maintenance",
+    "day",
+    "reconcile",
+    "spark",
+)
 """Those that take longest even at such sizes."""
 MARKS: Final = {
     name: (pytest.mark.full, *([pytest.mark.spark] if name in {"reconcile", "spark"} else [])) for name in LONG

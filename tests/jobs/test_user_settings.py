@@ -34,6 +34,7 @@ def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> di
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.full
 def test_settings_of_spark_submit_stay(tmp_path: Path) -> None:
     """What --conf and the defaults file of spark-submit say is in force; the rest are acktrail's defaults."""
     (tmp_path / "spark-defaults.conf").write_text(f"{UI} true\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -41,11 +42,11 @@ def _reads_group(admin: ShareGroupAdmin, name: str) -> bool | None:
     return _all_have("READ", admin.rights(names).groups)
 
 
-def _reads_topic(admin: ShareGroupAdmin, name: str) -> bool | None:
+def _has_on_topic(operation: str, admin: ShareGroupAdmin, name: str) -> bool | None:
     if name == ALL and not _describes_topic(admin, ALL):
         return False
     names = [topic.name for topic in admin.topics() if not topic.is_internal] if name == ALL else [name]
-    return _all_have("READ", admin.rights((), names).topics)
+    return _all_have(operation, admin.rights((), names).topics)
 
 
 def _all_have(operation: str, rights: Mapping[str, frozenset[str] | None]) -> bool | None:
@@ -63,5 +64,6 @@ _PROBES: Final[Mapping[tuple[str, str], Callable[[ShareGroupAdmin, str], bool | 
     ("DESCRIBE_CONFIGS", "group"): _describes_configs,
     ("READ", "group"): _reads_group,
     ("DESCRIBE", "topic"): _describes_topic,
-    ("READ", "topic"): _reads_topic,
+    ("READ", "topic"): partial(_has_on_topic, "READ"),
+    ("ALTER", "topic"): partial(_has_on_topic, "ALTER"),
 }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from acktrail import __version__
+from acktrail.cli.named_commands import NamedCommands
 from acktrail.cli.text.json_text import error_json, wants_json
 from acktrail.errors import AcktrailError, MissingDependency
 
@@ -27,6 +26,7 @@ COMMANDS: Final = MappingProxyType(
         "groups": "acktrail.cli.commands.groups:app",
         "offsets": "acktrail.cli.commands.groups:offsets",
         "reset": "acktrail.cli.reset.plan_command:app",
+        "expand": "acktrail.cli.expand.expand_commands:app",
         "decode": "acktrail.cli.commands.copied_logs:decode",
         "replay": "acktrail.cli.commands.copied_logs:replay",
         "import": "acktrail.cli.commands.export:import_files",
@@ -56,6 +56,7 @@ EXTRAS: Final = MappingProxyType(
         "demo": "all",
         "doctor": "kafka,tables",
         "evidence": "tables",
+        "expand": "kafka,tables",
         "export": "kafka,tables",
         "findings": "tables",
         "groups": "kafka,tables",
@@ -108,37 +109,14 @@ _INTERRUPTED: Final = 130
 _PROFILE: Final = "--profile"
 
 
-class CommandGroup(TyperGroup):
-    """Commands by name: those of this package, then those that other packages of the project registered."""
+class CommandGroup(NamedCommands):
+    """The commands of ``acktrail``."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature
-        return list(_targets())
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
-        target = COMMANDS.get(cmd_name) or _targets().get(cmd_name)
-        if target is None:
-            return None
-        module, _, attribute = target.partition(":")
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-            alone.command()(found)
-            found = alone
-        command = typer.main.get_command(found)
-        command.name = cmd_name
-        return command
+    own = COMMANDS
+    entry_point = COMMANDS_ENTRY_POINT
 
 
-def _targets() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        registered = distribution("acktrail").entry_points.select(group=COMMANDS_ENTRY_POINT)
-    except PackageNotFoundError:
-        return dict(COMMANDS)
-    return {**COMMANDS, **{point.name: point.value for point in registered}}
-
-
+_targets = CommandGroup.targets
 app = typer.Typer(cls=CommandGroup, name="acktrail", help=HELP, invoke_without_command=True, rich_markup_mode=None)
 
 

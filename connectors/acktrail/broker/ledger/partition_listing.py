@@ -44,10 +44,11 @@ class ListedTopic:
 
 
 def list_partitions(
-    client: BrokerClient, topics: Iterable[str] | None = None, *, page: int = PAGE
+    client: BrokerClient, topics: Iterable[str] | None = None, *, page: int = PAGE, node_id: int | None = None
 ) -> tuple[ListedTopic, ...]:
     """These topics, by name, errors as values; None: all that this principal may DESCRIBE. No topic is created by
-    asking. A topic whose pages come from before and after a change has the partitions of the later pages.
+    asking. A topic whose pages come from before and after a change has the partitions of the later pages. `node_id`:
+    the broker to ask; None: any.
 
     Raises:
         Unreachable, RetryableError: no broker answered.
@@ -59,7 +60,7 @@ def list_partitions(
     heads: dict[str, Any] = {}
     cursor: Any = None
     while True:
-        reply = client.send(_request(names, cursor, page))
+        reply = client.send(_request(names, cursor, page), node_id)
         for topic in reply.topics:
             heads[topic.name] = topic
             rows.setdefault(topic.name, []).extend(topic.partitions or ())

@@ -9,14 +9,32 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from acktrail.group_changes.json_values import canonical_json, fingerprint, to_json_value
 
-if TYPE_CHECKING:
-    from acktrail.group_changes.planning.plan_file import Plan
-
 AUDIT, PLANS, PARTITIONS, EXECUTIONS = "reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions"
+
+
+class AuditedPlan(Protocol):
+    """What the audit, and the rules of approvals, need of a plan of any kind."""
+
+    @property
+    def kind(self) -> StrEnum: ...
+    @property
+    def plan_id(self) -> str: ...
+    @property
+    def plan_hash(self) -> str: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def created_at_ms(self) -> int: ...
+    @property
+    def created_by(self) -> str: ...
+    @property
+    def requested_by(self) -> str: ...
+    @property
+    def refusals(self) -> Sequence[object]: ...
 
 
 class Event(StrEnum):
@@ -99,7 +117,7 @@ class Flaw:
 
 
 def audit_entry(
-    plan: Plan,
+    plan: AuditedPlan,
     attempt: int,
     event: Event,
     group_id: str | None = None,

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes.audit.audit_chain import AuditRow, Event, audit_entry
+from acktrail.group_changes.audit.audit_chain import AuditedPlan, AuditRow, Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.lifecycle.plan_life import DECIDES, LIFE, PlanLife, Refusal, Status, Step, life_of, note_of
 from acktrail.group_changes.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, check_age
+from acktrail.group_changes.planning.plan_file import DAY_MS, check_age
 from acktrail.times import now_ms, utc_text
 
 _Row = Mapping[str, Any]
@@ -127,7 +127,7 @@ class Admission:
     may be."""
 
     journal: Journal
-    plan: Plan
+    plan: AuditedPlan
     rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
 
@@ -195,7 +195,7 @@ def requesters(created_by: str, requested_by: str) -> frozenset[str]:
 def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
     """Raise ChangeRefused (`own_approval`) when `actor` may not approve a plan that `asked_by` asked for."""
     if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
-        hint = "somebody else approves it: acktrail reset approve (ACKTRAIL_RESET_APPROVAL=second-person)"
+        hint = "somebody else approves it: acktrail reset (or expand) approve (ACKTRAIL_RESET_APPROVAL=second-person)"
         raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
 
 
@@ -205,7 +205,8 @@ def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozense
     if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
         return
     text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
-    hint = f"acktrail reset approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    how = f"acktrail reset approve {plan_id}, of an expansion acktrail expand approve FILE"
+    hint = f"{how} (ACKTRAIL_RESET_APPROVAL={rule.value})"
     raise ChangeRefused("approval_missing", text, hint=hint)
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from acktrail.errors import MalformedFile, PlanStale
 from acktrail.group_changes.json_values import from_json_value, hash_of, to_json_value
@@ -16,6 +17,7 @@ from acktrail.group_changes.planning.notices import RefusedParts
 from acktrail.group_changes.planning.plan import PLAN_FORMAT, PLAN_VERSION, ResetPlan
 from acktrail.times import instant_text
 
+T = TypeVar("T")
 Plan = ResetPlan | GroupChangePlan
 
 DAY_MS: Final = 86_400_000
@@ -39,8 +41,8 @@ _STATE: Final = ("state_partition", "effective_start_offset", "snapshot_epoch", 
 _BATCH: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 
-def plan_json(plan: Plan) -> str:
-    """The plan as the text of a file."""
+def plan_json(plan: Any) -> str:
+    """A plan, a dataclass of any kind, as the text of a file."""
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
 
 
@@ -60,37 +62,58 @@ def write_text(text: str, file: Path) -> None:
 def read_plan(file: Path) -> ResetPlan:
     """The reset plan in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of another
     version, or it was edited."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        why = f"cannot be read ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint="check the path") from error
-    except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=_AGAIN) from error
-    plan = parse_plan(text, str(file))
+    plan = parse_plan(read_text(file, _AGAIN), str(file))
     if not isinstance(plan, ResetPlan):
         raise MalformedFile("is no reset plan", file=str(file), hint=_AGAIN)
     return plan
 
 
+def read_text(file: Path, again: str) -> str:
+    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text (its hint is `again`)."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        why = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no text", file=str(file), hint=again) from error
+
+
 def parse_plan(text: str, where: str) -> Plan:
     """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
+    data = plan_data(text, where, {PLAN_FORMAT: (1, PLAN_VERSION), GROUP_CHANGE_FORMAT: ()}, again=_AGAIN)
+    kind: type[Plan] = ResetPlan if data["format"] == PLAN_FORMAT else GroupChangePlan
+    return checked_plan(kind, data, where, again=_AGAIN)
+
+
+def plan_data(
+    text: str, where: str, versions: Mapping[str, Sequence[int]], *, again: str, what: str = "reset plan"
+) -> dict[str, Any]:
+    """The JSON object of a plan in one of the formats in `versions`, with the versions that can be read (none named:
+    any). Raises MalformedFile: it is no `what`. PlanStale: it is of another version."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=_AGAIN) from error
+        raise MalformedFile("is no JSON", file=where, hint=again) from error
     plan_format = data.get("format") if isinstance(data, dict) else None
-    if plan_format not in (PLAN_FORMAT, GROUP_CHANGE_FORMAT):
-        raise MalformedFile("is no reset plan", file=where, hint=_AGAIN)
-    version = data.get("version")
-    if plan_format == PLAN_FORMAT and version not in (1, PLAN_VERSION):
-        text = f"{where} is a plan of version {version!r}, this is version {PLAN_VERSION}"
-        raise PlanStale("other_version", text, hint=_AGAIN)
-    kind: type[Plan] = ResetPlan if plan_format == PLAN_FORMAT else GroupChangePlan
-    plan: Plan = from_json_value(kind, data, where)
+    if not isinstance(plan_format, str) or plan_format not in versions:
+        raise MalformedFile(f"is no {what}", file=where, hint=again)
+    known, version = versions[plan_format], data.get("version")
+    if known and version not in known:
+        text = f"{where} is a plan of version {version!r}, this is version {known[-1]}"
+        raise PlanStale("other_version", text, hint=again)
+    found: dict[str, Any] = data
+    return found
+
+
+def checked_plan(kind: type[T], data: dict[str, Any], where: str, *, again: str) -> T:
+    """A plan, a dataclass `kind` with a field `plan_hash`, of its JSON object. Raises InputError: a field is wrong.
+    PlanStale: it was edited."""
+    plan: Any = from_json_value(kind, data, where)
     if hash_of(plan) != plan.plan_hash:
-        raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=_AGAIN)
-    return plan
+        raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=again)
+    found: T = plan
+    return found
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:

@@ -23,7 +23,7 @@ from acktrail.tables.cluster_check import (
 )
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, merge_spans, range_rows, ranges_text
 from acktrail.tables.exported.stored_log import StoredRecords, log_marks
@@ -56,8 +56,8 @@ class DeltaSink(SinkTask):
 
     A batch with a position brings ``state_records`` and a span. Rows and the positions of all source partitions are one
     commit of ``state_records``; ``export_ranges`` follows it and is repaired at the next start if a crash came between.
-    A batch without a position brings observations, one batch for each phase of a run: when the tables have that phase
-    already, it is dropped. Its ``topics`` are a complete listing.
+    A batch without a position brings observations, one batch for each run, or each phase of a run where the table has
+    phases: when the tables have it already, it is dropped. Its ``topics`` are a complete listing.
 
     Columns `cluster_id` and `run_id` are filled in where a batch leaves them out. `dialect` is that of the records'
     raw bytes. `clock` gives UTC instants.
@@ -292,15 +292,15 @@ def _check_span(
 
 
 def _by_phase(source_partition: SourcePartition, rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """`rows` by app id: the source partition, the run and the phase."""
-    if rows["run_id"].null_count or rows["phase"].null_count:
+    """`rows` by app id: the source partition, the run and, where the table has one, the phase."""
+    names = [name for name in ("run_id", "phase") if name in rows.column_names]
+    if any(rows[name].null_count for name in names):
         raise ValueError(f"{source_partition}: an observation names its run and its phase")
-    keys = rows.select(["run_id", "phase"]).group_by(["run_id", "phase"]).aggregate([]).to_pylist()
-    run_id, phase = pc.field("run_id"), pc.field("phase")
+    keys = rows.select(names).group_by(names).aggregate([]).to_pylist()
     return [
         (
-            f"{source_partition}/{key['run_id']}/{key['phase']}",
-            rows.filter((run_id == key["run_id"]) & (phase == key["phase"])),
+            "/".join((source_partition, *(key[name] for name in names))),
+            rows.filter(all_of(*(pc.field(name) == key[name] for name in names))),
         )
         for key in keys
     ]

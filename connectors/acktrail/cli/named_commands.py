@@ -1,0 +1,46 @@
+"""Commands that are loaded when they are named: those of this package, and those that other packages registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+
+
+class NamedCommands(TyperGroup):
+    """Commands by name. `own` has those of this package as ``module:attribute``, a function or a group of commands;
+    `entry_point` is the group of entry points by which other packages of the project register theirs."""
+
+    own: ClassVar[Mapping[str, str]] = {}
+    entry_point: ClassVar[str] = ""
+
+    @classmethod
+    def targets(cls) -> dict[str, str]:
+        """Every command: its name, and where it is."""
+        from importlib.metadata import PackageNotFoundError, distribution
+
+        try:
+            registered = distribution("acktrail").entry_points.select(group=cls.entry_point)
+        except PackageNotFoundError:
+            return dict(cls.own)
+        return {**cls.own, **{point.name: point.value for point in registered}}
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature
+        return list(self.targets())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # the base class's signature
+        target = self.own.get(cmd_name) or self.targets().get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+            alone.command()(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command

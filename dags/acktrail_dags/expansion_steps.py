@@ -1,0 +1,208 @@
+"""The tasks around an expansion of a topic, and the looks that show it: each calls one use case of
+``acktrail.topic_expansion``.
+
+The plan goes from task to task as its text; its hash is in the audit of who approved it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
+from airflow.sdk import TriggerRule, chain, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.times import instant_text, now_ms
+from acktrail_dags import run_target, task_results
+from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
+from acktrail_dags.dag_profiles import own_connection
+from acktrail_dags.plan_text import cell, markdown_table, notice_text
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from acktrail.topic_expansion.apply_expansion import ExpansionResult
+    from acktrail.topic_expansion.expansion_plan import ExpansionPlan
+
+_log: Final = logging.getLogger("acktrail.dags")
+_SHORT: Final = timedelta(minutes=20)
+_LONGEST_SETTLE: Final = timedelta(hours=25)
+
+
+class PlannedExpansion(TypedDict):
+    """A plan, where it is for, and the preview that a person reads."""
+
+    profile: str | None
+    kafka_conn_id: str
+    tables_uri: str
+    plan: str
+    preview: str
+
+
+@task(multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors(can_run_again=True)
+def observe(**context: Unpack[Context]) -> dict[str, Any]:
+    """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.topic_expansion.stored_look import take_look
+
+    target = run_target.export_target(context)
+    kafka = run_target.kafka_config(target["kafka_conn_id"], target["profile"])
+    topics = context["params"]["topics"] or None
+    with ShareGroupAdmin(kafka) as admin:
+        look = asdict(take_look(admin, _tables(target), topics=topics, run_id=target["run_id"]))
+    counts = {name: value for name, value in look.items() if isinstance(value, int)}
+    return task_results.hand_over(context, target["run_id"], counts)
+
+
+@task(task_id="plan", multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors()
+def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
+    """The plan for the form. Fails with every rule that forbids it."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.group_changes.lifecycle.plan_status import account
+    from acktrail.group_changes.planning.plan_file import plan_json
+    from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
+
+    form, asked_by = context["params"], requester(context)
+    profile = form.get("profile")
+    target = PlannedExpansion(
+        profile=profile,
+        kafka_conn_id=form["kafka_conn_id"] or own_connection(profile),
+        tables_uri=run_target.tables_config(form["tables_uri"], profile).uri,
+        plan="",
+        preview="",
+    )
+    request = expansion_request(
+        form["topic"] or "", form["partitions"] or 0, reason=form["reason"] or "", requested_by=asked_by
+    )
+    with ShareGroupAdmin(_kafka(target)) as admin:
+        plan = make_plan(admin, request, tables=_tables(target), created_by=asked_by or account())
+    preview = expansion_preview(plan)
+    _log.info("%s", preview)
+    if plan.refusals:
+        raise AirflowFailException("; ".join(map(notice_text, plan.refusals)))
+    return PlannedExpansion(**{**target, "plan": plan_json(plan), "preview": preview})
+
+
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
+@as_airflow_errors()
+def note_decision(planned: PlannedExpansion | None, **context: Unpack[Context]) -> str:
+    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved. Skips
+    where no one was asked. Fails when the plan is closed, or this person may not approve."""
+    from acktrail.group_changes.lifecycle.plan_life import Step
+    from acktrail.group_changes.lifecycle.plan_status import Admission
+    from acktrail.topic_expansion.apply_expansion import open_expansion_journal
+
+    answer = answer_in(context)
+    if planned is None or answer is None:
+        raise AirflowSkipException("no one was asked")
+    plan = _plan(planned)
+    journal = open_expansion_journal(_tables(planned), plan, actor=answer.person)
+    step = Step.APPROVE if answer.is_approved else Step.EXPIRE if answer.is_expired else Step.REJECT
+    life = Admission(journal=journal, plan=plan).decide(step, actor=answer.person, why=answer.note)
+    _log.info("plan %s: %s by %s", plan.plan_id, life.standing, answer.person)
+    return answer.person
+
+
+@task(multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors(can_run_again=True)
+def expand(planned: PlannedExpansion, approver: str, **context: Unpack[Context]) -> dict[str, Any]:
+    """Look, add the partitions unless they are there, look again. May be tried again: it sees what is there first."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
+
+    plan = _plan(planned)
+    with ShareGroupAdmin(_kafka(planned)) as admin:
+        journal = open_expansion_journal(_tables(planned), plan, actor=approver)
+        result = apply_expansion(admin, journal, plan)
+    settles_at_ms = now_ms() if result.settles_at_ms is None else result.settles_at_ms
+    return {**_handed_over(context, result), "settles_at": instant_text(settles_at_ms)}
+
+
+def settled() -> DateTimeSensorAsync:
+    """The task `settle`: waits, without a slot, until every producer knows the count."""
+    return DateTimeSensorAsync(
+        task_id="settle",
+        target_time="{{ ti.xcom_pull(task_ids='expand')['settles_at'] }}",
+        execution_timeout=_LONGEST_SETTLE,
+        doc_md="Producers may use the old count until their metadata is refreshed and what they hold is sent.",
+    )
+
+
+@task(multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors(can_run_again=True)
+def publish(planned: PlannedExpansion, **context: Unpack[Context]) -> dict[str, Any]:
+    """Look once more, and say where the fences are and which groups have records below them."""
+    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.topic_expansion.apply_expansion import finish_expansion
+    from acktrail.topic_expansion.expansion_text import LEFT_COLUMNS, left_rows
+    from acktrail.topic_expansion.ledger_reading import records_left
+
+    plan, tables = _plan(planned), _tables(planned)
+    with ShareGroupAdmin(_kafka(planned)) as admin:
+        result = finish_expansion(admin, tables, plan)
+    left = records_left(tables, plan, {each.partition: each.high for each in result.fences})
+    task_results.show("below the fences", LEFT_COLUMNS, left_rows(left))
+    return _handed_over(context, result)
+
+
+def expand_with_approval(question: str) -> None:
+    """The tasks from the form to settled fences, with a person in between who is asked `question`."""
+    planned: Any = plan_expansion()
+    approver: Any = note_decision(planned)
+    executed = expand(planned, approver)
+    chain(planned, dry_run_ends_here(), approval(question), approver, executed, settled(), publish(planned))
+
+
+def expansion_preview(plan: ExpansionPlan) -> str:
+    """The plan as Markdown: keys, times, notices, groups. Names and texts are escaped."""
+    from acktrail.topic_expansion import expansion_text as text
+
+    notices = [(one.severity.value, one.rule, one.subject, one.text) for one in plan.notices]
+    rest = "all of them in the plan of the command line"
+    parts = (
+        cell(f"Topic {plan.topic}: {' '.join([*text.key_lines(plan), *text.time_lines(plan)])}"),
+        f"Plan `{plan.plan_id}`, hash `{plan.plan_hash[:16]}`. Partitions cannot be taken away again.",
+        markdown_table(("Severity", "Rule", "About", "What"), notices, 30, rest=rest) if notices else "",
+        markdown_table(text.GROUP_COLUMNS, text.group_rows(plan), 50, rest=rest) if plan.groups else "",
+        markdown_table(text.MOVE_COLUMNS, text.move_rows(plan)) if not plan.refusals else "",
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def _handed_over(context: Context, result: ExpansionResult) -> dict[str, Any]:
+    from acktrail.topic_expansion.expansion_text import FENCE_COLUMNS, fence_rows, result_lines
+
+    for line in result_lines(result):
+        _log.info("%s", line)
+    task_results.show("fences", FENCE_COLUMNS, fence_rows(result))
+    widths = [each.width for each in result.fences if each.width is not None]
+    counts = {
+        "partitions_before": result.old_count,
+        "partitions": result.new_count,
+        "fences_known": len(widths),
+        "widest_fence": max(widths, default=0),
+    }
+    text = "; ".join(result_lines(result))
+    return task_results.hand_over(context, result.plan_id, counts, text=text, is_settled=result.is_settled)
+
+
+def _plan(planned: PlannedExpansion) -> ExpansionPlan:
+    """The plan, which has the hash that it was made with."""
+    from acktrail.topic_expansion.expansion_plan import parse_expansion_plan
+
+    return parse_expansion_plan(planned["plan"], "the plan")
+
+
+def _kafka(planned: PlannedExpansion) -> KafkaConfig:
+    return run_target.kafka_config(planned["kafka_conn_id"], planned["profile"])
+
+
+def _tables(target: PlannedExpansion | run_target.Target) -> TablesConfig:
+    return run_target.tables_config(target["tables_uri"], target["profile"])

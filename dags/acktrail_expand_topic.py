@@ -1,0 +1,58 @@
+"""### Add partitions to a topic
+
+Triggered by hand only. `plan` says which keys move, which groups read the topic and what is open in each. **A dry run
+ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `expand` looks at partitions
+and groups, adds the partitions and looks again; `settle` waits, without a slot, until every producer knows the count
+(`ACKTRAIL_SETTLE`); `publish` looks once more and says where the fences are: between which offsets the last records
+from before the expansion lie, and which groups have records below them. Decision and request are in the append-only
+`reset_audit`, the looks in `partition_observations` and `group_positions`.
+
+**Needs** ALTER and DESCRIBE on the topic, DESCRIBE on the groups. Partitions cannot be taken away again.
+
+**When it fails** before `expand`, nothing was changed: correct what the log names and trigger a new run. `expand`
+and `publish` may be cleared at any time: they see what is there first, and nothing is done twice.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import dag
+
+from acktrail_dags import parameters as p
+from acktrail_dags.dag_profiles import DagProfile, dag_profiles
+from acktrail_dags.expansion_steps import expand_with_approval
+
+
+def make(profile: DagProfile) -> None:
+    """The DAG of one profile."""
+
+    @dag(
+        dag_id=profile.named("acktrail_expand_topic"),
+        description="Adds partitions to a topic: plan, approval, expansion between looks, fences.",
+        doc_md=profile.doc(__doc__ or ""),
+        schedule=None,
+        catchup=False,
+        max_active_runs=4,
+        dagrun_timeout=timedelta(hours=48),
+        tags=["acktrail", "kafka", *profile.tags],
+        params={
+            **profile.params(),
+            "topic": p.text("Topic", "The topic that gets more partitions.", pattern=p.TOPIC_NAME),
+            "partitions": p.number("Partitions", "How many it is to have in all.", minimum=1, maximum=10_000),
+            "dry_run": p.flag("Dry run", "Plan and preview, then end. Nothing is changed.", default=True),
+            "reason": p.text("Reason", "Kept in the plan.", maxLength=1000),
+            "kafka_conn_id": p.kafka_conn_id(profile.kafka_conn_id),
+            "tables_uri": p.tables_uri(),
+        },
+        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
+    )
+    def acktrail_expand_topic() -> None:
+        """From the form to fences, with a person in between."""
+        expand_with_approval("Add partitions to the topic?")
+
+    acktrail_expand_topic()
+
+
+for _profile in dag_profiles():
+    make(_profile)

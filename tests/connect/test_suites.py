@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.broker.groups.offsets_connector import ShareGroupOffsetsSource
+from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource
 from acktrail.broker.state.state_connector import ShareGroupStateSource
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef
@@ -242,6 +243,12 @@ class TestOffsetsSourceConfiguration(TestStateSourceConfiguration):
     """As above; its rows are observations, without positions."""
 
     connector_class: ClassVar[type[Any]] = ShareGroupOffsetsSource
+
+
+class TestPartitionLedgerSourceConfiguration(TestStateSourceConfiguration):
+    """As above; tests/expansion has its looks at a real broker."""
+
+    connector_class: ClassVar[type[Any]] = PartitionLedgerSource
 
 
 def _named() -> Mapping[str, pa.Table]:

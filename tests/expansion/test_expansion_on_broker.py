@@ -16,15 +16,18 @@ from servers.kafka_proxy import kafka_proxy
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource, PartitionLedgerTask
 from acktrail.broker.ledger.partition_creation import create_partitions
 from acktrail.broker.ledger.partition_listing import list_partitions
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.contract import SinkTaskContext, SourceTaskContext
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale, UnknownName
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.planning.plan_file import plan_json, write_text
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.topic_expansion.apply_expansion import (
     ExpansionResult,
     apply_expansion,
@@ -137,6 +140,51 @@ def test_a_look_has_what_the_brokers_answer(
     assert list_partitions(admin, ["looked"], page=1) == list_partitions(admin, ["looked"])
     take_look(admin, tables, topics=["looked"], run_id=look["run_id"])
     assert Tables(tables).read("partition_observations").num_rows == 3
+
+
+def test_the_connector_looks_on_a_schedule(running: EmbeddedBroker, workload: Workload, tmp_path: Path) -> None:
+    """One task, also where more are wanted; it may be stopped before its start, and twice. It looks at once, not again
+    before its time, then under another run id; what the sink stores is each look once, named topics alone, and a topic
+    that is gone as a row with its error."""
+    workload.create_topic("scheduled", 2)
+    given = {
+        "kafka.bootstrap.servers": running.bootstrap_servers,
+        "topics": "scheduled,never-there",
+        "interval.ms": "1000",
+    }
+    connector = PartitionLedgerSource(PartitionLedgerSource.config_def.parse(given))
+    connector.stop()
+    connector.start()
+    assert connector.task_configs(7) == connector.task_configs(1) == [{}]
+    connector.task({}).stop()
+    now = [100.0]
+    task = PartitionLedgerTask(
+        running.config(), interval_s=1.0, topics=["scheduled", "never-there"], clock=lambda: now[0]
+    )
+    task.start(SourceTaskContext())
+    sinks = DeltaSinkConnector(DeltaSinkConnector.config_def.parse({"tables": str(tmp_path)}))
+    found = []
+    for at in (100.0, 100.5, 101.5):
+        now[0] = at
+        batches = task.poll(0.01)
+        found.append(len(batches))
+        for batch in [*batches, *batches]:
+            context = SinkTaskContext(connector="ledger", run_id="worker", cluster_id=connector.cluster_id)
+            sink = sinks.task(context)
+            sink.start()
+            sink.put(batch)
+            sink.flush()
+            sink.stop()
+    task.stop()
+    task.stop()
+    connector.stop()
+
+    assert found == [1, 0, 1]
+    rows = Tables(TablesConfig(uri=str(tmp_path))).read("partition_observations").to_pylist()
+    places = sorted((row["topic"], -1 if row["partition"] is None else row["partition"]) for row in rows)
+    assert places == sorted([("never-there", -1), ("scheduled", 0), ("scheduled", 1)] * 2)
+    assert {row["error_code"] for row in rows if row["topic"] == "never-there"} == {3}
+    assert len({row["run_id"] for row in rows} - {"worker"}) == 2
 
 
 def admin_places(topic: str, count: int) -> list[Any]:
@@ -374,3 +422,32 @@ def test_an_approval_that_is_required_is_asked_for(
     with pytest.raises(ChangeRefused, match="approval_missing"):
         applied(admin, TablesConfig(uri=str(tmp_path)), planned(admin, "guarded", 2))
     assert listed(admin, "guarded").partition_count == 1
+
+
+def test_decisions_by_command(
+    running: EmbeddedBroker,
+    workload: Workload,
+    admin: ShareGroupAdmin,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An approval lets a plan pass that needs one; a rejection closes it for good; an edited plan cannot be decided."""
+    monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "required")
+    workload.create_topic("decided", 1)
+    tables = ("--tables", str(tmp_path / "tables"))
+    where = ("--bootstrap-server", running.bootstrap_servers, *tables)
+    files = {name: tmp_path / f"{name}.json" for name in ("good", "bad", "edited")}
+    for file in files.values():
+        write_text(plan_json(planned(admin, "decided", 2)), file)
+    files["edited"].write_text(files["edited"].read_text().replace('"new_count": 2', '"new_count": 9'))
+
+    assert "approved by" in command_line.run(capsys, "expand", "approve", files["good"], *tables).stdout
+    rejected = command_line.run(capsys, "expand", "reject", files["bad"], "--reason", "not now", "--json", *tables)
+    assert rejected.rows[0]["standing"] == "REJECTED"
+    assert "[edited_plan]" in command_line.run(capsys, "expand", "approve", files["edited"], *tables).complaint(2)
+    done = command_line.run(capsys, "expand", "apply", files["bad"], "--execute", *where)
+    assert "[plan_rejected]" in done.complaint(2)
+    assert listed(admin, "decided").partition_count == 1
+    assert command_line.run(capsys, "expand", "apply", files["good"], "--execute", *where).code == 0
+    assert listed(admin, "decided").partition_count == 2

@@ -1,5 +1,5 @@
-"""Resets and reconciliations by the real scheduler, against a real broker; approvals are answered through Airflow's own
-interface."""
+"""Resets, reconciliations and an expansion by the real scheduler, against a real broker; approvals are answered through
+Airflow's own interface."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
-RECONCILE = "acktrail_reconcile"
+RECONCILE, EXPAND = "acktrail_reconcile", "acktrail_expand_topic"
 RECORDS = 40
 CARRIED_OUT = {
     *("validate", "preflight", "group_empty", "plan", "check_plan", "dry_run_ends_here", "approve", "recheck"),
@@ -123,6 +123,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         "ACKTRAIL_TABLES": tables.uri,
         "ACKTRAIL_NOTIFIERS": FACTORY,
         FILE: str(sent),
+        "ACKTRAIL_SETTLE": "5s",
+        "ACKTRAIL_KEY_MAPPINGS": "*=murmur2",
         "PYTHONPATH": str(Path(__file__).parents[1]),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
     }
@@ -135,7 +137,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             workload.acknowledge(group_id, topic, 10)
         api = AirflowReviewer.of(standalone)
         api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
-        for dag_id in (RESET, ROLLBACK, RECONCILE):
+        for dag_id in (RESET, ROLLBACK, RECONCILE, EXPAND):
             airflow.watch().wait_for_dag(dag_id, timeout_s=300)
             api.set_paused(dag_id, paused=False)
         passwords = json.loads((home / "passwords.json").read_text())
@@ -273,6 +275,33 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     assert states["verify"] in {"skipped", "upstream_failed"}
     assert "has members" in scene.reason(RESET, run, "recheck")
     assert scene.start_offset("bills-desk") == before
+
+
+def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None:
+    """A dry run and a refused plan change nothing. What is approved is done between looks; once producers must know
+    the count, the fences are closed. The audit names who decided."""
+    workload = Workload(scene.broker.config())
+    workload.create_topic("parcels", 2)
+    workload.produce("parcels", 3)
+    dry = scene.start(EXPAND, topic="parcels", partitions=3)
+    approved = scene.start(EXPAND, topic="parcels", partitions=3, dry_run=False)
+    refused = scene.start(EXPAND, topic="parcels", partitions=2, dry_run=False)
+    asked = scene.approval(approved)
+    assert "keys move" in asked.body
+    scene.answer(asked, "Approve")
+
+    assert set(scene.ended(EXPAND, approved).values()) == {"success"}
+    result = scene.api.returned(EXPAND, approved, "publish", "result")
+    assert (result["is_settled"], result["counts"]["fences_known"], result["counts"]["partitions"]) == (True, 2, 3)
+    with ShareGroupAdmin(scene.broker.config()) as admin:
+        (topic,) = admin.topics(["parcels"])
+    assert topic.partition_count == 3
+    steps = [(event, who) for event, who in scene.events(result["run_id"])]
+    assert steps == [(event, "admin") for event in ("approved", "before_call", "after_call", "verified")]
+    states = scene.ended(EXPAND, dry)
+    assert (states["plan"], states["approve"], states["expand"]) == ("success", "skipped", "skipped")
+    assert scene.ended(EXPAND, refused)["plan"] == "failed"
+    assert "not_more_partitions" in scene.reason(EXPAND, refused, "plan")
 
 
 def stops(fault: StateFault) -> frozenset[str]:

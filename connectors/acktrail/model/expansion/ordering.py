@@ -70,23 +70,24 @@ def has_begun(position: int | None, fence: ExpansionFence) -> bool | None:
 def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *, at_once: bool = True) -> OrderingAudit:
     """Judge one dependency by the observations of one group, oldest first, since its last restart.
 
-    Let k be the first observation that saw the destination begun for certain, and m the first that does not rule it
-    out (k itself for a new partition). Positions only grow, so: below the low fence at k or later proves that the
-    destination began too early; at or above the high fence before m proves that it did not, as does a source that was
-    empty. The rest is not proven either way. Cost: O(len(positions)).
+    Let k be the first observation that saw the destination begun for certain, and m the one after the last before k
+    that rules it out. Positions only grow, so: below the low fence at k or later proves that the destination began too
+    early; at or above the high fence before m proves that it did not, as does a source that was empty. The rest is not
+    proven either way. Cost: O(len(positions)).
 
     `at_once` False: source and destination of one observation were read one after the other, in either order (share
     groups keep each partition's state apart). Then a source read with a destination proves nothing: the source of the
     next observation counts for "at k or later", and that of the one before for "before m".
     """
     first = max((index for index, each in enumerate(positions) if each.restarted), default=0)
-    later = range(first, len(positions))
-    perhaps = next((index for index in later if positions[index].started is not False), None)
-    if perhaps is None:
+    end = len(positions)
+    begun = next((index for index in range(first, end) if positions[index].started), None)
+    earlier = range(first, end if begun is None else begun)
+    perhaps = 1 + max((index for index in earlier if positions[index].started is False), default=first - 1)
+    if perhaps == end:
         return OrderingAudit(verdict=OrderingVerdict.NOT_STARTED)
-    begun = next((index for index in later if positions[index].started), None)
     apart = 0 if at_once else 1
-    at = _known(positions, range((perhaps if begun is None else begun) + apart, len(positions)))
+    at = _known(positions, range((perhaps if begun is None else begun) + apart, end))
     before = _known(positions, range(perhaps - 1 - apart, first - 1, -1))
     return OrderingAudit(
         verdict=_verdict(

@@ -29,6 +29,15 @@ class ExpansionStatus(StrEnum):
     SETTLED = "settled"
 
 
+class FenceGap(StrEnum):
+    """Why an end of a fence is not known."""
+
+    NOT_SEEN_BEFORE = "its log end was not observed before the expansion"
+    TRUNCATED = "its log end fell below the one before the expansion: another log, or a part of it was lost"
+    SETTLING = "producers may still use the old count"
+    NOT_SEEN_AFTER = "its log end was not observed since producers know the new count"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicObservation:
     """One observation of one topic: `log_ends` and `log_starts` by partition, None where a log could not be asked.
@@ -49,8 +58,9 @@ class TopicObservation:
 class PartitionExpansion:
     """The partitions of a topic became more between two observations.
 
-    `fences` has one for each partition that was there before. `is_single`: it is certain that no other count lay in
-    between (one partition was added). `settles_at_ms`: from then on every producer knows the count.
+    `fences` has one for each partition that was there before, `gaps` why one of its ends is not known. `is_single`: it
+    is certain that no other count lay in between (one partition was added). `settles_at_ms`: from then on every
+    producer knows the count.
     """
 
     event_id: str
@@ -62,6 +72,7 @@ class PartitionExpansion:
     status: ExpansionStatus
     is_single: bool
     fences: tuple[ExpansionFence, ...]
+    gaps: tuple[FenceGap | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +96,24 @@ def read_ledger(
 
     `observations` may come in any order and more than once; those of one instant count once, the first given.
     `settle_ms`: how long after an expansion was first seen producers may use the old count (their metadata's largest
-    age, and how long they deliver). The low fence is the log end at the last consistent observation of the old count,
-    the high one at the first observation from `settle_ms` after the expansion was seen; no fence where such a log could
-    not be asked, or where its end fell below the low fence meanwhile (truncated, or another log). Invariant: counts of
-    consecutive expansions are chained unless a count fell. Cost: O(observations * partitions).
+    age, and how long they deliver). An expansion is a count above all before it: one that fell and is reached again, as
+    a broker with old metadata or a clock that was set back makes it look, is none. The low fence of a partition is its
+    last log end that is known of the old count, observed consistently; the high one its first from `settle_ms` after
+    the expansion was seen. No fence where an end in between fell below the low one (truncated, or another log).
+    Invariant: the counts of consecutive expansions are chained. Cost: O(observations * partitions).
     """
     ordered = sorted({each.observed_at_ms: each for each in reversed(observations)}.values(), key=_at)
     expansions: list[PartitionExpansion] = []
     anomalies: list[tuple[int, LedgerAnomaly]] = []
+    most = ordered[0].partition_count if ordered else 0
     for index in range(1, len(ordered)):
         before, after = ordered[index - 1], ordered[index]
         if after.partition_count < before.partition_count:
             anomalies.append((after.observed_at_ms, LedgerAnomaly.COUNT_FELL))
-        elif after.partition_count > before.partition_count:
-            event_id = expansion_id(cluster_id, topic_id, before.partition_count, after.partition_count)
-            expansions.append(_expansion(event_id, ordered, index, settle_ms))
+        elif after.partition_count > most:
+            event_id = expansion_id(cluster_id, topic_id, most, after.partition_count)
+            expansions.append(_expansion(event_id, ordered, index, most, settle_ms))
+            most = after.partition_count
     return TopicLedger(expansions=tuple(expansions), anomalies=tuple(anomalies))
 
 
@@ -107,38 +121,49 @@ def _at(observation: TopicObservation) -> int:
     return observation.observed_at_ms
 
 
-def _expansion(event_id: str, ordered: Sequence[TopicObservation], index: int, settle_ms: int) -> PartitionExpansion:
-    old, new = ordered[index - 1], ordered[index]
-    count = old.partition_count
-    sound = next(
-        (each for each in reversed(ordered[:index]) if each.is_consistent and each.partition_count == count), None
-    )
+def _expansion(
+    event_id: str, ordered: Sequence[TopicObservation], index: int, count: int, settle_ms: int
+) -> PartitionExpansion:
+    """The expansion from `count` that the observation at `index` is the first to show."""
+    new = ordered[index]
+    old = [each for each in ordered[:index] if each.partition_count == count]
     settles_at = new.observed_at_ms + settle_ms
     later = [each for each in ordered[index:] if each.partition_count >= new.partition_count]
-    settled = next((each for each in later if each.observed_at_ms >= settles_at), None)
+    is_settled = later[-1].observed_at_ms >= settles_at
+    sound = [each for each in old if each.is_consistent]
+    found = [_fence(number, sound, later, settles_at) for number in range(count)]
     return PartitionExpansion(
         event_id=event_id,
         old_count=count,
         new_count=new.partition_count,
-        last_seen_old_at_ms=old.observed_at_ms,
+        last_seen_old_at_ms=old[-1].observed_at_ms,
         first_seen_new_at_ms=new.observed_at_ms,
         settles_at_ms=settles_at,
-        status=ExpansionStatus.SETTLING if settled is None else ExpansionStatus.SETTLED,
+        status=ExpansionStatus.SETTLED if is_settled else ExpansionStatus.SETTLING,
         is_single=new.partition_count == count + 1,
-        fences=tuple(_fence(number, sound, settled, later) for number in range(count)),
+        fences=tuple(fence for fence, _ in found),
+        gaps=tuple(gap for _, gap in found),
     )
 
 
 def _fence(
-    partition: int,
-    sound: TopicObservation | None,
-    settled: TopicObservation | None,
-    later: Sequence[TopicObservation],
-) -> ExpansionFence:
-    low = None if sound is None else sound.log_ends[partition]
-    high = None if settled is None else settled.log_ends[partition]
-    until = len(later) if settled is None else later.index(settled) + 1
-    ends = [end for each in later[:until] if (end := each.log_ends[partition]) is not None]
-    if low is not None and any(end < low for end in ends):
-        return ExpansionFence(low=None, high=None)
-    return ExpansionFence(low=low, high=high)
+    partition: int, sound: Sequence[TopicObservation], later: Sequence[TopicObservation], settles_at_ms: int
+) -> tuple[ExpansionFence, FenceGap | None]:
+    low = next((end for each in reversed(sound) if (end := each.log_ends[partition]) is not None), None)
+    least, high = low or 0, None
+    for each in later:
+        end = each.log_ends[partition]
+        if end is not None and end < least:
+            return ExpansionFence(low=None, high=None), FenceGap.TRUNCATED
+        if end is not None and each.observed_at_ms >= settles_at_ms:
+            high = end
+            break
+    return ExpansionFence(low=low, high=high), _gap(low, high, is_settled=later[-1].observed_at_ms >= settles_at_ms)
+
+
+def _gap(low: int | None, high: int | None, *, is_settled: bool) -> FenceGap | None:
+    if low is None:
+        return FenceGap.NOT_SEEN_BEFORE
+    if high is None:
+        return FenceGap.NOT_SEEN_AFTER if is_settled else FenceGap.SETTLING
+    return None

@@ -22,7 +22,14 @@ from acktrail.errors import ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
-from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation, last_of_each_key, merge_rows
+from acktrail.tables.delta.table_layout import (
+    CHUNK,
+    cast_to_schema,
+    creation,
+    last_of_each_key,
+    merge_rows,
+    with_dictionaries,
+)
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot, chosen_columns
 
@@ -232,15 +239,18 @@ class Tables:
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
         sparing: bool = False,
+        dictionaries: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``read_files`` batch by batch, files and rows in their order; columns that a file lacks are null.
-        `sparing`: one row group at a time; a scanner of all reads up to 1 GiB ahead of a slow reader."""
+        `sparing`: one row group at a time; a scanner of all reads up to 1 GiB ahead of a slow reader. `dictionaries`:
+        text columns that stay as dictionaries, as they lie in the files."""
         if not paths:
             return
-        place, schema = self.place(name), TABLES[name]
+        place, schema = self.place(name), with_dictionaries(TABLES[name], dictionaries)
         wanted = schema.names if columns is None else list(columns)
+        layout = ds.ParquetFileFormat(dictionary_columns=set(dictionaries))
         with place.translated():
-            dataset = ds.dataset(list(paths), schema=schema, format="parquet", filesystem=place.storage())
+            dataset = ds.dataset(list(paths), schema=schema, format=layout, filesystem=place.storage())
             if not sparing:
                 yield from dataset.scanner(columns=wanted, filter=where).to_batches()
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -133,6 +133,12 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             column = rows[field.name]
             columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def with_dictionaries(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """`schema` with the text columns `names` as dictionaries: each text once, and a number in every row."""
+    texts = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema([field.with_type(texts) if field.name in names else field for field in schema])
 
 
 def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:

@@ -1,0 +1,1 @@
+"""Expansions, fences, dependencies and the audit of their order, for all topics and groups at once."""

@@ -1,0 +1,156 @@
+"""The groups of topics with expansions, and when they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.expansion.look_columns import LookColumns
+from acktrail.columnar.expansion.position_matrix import SHARE, AuditedExpansion, AuditedTopic, ReadingAxis
+from acktrail.expansions.expansion_rows import by_topic
+from acktrail.expansions.found_expansions import FencedTopicExpansion, MappingOf
+from acktrail.expansions.table_shares import TopicShare
+
+_CELLS_AT_ONCE: Final = 36_000_000
+"""Positions that one worker holds at a time, eight bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedGroup:
+    """One group of one topic."""
+
+    topic_id: str
+    group_id: str
+    group_type: str
+
+    @property
+    def is_share(self) -> bool:
+        """It is a share group."""
+        return self.group_type == SHARE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan:
+    """What workers audit: `groups` in the order of the numbers that their results have, `topics`, and `axes` of
+    readings with the number in `looks` of each one's run (-1: no look is of that run)."""
+
+    groups: tuple[AuditedGroup, ...]
+    topics: tuple[AuditedTopic, ...]
+    axes: tuple[ReadingAxis, ReadingAxis]
+    runs: tuple[Int64Array, Int64Array]
+
+    def shares(self, workers: int) -> Iterator[TopicShare]:
+        """Topics with groups, in shares that fit a worker's memory, one for each worker at least if possible."""
+        sizes = [max(1, self._cells(topic)) for topic in self.topics]
+        most = min(_CELLS_AT_ONCE, max(1, -(-sum(sizes) // workers)))
+        own: list[int] = []
+        held = 0
+        for number, size in enumerate(sizes):
+            if own and held + size > most:
+                yield self._share(own)
+                own, held = [], 0
+            own.append(number)
+            held += size
+        if own:
+            yield self._share(own)
+
+    def _cells(self, topic: AuditedTopic) -> int:
+        return sum(
+            len(own) * topic.partitions * len(axis.at) for own, axis in zip(topic.groups, self.axes, strict=True)
+        )
+
+    def _share(self, numbers: Sequence[int]) -> TopicShare:
+        committing, share = (ReadingAxis(at=axis.at, described=axis.described[numbers]) for axis in self.axes)
+        return TopicShare(topics=tuple(self.topics[number] for number in numbers), axes=(committing, share))
+
+
+def plan_audit(
+    expansions: Sequence[FencedTopicExpansion],
+    mapping_of: MappingOf,
+    looks: LookColumns,
+    found: Mapping[str, pa.Table],
+) -> AuditPlan:
+    """The plan for `expansions` (by topic), out of the groups and readings that were `found`."""
+    groups = _groups(found["groups"])
+    topics: list[AuditedTopic] = []
+    numbered: list[AuditedGroup] = []
+    for topic_id, own in by_topic(expansions):
+        of_topic = groups.get(topic_id, [])
+        committing, share = ([each for each in of_topic if each.is_share is kind] for kind in (False, True))
+        if not of_topic:
+            continue
+        topics.append(
+            AuditedTopic(
+                topic_id=topic_id,
+                mapping=mapping_of(own[-1].topic),
+                expansions=tuple(_audited(each) for each in own),
+                groups=(tuple(each.group_id for each in committing), tuple(each.group_id for each in share)),
+                first_group=(len(numbered), len(numbered) + len(committing)),
+            )
+        )
+        numbered += [*committing, *share]
+    described = _described(looks, [topic.topic_id for topic in topics])
+    sides = [_axis(found["readings"], looks, described, is_share=is_share) for is_share in (False, True)]
+    return AuditPlan(
+        groups=tuple(numbered),
+        topics=tuple(topics),
+        axes=(sides[0][0], sides[1][0]),
+        runs=(sides[0][1], sides[1][1]),
+    )
+
+
+def _audited(each: FencedTopicExpansion) -> AuditedExpansion:
+    return AuditedExpansion(
+        old_count=each.old_count,
+        new_count=each.new_count,
+        settles_at=each.settles_at,
+        low=each.low,
+        high=each.high,
+    )
+
+
+def _groups(rows: pa.Table) -> dict[str, list[AuditedGroup]]:
+    """By topic id, ascending by group id. A group that changed its type among those that commit offsets has the newest
+    one; one that was a share group besides is a group of its own."""
+    newest: dict[tuple[str, str, bool], str] = {}
+    for row in rows.sort_by([("newest", "ascending"), ("group_type", "ascending")]).to_pylist():
+        newest[row["topic_id"], row["group_id"], row["group_type"] == SHARE] = row["group_type"]
+    found: dict[str, list[AuditedGroup]] = {}
+    for (topic_id, group_id, _), group_type in sorted(newest.items()):
+        own = AuditedGroup(topic_id=topic_id, group_id=group_id, group_type=group_type)
+        found.setdefault(topic_id, []).append(own)
+    return found
+
+
+def _described(looks: LookColumns, topic_ids: Sequence[str]) -> BoolArray:
+    """Whether each topic was seen by each run, and by one that is not known: it was not. Shape (topics, runs + 1)."""
+    found = np.zeros((len(topic_ids), len(looks.runs) + 1), np.bool_)
+    places = pc.fill_null(pc.index_in(pa.array(topic_ids, pa.string()), value_set=looks.topic_ids), -1)
+    bounds = looks.bounds()
+    for number, place in enumerate(places.to_pylist()):
+        if place >= 0:
+            runs = looks.run[bounds[place] : bounds[place + 1]]
+            found[number, runs[runs >= 0]] = True
+    return found
+
+
+def _axis(
+    readings: pa.Table, looks: LookColumns, described: BoolArray, *, is_share: bool
+) -> tuple[ReadingAxis, Int64Array]:
+    """The readings of a kind in time, each instant once."""
+    rows = readings.filter(pc.equal(readings["is_share"], is_share)).sort_by(
+        [("at", "ascending"), ("run_id", "ascending")]
+    )
+    at = rows["at"].to_numpy().astype(np.int64)
+    run = pc.fill_null(pc.index_in(rows["run_id"], value_set=looks.runs), -1).to_numpy().astype(np.int64)
+    instants, starts = np.unique(at, return_index=True)
+    if not len(starts):
+        return ReadingAxis(at=instants, described=np.zeros((len(described), 0), np.bool_)), run
+    seen = np.logical_or.reduceat(described[:, run], starts, axis=1)
+    return ReadingAxis(at=instants, described=seen), run[starts]

@@ -1,0 +1,180 @@
+"""Expansions with their fences: those that observations show, and those that only the tables have any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.expansion.fence_columns import MISSING, FenceColumns, LogValues, fences
+from acktrail.columnar.expansion.look_columns import FoundExpansion, LookColumns, microseconds
+from acktrail.expansions.table_shares import WantedLooks
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.partition_ledger import ExpansionStatus, expansion_id
+from acktrail.tables.delta.store import Tables
+
+MappingOf = Callable[[str], KeyMapping]
+"""The key mapping of a topic, by its name."""
+EXPANSIONS: Final = "partition_expansions"
+FENCES: Final = "expansion_fences"
+_EXACT: Final = "exact"
+_BRACKETED: Final = "bracketed"
+_UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencedTopicExpansion:
+    """One expansion of one topic id; times in microseconds, arrays of shape (old_count,) with MISSING where a number is
+    not known. `reasons`: why an end of a fence is not known."""
+
+    event_id: str
+    topic_id: str
+    topic: str
+    old_count: int
+    new_count: int
+    last_seen_old_at: int
+    first_seen_new_at: int
+    settles_at: int
+    status: ExpansionStatus
+    low: Int64Array
+    high: Int64Array
+    exact: Int64Array
+    epoch_low: Int64Array
+    epoch_high: Int64Array
+    log_start: Int64Array
+    reasons: npt.NDArray[np.object_]
+
+    @property
+    def confidence(self) -> npt.NDArray[np.str_]:
+        """How well each fence is known."""
+        is_exact = (self.exact >= 0) | ((self.low >= 0) & (self.low == self.high))
+        return np.select([is_exact, self.low >= 0], [_EXACT, _BRACKETED], _UNKNOWN)
+
+
+def wanted_looks(looks: LookColumns, found: Iterable[FoundExpansion]) -> WantedLooks:
+    """The looks whose logs give the fences: those around each expansion, and the newest of its topic."""
+    ends, pieces = looks.bounds(), [np.empty(0, np.int64)]
+    for each in found:
+        pieces += [each.before, each.after, ends[each.topic + 1 : each.topic + 2] - 1]
+    number = np.unique(np.concatenate(pieces))  # looks are by topic and time
+    return WantedLooks(
+        topic_ids=tuple(looks.topic_ids.to_pylist()),
+        runs=tuple(looks.runs.to_pylist()),
+        number=number,
+        topic=looks.topic[number],
+        at=looks.at[number],
+        run=looks.run[number],
+    )
+
+
+def fenced(
+    cluster_id: str,
+    looks: LookColumns,
+    found: Sequence[FoundExpansion],
+    read: Callable[[WantedLooks], pa.Table],
+) -> list[FencedTopicExpansion]:
+    """`found` with their fences, by the log ends that `read` gives. First the looks are read that mostly are enough;
+    where a row is missing among them, those of that expansion further away."""
+    narrow = [each.narrow() for each in found]
+    values, ends = LogValues(read(wanted_looks(looks, narrow))), looks.bounds()
+    newest = [int(ends[each.topic + 1]) - 1 for each in found]
+    own = [fences(looks, each, values, last) for each, last in zip(narrow, newest, strict=True)]
+    wider = [number for number, each in enumerate(own) if not each.is_complete]
+    if wider:
+        values = LogValues(read(wanted_looks(looks, [found[number] for number in wider])))
+        for number in wider:
+            own[number] = fences(looks, found[number], values, newest[number])
+    return [_fenced(cluster_id, looks, each, fence) for each, fence in zip(found, own, strict=True)]
+
+
+def _fenced(cluster_id: str, looks: LookColumns, found: FoundExpansion, own: FenceColumns) -> FencedTopicExpansion:
+    topic_id = looks.topic_ids[found.topic].as_py()
+    return FencedTopicExpansion(
+        event_id=expansion_id(cluster_id, topic_id, found.old_count, found.new_count),
+        topic_id=topic_id,
+        topic=looks.topic_names[found.topic],
+        old_count=found.old_count,
+        new_count=found.new_count,
+        last_seen_old_at=int(looks.at[found.old]),
+        first_seen_new_at=int(looks.at[found.new]),
+        settles_at=found.settles_at,
+        status=ExpansionStatus.SETTLED if found.is_settled else ExpansionStatus.SETTLING,
+        low=own.low,
+        high=own.high,
+        exact=np.full(found.old_count, MISSING, np.int64),
+        epoch_low=own.epoch_low,
+        epoch_high=own.epoch_high,
+        log_start=own.log_start,
+        reasons=own.gaps,
+    )
+
+
+def with_stored(
+    found: Sequence[FencedTopicExpansion], stored: Mapping[str, FencedTopicExpansion], looks: LookColumns
+) -> tuple[list[FencedTopicExpansion], int]:
+    """`found`, and the `stored` ones that are older than every look at their topic that is left; by topic id and time.
+    And how many only the tables have. What a key audit found is kept; so are the fences of an expansion whose looks
+    from before it are gone."""
+    begins, known = looks.bounds()[:-1], {each.event_id for each in found}
+    oldest = dict(zip(looks.topic_ids.to_pylist(), looks.at[begins].tolist(), strict=True))
+    carried = [
+        each
+        for each in stored.values()
+        if each.event_id not in known and oldest.get(each.topic_id, each.last_seen_old_at + 1) > each.last_seen_old_at
+    ]
+    kept = [_with_fences(each, stored.get(each.event_id)) for each in found]
+    return sorted([*kept, *carried], key=lambda each: (each.topic_id, each.first_seen_new_at)), len(carried)
+
+
+def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | None) -> FencedTopicExpansion:
+    if stored is None:
+        return found
+    lost = (found.low < 0) & (stored.low >= 0)
+    if stored.status is ExpansionStatus.SETTLED and lost.any():
+        return replace(stored, log_start=found.log_start)
+    return replace(found, exact=stored.exact)
+
+
+def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:
+    """What the run before wrote, by event id."""
+    rows = {row["event_id"]: row for row in _numbered(tables.read(EXPANSIONS)).to_pylist()}
+    sources: dict[str, list[dict[str, Any]]] = {event_id: [] for event_id in rows}
+    for fence in tables.read(FENCES).to_pylist():
+        if fence["event_id"] in sources:
+            sources[fence["event_id"]].append(fence)
+    return {event_id: _stored(row, sources[event_id]) for event_id, row in rows.items()}
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    for name in ("last_seen_old_at", "first_seen_new_at", "settles_at"):
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, name, pa.array(microseconds(rows[name]), pa.int64()))
+    return rows
+
+
+def _stored(row: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]) -> FencedTopicExpansion:
+    names = {
+        "low": "fence_low",
+        "high": "fence_high",
+        "exact": "fence_exact",
+        "epoch_low": "leader_epoch_low",
+        "epoch_high": "leader_epoch_high",
+        "log_start": "log_start_offset",
+    }
+    columns = {name: np.full(row["old_count"], MISSING, np.int64) for name in names}
+    reasons = np.full(row["old_count"], None, dtype=object)
+    for source in sources:
+        place = source["partition"]
+        if 0 <= place < len(reasons):
+            reasons[place] = source["reason"]
+            for name, column in names.items():
+                columns[name][place] = MISSING if source[column] is None else source[column]
+    own = ("event_id", "topic_id", "topic", "old_count", "new_count", "last_seen_old_at", "first_seen_new_at")
+    values: dict[str, Any] = {**columns, **{name: row[name] for name in own}}
+    status = ExpansionStatus(row["status"])
+    return FencedTopicExpansion(settles_at=row["settles_at"], status=status, reasons=reasons, **values)

@@ -1,0 +1,224 @@
+"""What an audit writes stays true when looks are gone, and says what it cannot know."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from samples.audited_ledger import SETTLE, audit, filled
+from samples.expansion_world import BEGIN, CLUSTER, ExpansionRows
+from samples.plain_audit import ms_of
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.retention import drop_rows
+
+MINUTE = dt.timedelta(minutes=1)
+
+
+def look(
+    rows: ExpansionRows,
+    minute: int,
+    ends: list[int],
+    positions: dict[int, int | None],
+    *,
+    starts: list[int] | None = None,
+    group: tuple[str, str] = ("g", "consumer"),
+) -> None:
+    """One look at one topic and one group."""
+    own = {"cluster_id": CLUSTER, "run_id": f"run-{minute:03}", "observed_at": BEGIN + minute * MINUTE}
+    topic = {**own, "topic_id": "t", "topic": "topic", "error_code": 0}
+    for partition, end in enumerate(ends):
+        start = 0 if starts is None else starts[partition]
+        rows.observations.append(
+            {
+                **topic,
+                "partition": partition,
+                "partition_count": len(ends),
+                "consistency": "consistent",
+                "leader_epoch": 3,
+                "log_start_offset": start,
+                "log_end_offset": end,
+            }
+        )
+    for partition, position in positions.items():
+        row = {**topic, "group_id": group[0], "group_type": group[1], "partition": partition, "position": position}
+        rows.positions.append(row)
+
+
+def expanded(
+    group: tuple[str, str] = ("g", "consumer"), new: tuple[int | None, int | None] = (None, 3)
+) -> ExpansionRows:
+    """From two to four partitions; the group is past both fences before it begins the new ones."""
+    rows = ExpansionRows()
+    look(rows, 0, [10, 10], {0: 5, 1: 5}, group=group)
+    look(rows, 1, [11, 12, 0, 0], {0: 6, 1: 5, 2: new[0]}, group=group)
+    look(rows, 10, [20, 20, 4, 4], {0: 20, 1: 20, 2: new[0]}, group=group)
+    look(rows, 11, [21, 21, 8, 8], {0: 21, 1: 21, 2: new[1]}, group=group)
+    look(rows, 12, [21, 21, 9, 9], {0: 21, 1: 21, 2: 9}, group=group)
+    return rows
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["event_id"], row.get("partition"), row.get("group_id")
+
+
+def contents(config: TablesConfig) -> dict[str, list[dict[str, Any]]]:
+    names = ("partition_expansions", "expansion_fences", "partition_dependencies", "ordering_audits", "start_audits")
+    return {name: sorted(Tables(config).read(name).to_pylist(), key=_place) for name in names}
+
+
+def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
+    """R003-08, R003-01: an expansion, its fences with their epochs, what depends on what, and what a group did."""
+    config = filled(tmp_path, expanded())
+    summary = audit(config, KeyMapping.MURMUR2)
+    found = contents(config)
+    [event] = found["partition_expansions"]
+
+    assert (event["sequence"], event["status"], event["is_single"], event["run_id"]) == (1, "settled", False, "run-012")
+    assert event["settles_at"] - event["first_seen_new_at"] == SETTLE
+    ends = [(row["fence_low"], row["fence_high"], row["confidence"]) for row in found["expansion_fences"]]
+    assert ends == [(10, 20, "bracketed")] * 2
+    assert {(row["leader_epoch_low"], row["leader_epoch_high"]) for row in found["expansion_fences"]} == {(3, 3)}
+    needs = [
+        (row["partition"], row["kind"], row["source_step"], row["sources"]) for row in found["partition_dependencies"]
+    ]
+    assert needs == [(2, "new_partition", 2, 1), (3, "new_partition", 2, 1)]
+    verdicts = {row["partition"]: row for row in found["ordering_audits"]}
+    assert (verdicts[2]["verdict"], verdicts[3]["verdict"]) == ("safe", "not_started")
+    assert (verdicts[2]["source_before"], verdicts[2]["before_at"]) == (20, BEGIN + 10 * MINUTE)
+    assert (verdicts[2]["destination_at"], verdicts[2]["at"], verdicts[2]["remaining"]) == (9, BEGIN + 12 * MINUTE, 0)
+    assert summary.verdicts == {"not_started": 1, "safe": 1}
+    assert (summary.expansions, summary.groups, summary.topics, summary.settling) == (1, 1, 1, 0)
+    audit(config, KeyMapping.MURMUR2)
+    assert contents(config) == found
+
+
+def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
+    """R003-08: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
+    and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
+    rows = expanded()
+    config = filled(tmp_path, rows)
+    audit(config, KeyMapping.MURMUR2)
+    tables = Tables(config)
+    fences = tables.read("expansion_fences")
+    place = fences.column_names.index("fence_exact")
+    tables.replace("expansion_fences", fences.set_column(place, "fence_exact", pa.array([15, 16], pa.int64())))
+    assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE)) > 0
+    later = ExpansionRows()
+    look(later, 20, [30, 30, 10, 10, 0, 0, 0], {0: 21})
+    for name, own in (("partition_observations", later.observations), ("group_positions", later.positions)):
+        tables.append(name, [{column: row.get(column) for column in TABLES[name].names} for row in own])
+    summary = audit(config, KeyMapping.MURMUR2)
+    found = contents(config)
+
+    assert (summary.expansions, summary.carried) == (2, 1)
+    events = {row["event_id"]: row for row in found["partition_expansions"]}
+    assert sorted((row["sequence"], row["old_count"], row["new_count"]) for row in events.values()) == [
+        (1, 2, 4),
+        (2, 4, 7),
+    ]
+    kept = {row["partition"]: row for row in found["expansion_fences"] if events[row["event_id"]]["sequence"] == 1}
+    assert [kept[each]["fence_exact"] for each in (0, 1)] == [15, 16]
+    assert [kept[each]["fence_low"] for each in (0, 1)] == [10, 10]
+    assert {row["confidence"] for row in kept.values()} == {"exact"}
+
+
+def test_where_a_share_group_began(tmp_path: Path) -> None:
+    """R003-09: records of a new partition that a group never got are proven by the first state record with a start
+    offset; without the state topic they are not known, and a group at the beginning is fine."""
+    config = filled(tmp_path, expanded(("g", "share"), new=(None, 7)))
+    audit(config, KeyMapping.MURMUR2)
+    row, other = contents(config)["start_audits"]
+    assert (row["verdict"], row["first_start_offset"], row["skipped_records"]) == ("unknown", 7, None)
+    assert (other["verdict"], other["partition"]) == ("uninitialized", 3)
+
+    record = {
+        "cluster_id": CLUSTER,
+        "state_partition": 3,
+        "group_id": "g",
+        "topic_id": "t",
+        "partition": 2,
+        "timestamp_ms": ms_of(BEGIN + 2 * MINUTE),
+        "decode_status": "decoded",
+    }
+    states = [
+        {**record, "offset": 8, "record_type": "snapshot", "snapshot_epoch": 0, "start_offset": None},
+        {**record, "offset": 11, "record_type": "update", "snapshot_epoch": 0, "start_offset": 4},
+        {**record, "offset": 12, "record_type": "update", "snapshot_epoch": 0, "start_offset": 7},
+    ]
+    Tables(config).append("state_records", [{n: row.get(n) for n in TABLES["state_records"].names} for row in states])
+    audit(config, KeyMapping.MURMUR2)
+    row, _ = contents(config)["start_audits"]
+    assert (row["verdict"], row["first_start_offset"], row["skipped_records"]) == ("skipped_records", 4, 4)
+    assert (row["partition"], row["log_start_offset"], row["first_seen_at"]) == (2, 0, BEGIN + 11 * MINUTE)
+
+    gap = {"cluster_id": CLUSTER, "state_partition": 3, "gap_first": 2, "gap_last": 5, "exported_at": BEGIN + MINUTE}
+    Tables(config).append("export_ranges", [{n: gap.get(n) for n in TABLES["export_ranges"].names}])
+    audit(config, KeyMapping.MURMUR2)
+    row, _ = contents(config)["start_audits"]
+    assert row["verdict"] == "unknown"
+
+
+def test_a_share_partition_without_a_state_is_uninitialized(tmp_path: Path) -> None:
+    """R003-09: a share group that is in the topic and has no start offset in a new partition."""
+    rows = ExpansionRows()
+    look(rows, 0, [10, 10], {0: 5, 1: 5}, group=("g", "share"))
+    look(rows, 1, [11, 12, 0], {0: 6, 1: 5, 2: None}, group=("g", "share"))
+    config = filled(tmp_path, rows)
+    summary = audit(config, KeyMapping.NONE)
+
+    assert summary.starts == {"uninitialized": 1}
+    [row] = contents(config)["start_audits"]
+    assert (row["partition"], row["first_start_offset"], row["first_seen_at"]) == (2, None, None)
+
+
+def test_who_was_not_there_before_is_no_start(tmp_path: Path) -> None:
+    """R003-09: a group that joins the topic after its expansion begins everywhere at once: no row. That it was away is
+    known where other groups were read; where none was, its first positions prove nothing."""
+    rows = ExpansionRows()
+    look(rows, 0, [10, 10], {})
+    look(rows, 1, [11, 12, 0], {})
+    look(rows, 10, [11, 12, 5], {})
+    look(rows, 20, [11, 12, 5], {0: 11, 1: 12, 2: 5})
+    assert audit(filled(tmp_path / "alone", rows), KeyMapping.NONE).verdicts == {"indeterminate": 1}
+    for row in [row for row in rows.observations if row["partition"] == 0]:
+        own = {name: row[name] for name in ("cluster_id", "run_id", "observed_at", "topic_id", "topic", "partition")}
+        rows.positions.append({**own, "group_id": "h", "group_type": "consumer", "position": 0, "error_code": 0})
+    config = filled(tmp_path / "beside", rows)
+
+    assert audit(config, KeyMapping.NONE).starts == {}
+    verdicts = {row["group_id"]: row["verdict"] for row in contents(config)["ordering_audits"]}
+    assert verdicts == {"g": "not_applicable", "h": "not_started"}
+
+
+def test_tables_without_looks_and_of_two_clusters(tmp_path: Path) -> None:
+    """Nothing observed, no topic described, and looks at two clusters are one clear line each."""
+    with pytest.raises(ConfigurationError, match="no observations of partitions"):
+        audit(TablesConfig(uri=str(tmp_path / "empty")), KeyMapping.NONE)
+    silent = ExpansionRows(observations=[{"run_id": "r", "observed_at": BEGIN, "topic": "x", "error_code": 3}])
+    with pytest.raises(ConfigurationError, match="no topic was described"):
+        audit(filled(tmp_path / "silent", silent), KeyMapping.NONE)
+    for table in ("observations", "positions"):
+        rows = expanded()
+        getattr(rows, table)[-1]["cluster_id"] = "other"
+        if table == "observations":
+            rows.observations[-1]["partition"] = 0
+        with pytest.raises(ForeignCluster, match="are of 2 clusters"):
+            audit(filled(tmp_path / table, rows), KeyMapping.NONE)
+
+
+def test_a_topic_without_an_expansion_leaves_empty_tables(tmp_path: Path) -> None:
+    """The tables are there and have no row, whether or not positions were ever read."""
+    rows = ExpansionRows()
+    look(rows, 0, [10, 10], {})
+    config = filled(tmp_path, rows)
+
+    assert audit(config, KeyMapping.MURMUR2).verdicts == {}
+    assert not any(contents(config).values())

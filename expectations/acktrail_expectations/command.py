@@ -12,7 +12,7 @@ import typer
 
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, ordered_groups
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
@@ -44,7 +44,11 @@ def _validate(
     ] = False,
     ordered: Annotated[
         list[str] | None,
-        typer.Option("--ordered", metavar="PATTERN", help="With --expansions: groups that need order (shell style)."),
+        typer.Option(
+            "--ordered",
+            metavar="PATTERN",
+            help="With --expansions: groups that need order (shell style). Default: ACKTRAIL_ORDERED_GROUPS.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +91,7 @@ def _validate_expansions(store: Tables, run_id: str | None, ordered: Sequence[st
     from acktrail_expectations.expansion_gate import pass_expansion_gate, validate_observation
 
     with showing_activity():
-        summary = validate_observation(store, run_id, ordered=ordered)
+        summary = validate_observation(store, run_id, ordered=ordered or ordered_groups().globs)
     typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_expansion_gate(summary)

@@ -20,8 +20,9 @@ from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import log_summary, pass_gate
 from acktrail_expectations.gx.suite_check import NO_ROW, RowLabel, SuiteCheck, evaluate
+from acktrail_expectations.inputs.observation_slices import OBSERVATIONS, observation_slices
 from acktrail_expectations.quality_totals import record_totals
-from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
+from acktrail_expectations.results import QualityResult, ValidationSummary, merged, record, recorded
 from acktrail_expectations.row_labels import DESTINATION, EXPANSION, OBSERVED_PARTITION, OBSERVED_TOPIC, SOURCE
 from acktrail_expectations.suites.frame_columns import frame_of
 from acktrail_expectations.suites.ordering_audits import (
@@ -40,7 +41,6 @@ from acktrail_expectations.suites.partition_expansions import (
 )
 from acktrail_expectations.suites.partition_observations import (
     LEADER_EPOCH_CHECKS,
-    OBSERVATION_COLUMNS,
     TOPIC_OBSERVATION_CHECKS,
     epoch_ms,
     leader_epochs_frame,
@@ -52,10 +52,7 @@ PARTITION_EXPANSION_CHECKS: Final = (
     *(*FENCE_CHECKS, *ORDERING_CHECKS, *START_CHECKS),
 )
 """All rules of the suite ``partition_expansions``."""
-LOOK_BACK: Final = dt.timedelta(days=1)
-"""How far before what is validated observations are read, to compare with."""
 
-_OBSERVATIONS: Final = "partition_observations"
 _AUDITED: Final = ("partition_expansions", "expansion_fences", "ordering_audits", "start_audits")
 _COUNTER: Final = "expansion validations"
 _VALIDATED_MS: Final = "observations validated, ms"
@@ -114,7 +111,7 @@ def validate_observation(
     """The results of the suite ``partition_expansions``, recorded under run id ``expansions-RUN``: once, and again when
     the tables or `ordered` have changed since.
 
-    Observations are the run's own and those that came after the last validation, beside those of the day before;
+    Observations are those after the last validation up to the run's, beside those of the two hours before;
     all expansions, fences and audits are looked at. `now`: what instants are compared with. Raises UnknownName,
     ConfigurationError: there is no such observation, or none.
     """
@@ -124,7 +121,7 @@ def validate_observation(
     if known is not None and known.run_rows == basis:
         record_totals(store, _COUNTER, None, _OF_EXPANSIONS)
         return known
-    results = tuple(_results(store, run, ordered, dt.datetime.now(dt.UTC) if now is None else now))
+    results = merged(_results(store, run, ordered, dt.datetime.now(dt.UTC) if now is None else now))
     summary = ValidationSummary(cluster_id=run.cluster_id, run_id=summary_id, results=results, run_rows=basis)
     newest = max(run.observed_at, run.since or run.observed_at)
     before = store.transaction_version("quality_results", _COUNTER)
@@ -140,12 +137,12 @@ def _chosen(store: Tables, run_id: str | None) -> _Run:
     columns = ("run_id", "cluster_id", "observed_at")
     where = pc.field("run_id") == run_id
     if run_id is None:
-        newest = greatest(store, _OBSERVATIONS, "observed_at")
+        newest = greatest(store, OBSERVATIONS, "observed_at")
         if newest is None:
             hint = "run `acktrail expand observe` first"
             raise ConfigurationError(f"no topic was observed in the tables at {store.root}", hint=hint)
         where = pc.field("observed_at") >= pa.scalar(newest - _CLOSE)
-    rows = store.read(_OBSERVATIONS, columns=columns, where=where).sort_by([("observed_at", "descending")])
+    rows = store.read(OBSERVATIONS, columns=columns, where=where).sort_by([("observed_at", "descending")])
     if not rows.num_rows:
         raise UnknownName("observation", run_id or "")
     first = rows.slice(0, 1).to_pylist()[0]
@@ -163,7 +160,7 @@ def _basis(store: Tables, run: _Run, ordered: Sequence[str]) -> str:
     """What the results depend on: rows of the run, versions of the tables that an audit replaces, `ordered`."""
     snapshots = {name: store.snapshot(name) for name in _AUDITED}
     versions = {name: None if found is None else found.version for name, found in snapshots.items()}
-    return json.dumps({_OBSERVATIONS: run.rows, "versions": versions, "ordered": sorted(ordered)})
+    return json.dumps({OBSERVATIONS: run.rows, "versions": versions, "ordered": sorted(ordered)})
 
 
 def _results(store: Tables, run: _Run, ordered: Sequence[str], now: dt.datetime) -> Iterator[QualityResult]:
@@ -175,13 +172,14 @@ def _results(store: Tables, run: _Run, ordered: Sequence[str], now: dt.datetime)
 def _frames(
     store: Tables, run: _Run, ordered: Sequence[str], now: dt.datetime
 ) -> Iterator[tuple[tuple[SuiteCheck, ...], pd.DataFrame, RowLabel]]:
-    observations = _observations(store, run)
-    topics = topic_observations_frame(
-        observations, run_id=run.run_id, since=run.since, positions_at=_positions_at(store, run.run_id), now=now
-    )
-    yield TOPIC_OBSERVATION_CHECKS, topics, OBSERVED_TOPIC
-    epochs = leader_epochs_frame(observations, run_id=run.run_id, since=run.since)
-    yield LEADER_EPOCH_CHECKS, epochs, OBSERVED_PARTITION
+    positions_at = _positions_at(store, run.run_id)
+    for part in observation_slices(store, run.observed_at, run.since):
+        topics = topic_observations_frame(
+            part.rows, run_id=run.run_id, since=part.since, positions_at=positions_at, now=now
+        )
+        yield TOPIC_OBSERVATION_CHECKS, topics, OBSERVED_TOPIC
+        epochs = leader_epochs_frame(part.rows, run_id=run.run_id, since=part.since)
+        yield LEADER_EPOCH_CHECKS, epochs, OBSERVED_PARTITION
     fences = store.read("expansion_fences", columns=FENCE_COLUMNS)
     expansions = store.read("partition_expansions", columns=EXPANSION_COLUMNS)
     yield EXPANSION_CHECKS, expansions_frame(expansions, fences, now=now), EXPANSION
@@ -189,14 +187,6 @@ def _frames(
     audits = store.read("ordering_audits", columns=AUDIT_COLUMNS)
     yield ORDERING_CHECKS, ordering_frame(audits, ordered=ordered), DESTINATION
     yield START_CHECKS, frame_of(store.read("start_audits", columns=START_COLUMNS)), DESTINATION
-
-
-def _observations(store: Tables, run: _Run) -> pa.Table:
-    where = None
-    if run.since is not None:
-        begin = min(run.since, run.observed_at) - LOOK_BACK
-        where = pc.field("observed_at") >= pa.scalar(begin)
-    return store.read(_OBSERVATIONS, columns=OBSERVATION_COLUMNS, where=where)
 
 
 def _positions_at(store: Tables, run_id: str) -> dt.datetime | None:

@@ -20,6 +20,7 @@ from acktrail_expectations.expansion_gate import (
     validate_expansions,
     validate_observation,
 )
+from acktrail_expectations.inputs import observation_slices
 from acktrail_expectations.results import RuleState, ValidationSummary
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -286,6 +287,20 @@ def test_the_next_look_is_compared_with_the_one_before(store: Tables) -> None:
     write_rows(store, {"partition_observations": back})
     summary = validate_observation(store, "back", now=NOW + LOOK)
     assert failing(summary) == {"observation_clock_not_back"}
+
+
+def test_slices_find_what_one_reading_finds(store: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger too large to be read at once: every observation is compared once, and with the one before it."""
+    rows = expansion_rows(TWO)
+    _fell(rows)
+    whole = validated(store, rows)
+    parts = Tables(TablesConfig(uri=store.config.uri + "-parts"))
+    monkeypatch.setattr(observation_slices, "MOST_ROWS", 12)
+    in_parts = validated(parts, rows)
+    assert failing(in_parts) == {"partition_count_not_falling"}
+    assert [(each.expectation, each.element_count, each.state) for each in in_parts.results] == [
+        (each.expectation, each.element_count, each.state) for each in whole.results
+    ]
 
 
 def test_hostile_names_are_named_as_text(store: Tables) -> None:

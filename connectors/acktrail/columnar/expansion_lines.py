@@ -37,7 +37,7 @@ class ExpansionLine:
     groups: tuple[tuple[str, int], ...]
     widest: int | None
     unknown_fences: int
-    skipped: int
+    skipped: int | None
 
     @property
     def worst(self) -> str:
@@ -60,7 +60,7 @@ def expansion_lines(
     by_group = _verdicts_by_group(audits)
     widths, unknown = _fences(fences)
     skipped = starts.group_by("event_id").aggregate([("skipped_records", "sum")]).to_pylist()
-    skips = {row["event_id"]: row["skipped_records_sum"] or 0 for row in skipped}
+    skips = {row["event_id"]: row["skipped_records_sum"] for row in skipped}
     lines = [
         ExpansionLine(
             row=row,
@@ -68,7 +68,7 @@ def expansion_lines(
             groups=_in_order(Counter([min(own, key=ordering_rank)]) for own in by_group[row["event_id"]].values()),
             widest=widths.get(row["event_id"]),
             unknown_fences=unknown.get(row["event_id"], 0),
-            skipped=skips.get(row["event_id"], 0),
+            skipped=skips.get(row["event_id"]),
         )
         for row in expansions.to_pylist()
     ]

@@ -50,11 +50,11 @@ def topic_observations_frame(
     observations: pa.Table,
     *,
     run_id: str,
-    since: dt.datetime | None,
+    since: dt.datetime,
     positions_at: dt.datetime | None,
     now: dt.datetime,
 ) -> pd.DataFrame:
-    """The topics that `run_id` observed, and those that were observed after `since` (None: all).
+    """The topics that `run_id` observed, and those that were observed after `since`.
 
     `observations`: those, and earlier ones that they are compared with. `positions_at`: the first reading of groups of
     `run_id`, which follows its observation of topics; None: it read none.
@@ -79,7 +79,7 @@ def topic_observations_frame(
     )
 
 
-def leader_epochs_frame(observations: pa.Table, *, run_id: str, since: dt.datetime | None) -> pd.DataFrame:
+def leader_epochs_frame(observations: pa.Table, *, run_id: str, since: dt.datetime) -> pd.DataFrame:
     """The same rows as of `topic_observations_frame`, one a partition.
 
     Returns:
@@ -121,21 +121,17 @@ def _codes(series: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.asarray(pd.factorize(series)[0], dtype=np.int64)
 
 
-def _own(frame: pd.DataFrame, run_id: str, since: dt.datetime | None) -> pd.DataFrame:
-    if since is None:
-        return frame
+def _own(frame: pd.DataFrame, run_id: str, since: dt.datetime) -> pd.DataFrame:
     chosen = known_true(frame["observed_ms"] > epoch_ms(since)) | known_true(frame["run_id"] == run_id)
     return frame[chosen].reset_index(drop=True)
 
 
 def _in_order(
-    frame: pd.DataFrame, run_id: str, since: dt.datetime | None, positions_at: dt.datetime | None, now: dt.datetime
+    frame: pd.DataFrame, run_id: str, since: dt.datetime, positions_at: dt.datetime | None, now: dt.datetime
 ) -> pd.Series:
     """Whether each observation is neither in the future, nor before `since`, nor after what was read after it."""
     at, of_run = frame["observed_ms"], known_true(frame["run_id"] == run_id)
-    in_order = at <= epoch_ms(now + FUTURE)
-    if since is not None:
-        in_order &= at >= epoch_ms(since)
+    in_order = (at <= epoch_ms(now + FUTURE)) & (at >= epoch_ms(since))
     if positions_at is not None:
         in_order &= (at <= epoch_ms(positions_at)) | ~of_run
     return in_order.astype("boolean")

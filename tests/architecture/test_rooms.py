@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 80_000
+MOST_LINES_OF_THE_WHEEL: Final = 84_000
 """Of Python and of templates, with blank lines and comments. 57,000 before the dashboard, 72,000 before expansions."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 

@@ -110,8 +110,8 @@ def _audited(each: FencedTopicExpansion) -> AuditedExpansion:
         old_count=each.old_count,
         new_count=each.new_count,
         settles_at=each.settles_at,
-        low=each.low,
-        high=each.high,
+        low=np.where(each.exact >= 0, each.exact, each.low),
+        high=np.where(each.exact >= 0, each.exact, each.high),
     )
 
 

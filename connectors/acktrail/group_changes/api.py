@@ -16,13 +16,13 @@ tables are written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acktrail import __version__
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule, ordered_groups
 from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
@@ -107,6 +107,9 @@ def make_plan(
     targets = _targets(cluster, tables, request) if given is None else given
     ledger = partial(known_expansions, tables)
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets, ledger=ledger)
+    chosen = ordered_groups()
+    ordered = frozenset(group.group_id for group in snapshot.groups if group.group_id in chosen)
+    snapshot = replace(snapshot, ordered=ordered)
     snapshot = with_passed(cluster, tables, request, snapshot)
     plan = build_plan(
         request,

@@ -1,5 +1,5 @@
-"""Ranges of offsets of the state topic: what there is now, and one range read by itself, on any machine, again and
-again with the same records.
+"""Ranges of offsets of the state topic, or of another one: what there is now, and one range read by itself, on any
+machine, again and again with the same records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Incarnation(NamedTuple):
             )
         if self.topic_id not in ("", now.topic_id):
             raise ForeignCluster(
-                f"{STATE_TOPIC} was deleted or recreated: the offsets are of another topic",
+                "the topic was deleted or recreated: the offsets are of another one",
                 hint=_NEXT,
                 data={"topic_id": self.topic_id, "topic_id_now": now.topic_id},
             )
@@ -82,15 +82,22 @@ def read_range(
     Raises ForeignCluster (another cluster, or the topic was recreated), LogChanged (the log was truncated), and as
     `LogFetcher`; RetryableError also when nothing came for 90 s.
     """
+    for part in read_raw_range(config, STATE_TOPIC, wanted):
+        yield part if isinstance(part, PrunedOffsets) else state_rows(part, wanted.incarnation.cluster_id, run_id)
+
+
+def read_raw_range(config: KafkaConfig, topic_name: str, wanted: StateRange) -> Iterator[pa.Table | PrunedOffsets]:
+    """The same of any topic, as ``RAW_RECORDS``, without those of aborted transactions. Raises as `read_range`; an open
+    transaction before `end_offset` keeps it waiting."""
     with ShareGroupAdmin(config) as admin:
-        topic = StateTopic(admin, STATE_TOPIC)
+        topic = StateTopic(admin, topic_name)
         wanted.incarnation.check(Incarnation(topic.cluster_id, topic.topic_id if topic.is_present else ""))
-        yield from _RangeReading(admin, topic, wanted, run_id).parts()
+        yield from _RangeReading(admin, topic, wanted).parts()
 
 
 class _RangeReading:
-    def __init__(self, admin: ShareGroupAdmin, topic: StateTopic, wanted: StateRange, run_id: str | None) -> None:
-        self._topic, self._wanted, self._run_id = topic, wanted, run_id
+    def __init__(self, admin: ShareGroupAdmin, topic: StateTopic, wanted: StateRange) -> None:
+        self._topic, self._wanted = topic, wanted
         self._fetcher = LogFetcher(admin, topic.name, topic.topic_id)
         self._at, self._moved_at = wanted.first_offset, time.monotonic()
 
@@ -103,7 +110,7 @@ class _RangeReading:
             is_wanted = pc.and_(pc.greater_equal(offsets, self._at), pc.less(offsets, self._wanted.end_offset))
             rows = fetched.records.filter(is_wanted)
             if rows.num_rows:
-                yield state_rows(rows, self._topic.cluster_id, self._run_id)
+                yield rows
             self._reach(fetched.reached.get(number, self._at))
             event = fetched.events.get(number)
             if event is not None:

@@ -105,6 +105,35 @@ START_AUDITS: Final = schema(
 )
 """Where one group began with one new partition."""
 
+KEY_AUDITS: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (INSTANT, "audited_at"),
+    (STRING, "event_id", "topic_id", "topic"),
+    (INT32, "partition"),  # a source
+    (INT64, "fence_low", "fence_high"),
+    (INT64, "fence_exact"),  # null: not found
+    (INT64, "end_offset"),  # records were read from fence_low to before this one
+    (INT64, "records", "without_key"),
+    (INT64, "elsewhere"),  # records where neither count puts their keys
+    (INT64, "old_records"),  # written with the old count, by their keys
+    (INT64, "pruned"),  # offsets that the log does not hold any more
+    (STRING, "confidence"),  # exact | bracketed | unknown
+    (STRING, "reason"),  # why it is not exact
+)
+"""One source of one expansion, by the keys of its records: the newest key audit."""
+
+KEYS_AT_RISK: Final = schema(
+    (STRING, "cluster_id", "run_id"),
+    (STRING, "event_id", "topic_id", "topic"),
+    (STRING, "key_digest"),  # hex digits of SHA-256: keys may be about persons
+    (INT32, "source_partition"),
+    (INT64, "last_old_offset", "last_old_ms"),  # the key's last record of the old count, and its timestamp
+    (INT64, "old_records"),
+    (INT32, "partition"),
+    (INT64, "first_new_offset", "first_new_ms"),  # the key's first record of the new count
+)
+"""One key with records of both counts around an expansion: its order depends on the consumer."""
+
 EXPANSION_TABLES: Final = MappingProxyType(
     {
         "partition_observations": PARTITION_OBSERVATIONS,
@@ -114,6 +143,8 @@ EXPANSION_TABLES: Final = MappingProxyType(
         "partition_dependencies": PARTITION_DEPENDENCIES,
         "ordering_audits": ORDERING_AUDITS,
         "start_audits": START_AUDITS,
+        "key_audits": KEY_AUDITS,
+        "keys_at_risk": KEYS_AT_RISK,
     }
 )
 """By table name."""

@@ -56,6 +56,15 @@ def test_the_share_of_keys_and_a_count_that_is_no_multiple(new_count: int, words
     assert "with 4 they" in plan.notices[0].text if rule else True
 
 
+@given(old=st.integers(1, 20), more=st.integers(1, 20))
+def test_keys_move_between_existing_partitions_where_the_model_says_so(old: int, more: int) -> None:
+    """The notice is there exactly where a dependency leads to a partition that was there before."""
+    moves = any(each.destination < old for each in dependencies(old, old + more, KeyMapping.MURMUR2))
+    plan = a_plan(facts(partition_count=old), old + more)
+
+    assert ("keys_move_between_existing" in rules(plan), plan.keys.moves_between_existing) == (moves, moves)
+
+
 @pytest.mark.parametrize(
     ("more", "new_count", "rule"),
     [

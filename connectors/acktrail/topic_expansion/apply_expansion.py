@@ -74,8 +74,8 @@ def is_expanded(admin: ShareGroupAdmin, plan: ExpansionPlan) -> bool:
 def apply_expansion(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPlan) -> ExpansionResult:
     """Add the partitions, between two looks, unless the topic has them; its state then.
 
-    The first look gives the fences' low ends, the second, when a broker lists the count, says when producers may have
-    known of it at the earliest; a third one follows where other brokers learn of it later.
+    The look before gives the fences' low ends. The one after it, as soon as every broker lists the count, is the moment
+    from which on producers can learn it wherever they ask: what they may still hold back counts from there.
 
     Raises:
         PlanStale, ChangeRefused, NotAuthorized, InputError, RetryableError, ConfigurationError: nothing was changed.
@@ -88,10 +88,8 @@ def apply_expansion(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPla
         _create(admin, journal, plan)
     found = stored_expansion(journal.tables, plan)
     if found is None:
-        is_everywhere = _wait_for_count(admin, plan, everywhere=False)
+        _wait_for_count(admin, plan, everywhere=True)
         take_look(admin, journal.tables, topics=[plan.topic])
-        if not is_everywhere and _wait_for_count(admin, plan, everywhere=True):
-            take_look(admin, journal.tables, topics=[plan.topic])
         found = stored_expansion(journal.tables, plan)
     return expansion_result(plan, found, was_there=was_there)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -18,8 +19,10 @@ from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeade
 from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, Query, first_error, query_leaders
 from acktrail.columnar.schemas.expansion_schemas import GROUP_POSITIONS, PARTITION_OBSERVATIONS
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.errors import RetryableError
 
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
+_Identity = tuple[str | None, int] | None
 _QUERIES: Final = (HIGH_WATERMARK, LAST_STABLE, START, MAX_TIMESTAMP)
 
 
@@ -27,9 +30,11 @@ class Consistency(StrEnum):
     """What one observation of a topic is worth."""
 
     CONSISTENT = "consistent"
-    """The same partitions before and after the offsets were asked for: the ends are of a time with that count."""
+    """The same partitions before and after the offsets were asked for, by every broker: the ends are of a time with
+    that count."""
     STRADDLES = "straddles"
-    """The topic changed meanwhile: its ends are upper bounds of those before the change."""
+    """The topic changed meanwhile, or not every broker knew of it or answered: its ends are upper bounds of those
+    before the change."""
     PARTIAL = "partial"
     """Some of its logs could not be asked."""
 
@@ -44,10 +49,11 @@ def observe_partitions(
     """Rows of ``partition_observations`` and ``group_positions``: of the topics named, None: of all that are not
     internal.
 
-    Partitions are listed, then the ends of all logs asked for, then partitions are listed again: only where both lists
-    agree do the ends belong to the count. A topic that cannot be described is one row with the reason, as is one that
-    is gone; a partition whose log cannot be asked is a row with its error. Groups are asked last. Raises as
-    ``ShareGroupAdmin``.
+    Partitions are listed, then the ends of all logs asked for, then partitions are listed again, by every broker: only
+    where all lists agree do the ends belong to the count. One broker can learn of an expansion before another, and
+    producers from either: a broker that still lists the old count proves nothing alone. A topic that cannot be
+    described is one row with the reason, as is one that is gone; a partition whose log cannot be asked is a row with
+    its error. Groups are asked last. Raises as ``ShareGroupAdmin``.
     """
     named = None if topics is None else sorted(set(topics))
     listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
@@ -56,12 +62,12 @@ def observe_partitions(
     ]
     at = clock()
     ends = query_leaders(admin, places, _QUERIES)
-    again = {topic.name: topic for topic in list_partitions(admin, [topic.name for topic in listed])}
+    again = _listed_everywhere(admin, [topic.name for topic in listed])
     look = {"cluster_id": admin.cluster_id, "run_id": run_id}
     rows = [
         {**look, "observed_at": at, **row}
         for topic in listed
-        for row in _topic_rows(topic, again.get(topic.name), ends)
+        for row in _topic_rows(topic, again.get(topic.name, frozenset()), ends)
     ]
     topic_ids = {topic.name: topic.topic_id for topic in listed if not topic.error_code}
     positions = [{**look, **row} for row in observe_positions(admin, topic_ids, clock)]
@@ -74,8 +80,27 @@ def observe_partitions(
     )
 
 
+def _listed_everywhere(admin: ShareGroupAdmin, names: Sequence[str]) -> dict[str, frozenset[_Identity]]:
+    """Topic id and partition count by topic, as each broker lists them now; None among them: a broker did not
+    answer."""
+    found: dict[str, set[_Identity]] = defaultdict(set)
+    admin.metadata([])  # learn which brokers there are
+    for node_id in admin.broker_ids():
+        try:
+            listed = {each.name: _identity(each) for each in list_partitions(admin, names, node_id=node_id)}
+        except RetryableError:
+            listed = {}
+        for name in names:
+            found[name].add(listed.get(name))
+    return {name: frozenset(each) for name, each in found.items()}
+
+
+def _identity(topic: ListedTopic) -> _Identity:
+    return topic.topic_id, topic.partition_count
+
+
 def _topic_rows(
-    topic: ListedTopic, again: ListedTopic | None, ends: Mapping[TopicPartition, dict[Query, Any]]
+    topic: ListedTopic, again: frozenset[_Identity], ends: Mapping[TopicPartition, dict[Query, Any]]
 ) -> list[dict[str, Any]]:
     own = {"topic": topic.name, "topic_id": topic.topic_id}
     if topic.error_code:
@@ -86,8 +111,8 @@ def _topic_rows(
     return [{**common, **_partition_row(each, result)} for each, result in results.items()]
 
 
-def _consistency(topic: ListedTopic, again: ListedTopic | None, errors: Iterable[int]) -> Consistency:
-    if again is None or (again.topic_id, again.partition_count) != (topic.topic_id, topic.partition_count):
+def _consistency(topic: ListedTopic, again: frozenset[_Identity], errors: Iterable[int]) -> Consistency:
+    if again != {_identity(topic)}:
         return Consistency.STRADDLES
     return Consistency.PARTIAL if any(error != NONE for error in errors) else Consistency.CONSISTENT
 

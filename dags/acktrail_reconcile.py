@@ -44,12 +44,7 @@ def make(profile: DagProfile) -> None:
             **profile.params(),
             "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
             "tables_uri": parameters.tables_uri(empty="the export's"),
-            "spark_master": parameters.text(
-                "Spark master",
-                "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002",
-                default="local[2]",
-                pattern=parameters.SPARK_MASTER,
-            ),
+            "spark_master": parameters.spark_master(),
             "report_folder": parameters.text(
                 "Report folder",
                 "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",

@@ -15,7 +15,7 @@ from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig, TablesConfig, ordered_groups
 from acktrail.times import instant_text, now_ms
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
@@ -44,9 +44,15 @@ class PlannedExpansion(TypedDict):
     preview: str
 
 
+class LookTarget(run_target.Target):
+    """One look and what works on it; `spark_master`: where PySpark runs."""
+
+    spark_master: str
+
+
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors(can_run_again=True)
-def observe(**context: Unpack[Context]) -> dict[str, Any]:
+def observe(**context: Unpack[Context]) -> LookTarget:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.topic_expansion.stored_look import take_look
@@ -56,8 +62,36 @@ def observe(**context: Unpack[Context]) -> dict[str, Any]:
     topics = context["params"]["topics"] or None
     with ShareGroupAdmin(kafka) as admin:
         look = asdict(take_look(admin, _tables(target), topics=topics, run_id=target["run_id"]))
-    counts = {name: value for name, value in look.items() if isinstance(value, int)}
-    return task_results.hand_over(context, target["run_id"], counts)
+    task_results.hand_over(context, target["run_id"], {name: n for name, n in look.items() if isinstance(n, int)})
+    return LookTarget(**target, spark_master=context["params"]["spark_master"])
+
+
+@task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
+@as_airflow_errors()
+def audit(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
+    """Find every expansion that looks show, and judge with PySpark what groups did across it."""
+    from acktrail_jobs.commands.expand_audit import audit_partitions
+
+    done = asdict(audit_partitions(_tables(target), target["spark_master"]))
+    fallen = list(done.pop("fallen"))
+    counts = {name: value for name, value in done.items() if isinstance(value, int | dict)}
+    return task_results.hand_over(context, target["run_id"], counts, fallen=fallen)
+
+
+@task(multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors()
+def validate(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
+    """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
+    from acktrail.tables.delta.store import Tables
+    from acktrail_expectations import expansion_gate
+
+    ordered = ordered_groups().globs
+    summary = expansion_gate.validate_observation(Tables(_tables(target)), target["run_id"], ordered=ordered)
+    task_results.show_validation(summary)
+    counts, failures = task_results.validation_counts(summary), task_results.failed_rules(summary)
+    result = task_results.hand_over(context, target["run_id"], counts, failures=failures)
+    expansion_gate.pass_expansion_gate(summary)
+    return result
 
 
 @task(task_id="plan", multiple_outputs=False, execution_timeout=_SHORT)

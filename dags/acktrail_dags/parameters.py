@@ -95,6 +95,12 @@ def key_order_fields() -> dict[str, Param]:
     }
 
 
+def spark_master() -> Param:
+    """Where PySpark runs."""
+    about = "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002"
+    return text("Spark master", about, default="local[2]", pattern=SPARK_MASTER)
+
+
 def execution_fields(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
     """Where, whether and how a plan is executed. `conn_id`: the connection to the cluster."""
     return {

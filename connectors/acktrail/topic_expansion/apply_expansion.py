@@ -18,7 +18,7 @@ from acktrail.group_changes.audit.audit_chain import Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.lifecycle.plan_status import Admission
 from acktrail.group_changes.planning.notices import refusal_error
-from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion
+from acktrail.model.expansion.partition_ledger import ExpansionStatus, FenceGap, PartitionExpansion
 from acktrail.times import new_run_id, now_ms
 from acktrail.topic_expansion.expansion_plan import ExpansionPlan
 from acktrail.topic_expansion.ledger_reading import stored_expansion
@@ -99,10 +99,15 @@ def finish_expansion(admin: ShareGroupAdmin, tables: TablesConfig, plan: Expansi
     Changes nothing in the cluster. Raises as `is_expanded` and `take_look`."""
     was_there = is_expanded(admin, plan)
     found = stored_expansion(tables, plan)
-    if found is not None and found.status is ExpansionStatus.SETTLING and now_ms() >= found.settles_at_ms:
+    if found is not None and now_ms() >= found.settles_at_ms and _has_open_fence(found):
         take_look(admin, tables, topics=[plan.topic])
         found = stored_expansion(tables, plan)
     return expansion_result(plan, found, was_there=was_there)
+
+
+def _has_open_fence(found: PartitionExpansion) -> bool:
+    """Whether a look at this time may give a high fence that is not known yet."""
+    return found.status is ExpansionStatus.SETTLING or FenceGap.NOT_SEEN_AFTER in found.gaps
 
 
 def expansion_result(plan: ExpansionPlan, found: PartitionExpansion | None, *, was_there: bool) -> ExpansionResult:

@@ -95,23 +95,31 @@ def _commit(tables: Tables, name: str, pieces: list[pa.Table]) -> int:
     path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     file = Path(tables.config.uri, name, path)
     pq.write_table(rows, file, compression="zstd", compression_level=1, store_schema=False, row_group_size=131_072)
-    first, last = (at.as_py().isoformat().replace("+00:00", "Z") for at in pc.min_max(rows["observed_at"]).values())
-    statistics = {
-        "numRecords": rows.num_rows,
-        "minValues": {"observed_at": first},
-        "maxValues": {"observed_at": last},
-        "nullCount": {"observed_at": 0},
-    }
     action = AddAction(
         path=path,
         size=file.stat().st_size,
         partition_values={},
         modification_time=time.time_ns() // 1_000_000,
         data_change=True,
-        stats=json.dumps(statistics),
+        stats=json.dumps(_statistics(rows)),
     )
     snapshot.delta.create_write_transaction([action], "append", snapshot.delta.schema())
     return rows.num_rows
+
+
+def _statistics(rows: pa.Table) -> dict[str, object]:
+    """Bounds of all columns: delta-rs takes an absent one for one that no value satisfies."""
+    least, greatest = dict[str, object](), dict[str, object]()
+    for name in rows.column_names:
+        column = rows[name]
+        if column.null_count == rows.num_rows:
+            continue
+        if pa.types.is_dictionary(column.type):
+            column = column.chunk(0).dictionary
+        for bounds, value in zip((least, greatest), pc.min_max(column).as_py().values(), strict=True):
+            bounds[name] = value.isoformat().replace("+00:00", "Z") if isinstance(value, dt.datetime) else value
+    nulls = {name: rows[name].null_count for name in rows.column_names}
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
 def _observations(world: _World, look: int) -> pa.Table:

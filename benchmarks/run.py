@@ -13,6 +13,7 @@ import day
 import decode
 import describe
 import expansion
+import expansion_audit
 import export
 import fate
 import maintenance
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "statuses": statuses.compare,
     "pages": pages.compare,
     "expansion": expansion.compare,
+    "expansion_audit": expansion_audit.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "validation": validation.compare,

@@ -18,12 +18,16 @@ sys.path.append(str(ROOT / "benchmarks"))
 import run  # noqa: E402  # a program of the folder `benchmarks`
 from day import Load  # noqa: E402
 from expansion import Growth  # noqa: E402
+from ledger_tables import LedgerShape  # noqa: E402
 from raw_log import LogShape  # noqa: E402
 from table import lines  # noqa: E402
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SMALL_LOG: Final = LogShape(records=2_000, share_partitions=20)
+SMALL_LEDGER: Final = LedgerShape(
+    topics=3, old_count=2, new_count=3, days=3, looks_a_day=4, groups=4, topics_of_a_group=2
+)
 SMALL: Final[dict[str, dict[str, Any]]] = {
     "decode": {"records": 2_000, "count": 1, "warm_up": 0, "streamed": 2_000},
     "replay": {"records": 2_000, "share_partitions": 20, "count": 1, "warm_up": 0},
@@ -38,6 +42,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "statuses": {"share_partitions": 50, "modelled": 5, "groups": 2, "partitions": 2, "days": 3},
     "pages": {"groups": 8, "partitions": 2, "runs": 4, "fine_days": 0.1, "hourly_days": 0, "rounds": 1},
     "expansion": {"growths": (Growth(old_count=4, new_count=6, members=2),)},
+    "expansion_audit": {"shape": SMALL_LEDGER},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,
@@ -60,11 +65,13 @@ LONG: Final = (
     "maintenance",
     "day",
     "reconcile",
+    "expansion_audit",
     "spark",
 )
 """Those that take longest even at such sizes."""
 MARKS: Final = {
-    name: (pytest.mark.full, *([pytest.mark.spark] if name in {"reconcile", "spark"} else [])) for name in LONG
+    name: (pytest.mark.full, *([pytest.mark.spark] if name in {"expansion_audit", "reconcile", "spark"} else []))
+    for name in LONG
 }
 
 BESIDE_KAFKAS_CLASSES: Final = ("decode", "replay")

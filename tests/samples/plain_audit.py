@@ -52,7 +52,9 @@ class PlainVerdict:
 def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
     """The ledger of each topic id."""
     looks: dict[tuple[str, dt.datetime], dict[str, dict[int, _Row]]] = defaultdict(lambda: defaultdict(dict))
+    cluster_id = ""
     for row in rows:
+        cluster_id = row["cluster_id"]
         if row["partition"] is not None:
             looks[row["topic_id"], row["observed_at"]][row["run_id"]][row["partition"]] = row
     by_topic: dict[str, list[TopicObservation]] = defaultdict(list)
@@ -67,7 +69,7 @@ def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
                 is_consistent=own[0]["consistency"] != "straddles",
             )
         )
-    return {topic_id: read_ledger("c", topic_id, own, settle_ms) for topic_id, own in by_topic.items()}
+    return {topic_id: read_ledger(cluster_id, topic_id, own, settle_ms) for topic_id, own in by_topic.items()}
 
 
 def readings(

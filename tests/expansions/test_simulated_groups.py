@@ -1,0 +1,144 @@
+"""KIP-253 simulated, seen through the ledger: what overtook another record is never called safe."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from samples.audited_ledger import audit, filled
+from samples.expansion_world import BEGIN, CLUSTER, ExpansionRows
+
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.tables.delta.store import Tables
+from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
+from acktrail_simulation.expansion.gating import Gating
+from acktrail_simulation.expansion.key_order import Inversion, inversions
+
+MINUTE = dt.timedelta(minutes=1)
+SETTLE = 10 * MINUTE
+PROVEN = {"safe", "not_started", "not_applicable"}
+
+
+@dataclass
+class Observer:
+    """Looks at a life into the ledger's tables, one a minute."""
+
+    life: ExpansionWorld
+    rows: ExpansionRows = field(default_factory=ExpansionRows)
+    minute: int = 0
+
+    def look(self, later: int = 1) -> None:
+        self.minute += later
+        own = {"cluster_id": CLUSTER, "run_id": f"run-{self.minute:05}", "observed_at": BEGIN + self.minute * MINUTE}
+        topic = {**own, "topic_id": "t", "topic": "topic", "error_code": 0}
+        there = sorted(self.life.coordinator.owners)
+        for partition in there:
+            log = self.life.log(partition)
+            ends = {"log_start_offset": log.log_start, "log_end_offset": log.end_offset, "leader_epoch": 0}
+            look = {"partition_count": len(there), "consistency": "consistent", "partition": partition}
+            self.rows.observations.append({**topic, **look, **ends})
+            place = {"group_id": "g", "group_type": "consumer", "partition": partition}
+            self.rows.positions.append({**topic, **place, "position": self.life.position(partition)})
+
+    def verdicts(self, folder: Path) -> dict[int, set[str]]:
+        """By destination."""
+        config = filled(folder, self.rows)
+        audit(config, self.life.shape.mapping, settle=SETTLE)
+        found: dict[int, set[str]] = {}
+        for row in Tables(config).read("ordering_audits").to_pylist():
+            found.setdefault(row["partition"], set()).add(row["verdict"])
+        return found
+
+
+def expanded(counts: list[int], gating: Gating, *, checks_count: bool, rounds: int) -> tuple[Observer, list[Inversion]]:
+    """Records of every key before each expansion and after it; one producer keeps the old count until the settle time.
+    The group reads the partitions from above, and is looked at after each of its steps. More rounds: fewer records in
+    each."""
+    life = ExpansionWorld(WorldShape(partitions=counts[0], gating=gating, checks_count=checks_count))
+    keys = [b"key-%d" % number for number in range(life.shape.keys)]
+    observer = Observer(life)
+    for producer in life.producers:
+        producer.add(keys)
+        assert producer.send(life.brokers, 99)
+    observer.look()
+    for count in counts[1:]:
+        life.controller.expand(count)
+        life.deliver_all()
+        stale, fresh = life.producers
+        stale.add(keys)
+        stale.send(life.brokers, 99)  # with the old count: refused where it is checked
+        observer.look()
+        for producer in (stale, fresh):
+            producer.refresh(count)
+        observer.look(10)
+        for producer in (stale, fresh):
+            producer.add(keys)
+            assert producer.send(life.brokers, 99)
+        for _ in range(rounds):
+            for partition in reversed(range(count)):
+                life.fetch_one(partition, 48 // rounds)
+                observer.look()
+            for member in life.members:
+                member.heartbeat(life.coordinator)
+    assert life.drain()
+    observer.look()
+    return observer, inversions(life.delivered)
+
+
+@pytest.mark.parametrize("counts", [[2, 4], [2, 3], [4, 6, 9]], ids=str)
+def test_verdicts_of_a_life_are_true(tmp_path: Path, counts: list[int]) -> None:
+    """R003-01, R003-21: with every source waited for and counts checked, nothing is overtaken and nothing is called a
+    violation; as Kafka is, keys are overtaken, and no destination of one is called safe, whether or not brokers check
+    the count, which is no help here."""
+    observer, found = expanded(counts, Gating.EVERY_SOURCE, checks_count=True, rounds=6)
+    verdicts = observer.verdicts(tmp_path / "gated")
+    assert found == []
+    assert "violation" not in set().union(*verdicts.values())
+    assert "safe" in set().union(*verdicts.values())
+
+    for checks_count in (False, True):
+        observer, found = expanded(counts, Gating.NONE, checks_count=checks_count, rounds=6)
+        verdicts = observer.verdicts(tmp_path / f"open-{checks_count}")
+        overtaken = {each.early.partition for each in found}
+        assert overtaken
+        assert all(verdicts[partition] - PROVEN for partition in overtaken)
+        assert "violation" in set().union(*verdicts.values())
+
+
+def test_a_stale_producer_is_no_proof_of_order(tmp_path: Path) -> None:
+    """R003-11: with gates and without the check of counts a producer writes behind the fence of KIP-253; the fence of
+    the ledger ends behind that record, so that its destination is not called safe."""
+    observer, found = expanded([2, 4], Gating.LOWER_PARTITIONS, checks_count=False, rounds=48)
+    verdicts = observer.verdicts(tmp_path)
+
+    assert found
+    assert all(verdicts[each.early.partition] - PROVEN for each in found)
+
+
+def test_gaps_between_looks_are_unknown_and_not_safe(tmp_path: Path) -> None:
+    """R003-01: the same life seen by a few of its looks alone: what was overtaken is never called safe."""
+    observer, found = expanded([2, 3], Gating.NONE, checks_count=True, rounds=6)
+    runs = sorted({row["run_id"] for row in observer.rows.observations})
+    for every in (2, 3, 7):
+        kept = {*runs[:3], *runs[3::every], runs[-1]}
+        rows = ExpansionRows(
+            observations=[row for row in observer.rows.observations if row["run_id"] in kept],
+            positions=[row for row in observer.rows.positions if row["run_id"] in kept],
+        )
+        verdicts = Observer(observer.life, rows).verdicts(tmp_path / str(every))
+        assert all(verdicts[each.early.partition] - PROVEN for each in found)
+
+
+def test_an_unknown_mapping_is_never_better(tmp_path: Path) -> None:
+    """R003-02: without a mapping each new partition waits for all old ones: what is called safe then is safe with the
+    mapping, too."""
+    observer, _ = expanded([2, 4], Gating.EVERY_SOURCE, checks_count=True, rounds=6)
+    config = filled(tmp_path, observer.rows)
+    safe = {}
+    for mapping in (KeyMapping.NONE, observer.life.shape.mapping):
+        audit(config, mapping, settle=SETTLE)
+        rows = Tables(config).read("ordering_audits").to_pylist()
+        safe[mapping] = {row["partition"] for row in rows if row["verdict"] == "safe"}
+    assert safe[KeyMapping.NONE] <= safe[observer.life.shape.mapping] != set()

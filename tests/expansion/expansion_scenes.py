@@ -35,6 +35,7 @@ def facts(*groups: GroupOnTopic, **more: Any) -> ExpandedTopic:
         "is_internal": False,
         "partition_count": 2,
         "may_alter": True,
+        "is_compacted": False,
         "groups": groups,
     }
     return ExpandedTopic(**{**given, **more})

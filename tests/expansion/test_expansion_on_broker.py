@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from broker.workload import Workload, until
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 from drivers import command_line
 from servers.kafka_proxy import kafka_proxy
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.ledger.cleanup_policy import is_compacted
 from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource, PartitionLedgerTask
 from acktrail.broker.ledger.partition_creation import create_partitions
 from acktrail.broker.ledger.partition_listing import list_partitions
@@ -35,6 +37,7 @@ from acktrail.topic_expansion.apply_expansion import (
     open_expansion_journal,
 )
 from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
+from acktrail.topic_expansion.expansion_facts import FirstPosition
 from acktrail.topic_expansion.expansion_plan import ExpansionPlan
 from acktrail.topic_expansion.stored_look import take_look
 
@@ -252,6 +255,44 @@ def test_an_expansion_by_command(
     ]
     assert json.loads(found[0].detail)["to"] == new_count
     assert checked_audit(tables).rows == 3
+
+
+def test_what_a_plan_finds_out(
+    running: EmbeddedBroker, workload: Workload, admin: ShareGroupAdmin, tmp_path: Path
+) -> None:
+    """A compacted topic; where a share group begins, by its configuration; the pace of a group by two looks, and with
+    it when it would be past what is open."""
+    topic, tables = "found-out", TablesConfig(uri=str(tmp_path))
+    new = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact,delete"})
+    for future in workload.admin.create_topics([new]).values():
+        future.result()
+    until(lambda: topic in workload.admin.list_topics(timeout=60).topics)
+    producer = Producer(to_librdkafka(running.config()))
+    for number in range(90):
+        producer.produce(topic, b"value", key=str(number).encode())  # without a key it would be refused
+    assert producer.flush(30) == 0
+    workload.acknowledge("found-share", topic, 2)
+    workload.configure_group("found-share", share_auto_offset_reset="latest")
+    commit(running.config(), "found-classic", topic, 10)
+    take_look(admin, tables, topics=[topic])
+    commit(running.config(), "found-classic", topic, 60)
+    take_look(admin, tables, topics=[topic])
+
+    plan = planned(admin, topic, 2, tables)
+
+    assert "old_values_stay" in {notice.rule for notice in plan.notices}
+    groups = {group.group_id: group for group in plan.groups if group.group_id.startswith("found-")}
+    assert {name: group.begins_at for name, group in groups.items()} == {
+        "found-share": FirstPosition.LATEST,
+        "found-classic": FirstPosition.IN_CLIENTS,
+    }
+    assert (groups["found-share"].open_records, groups["found-classic"].open_records) == (88, 30)
+    pace = groups["found-classic"].records_per_s
+    assert pace is not None
+    assert 0 < pace <= 50 / 0.001
+    assert groups["found-share"].records_per_s is None
+    assert plan.safe_after_s is None
+    assert is_compacted(admin, "no-such-topic") is None
 
 
 def test_what_is_refused_by_command(

@@ -116,6 +116,8 @@ def test_what_a_person_should_know() -> None:
         "several_at_once": "info",
     }
     assert "several_at_once" not in rules(a_plan(facts(), 3))
+    found = {known: rules(a_plan(facts(is_compacted=known), 4)) for known in (True, False, None)}
+    assert [found[known].get("old_values_stay") for known in (True, False, None)] == ["serious", None, None]
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def topic_facts(
     admin: ShareGroupAdmin, topic: str, *, tables: TablesConfig | None, ordered: OrderedGroups
 ) -> ExpandedTopic:
     """The topic, and every group that has a position in it. Positions are read before the ends of logs."""
+    from acktrail.broker.ledger.cleanup_policy import is_compacted
     from acktrail.broker.ledger.group_positions import observe_positions
 
     (described,) = admin.topics([topic])
@@ -84,6 +85,7 @@ def topic_facts(
         is_internal=described.is_internal,
         partition_count=described.partition_count,
         may_alter=None if rights is None else "ALTER" in rights,
+        is_compacted=is_compacted(admin, topic),
         groups=_groups(admin, rows, ends, {} if tables is None else paces(tables, admin.cluster_id, topic_id), ordered),
         groups_not_asked=tuple(sorted({row["group_id"] for row in rows if row.get("partition") is None})),
     )

@@ -48,7 +48,7 @@ class GroupOnTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandedTopic:
-    """The topic as it is now. `may_alter` None: the cluster does not say. Whether the
+    """The topic as it is now. `may_alter`, `is_compacted` None: the cluster does not say. Whether the
     `groups_not_asked` read it is not known."""
 
     cluster_id: str
@@ -58,5 +58,6 @@ class ExpandedTopic:
     is_internal: bool
     partition_count: int
     may_alter: bool | None
+    is_compacted: bool | None
     groups: tuple[GroupOnTopic, ...]
     groups_not_asked: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ def notices_on(facts: ExpandedTopic, new_count: int, *, mapping: KeyMapping, set
     yield from _refusals(facts, new_count)
     if new_count > facts.partition_count:
         yield from _about_keys(facts, new_count, mapping)
+        yield from _about_values(facts)
         yield from _about_time(facts, new_count, settle_ms)
     for group in facts.groups:
         yield from _about_group(group, facts)
@@ -58,6 +59,16 @@ def _about_keys(facts: ExpandedTopic, new_count: int, mapping: KeyMapping) -> It
             f"already; with {nearest} they would move to new ones alone"
         )
         yield Notice(Severity.SERIOUS, "keys_move_between_existing", text, topic=facts.topic)
+
+
+def _about_values(facts: ExpandedTopic) -> Iterator[Notice]:
+    if facts.is_compacted:
+        text = (
+            "the topic is compacted, in each partition alone: the last value that a moved key had in its old partition "
+            "is never removed there, not by a tombstone either, and who reads the topic from its beginning may take it "
+            "for the newest"
+        )
+        yield Notice(Severity.SERIOUS, "old_values_stay", text, topic=facts.topic)
 
 
 def _about_time(facts: ExpandedTopic, new_count: int, settle_ms: int) -> Iterator[Notice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -45,29 +45,50 @@ class AuditPlan:
     axes: tuple[ReadingAxis, ReadingAxis]
     runs: tuple[Int64Array, Int64Array]
 
-    def shares(self, workers: int) -> Iterator[TopicShare]:
-        """Topics with groups, in shares that fit a worker's memory, one for each worker at least if possible."""
-        sizes = [max(1, self._cells(topic)) for topic in self.topics]
-        most = min(_CELLS_AT_ONCE, max(1, -(-sum(sizes) // workers)))
-        own: list[int] = []
+    def shares(self, workers: int, at_once: int = _CELLS_AT_ONCE) -> Iterator[TopicShare]:
+        """Topics with groups, in shares that fit a worker's memory, one for each worker at least if possible. A topic
+        whose groups are too many is in several shares."""
+        sizes = [self._cells(topic) for topic in self.topics]
+        most = min(at_once, max(1, -(-sum(sizes) // workers)))
+        own: list[tuple[int, AuditedTopic]] = []
         held = 0
-        for number, size in enumerate(sizes):
-            if own and held + size > most:
+        for number, topic, size in self._pieces(most):
+            if own and (held + size > most or own[-1][0] == number):  # a share has a topic once
                 yield self._share(own)
                 own, held = [], 0
-            own.append(number)
+            own.append((number, topic))
             held += size
         if own:
             yield self._share(own)
+
+    def _pieces(self, most: int) -> Iterator[tuple[int, AuditedTopic, int]]:
+        """Each topic with its number and size, or its groups some at a time."""
+        for number, topic in enumerate(self.topics):
+            size = self._cells(topic)
+            if size <= most:
+                yield number, topic, size
+                continue
+            for kind, axis in enumerate(self.axes):
+                width = max(1, most // max(1, topic.partitions * len(axis.at)))
+                for begin in range(0, len(topic.groups[kind]), width):
+                    piece = _some_groups(topic, kind, begin, begin + width)
+                    yield number, piece, self._cells(piece)
 
     def _cells(self, topic: AuditedTopic) -> int:
         return sum(
             len(own) * topic.partitions * len(axis.at) for own, axis in zip(topic.groups, self.axes, strict=True)
         )
 
-    def _share(self, numbers: Sequence[int]) -> TopicShare:
+    def _share(self, pieces: Sequence[tuple[int, AuditedTopic]]) -> TopicShare:
+        numbers = [number for number, _ in pieces]
         committing, share = (ReadingAxis(at=axis.at, described=axis.described[numbers]) for axis in self.axes)
-        return TopicShare(topics=tuple(self.topics[number] for number in numbers), axes=(committing, share))
+        return TopicShare(topics=tuple(topic for _, topic in pieces), axes=(committing, share))
+
+
+def _some_groups(topic: AuditedTopic, kind: int, begin: int, end: int) -> AuditedTopic:
+    """`topic` with some groups of one kind."""
+    names, first = topic.groups[kind][begin:end], topic.first_group[kind] + begin
+    return replace(topic, groups=((), names) if kind else (names, ()), first_group=(first, first))
 
 
 def plan_audit(

@@ -20,6 +20,7 @@ from acktrail.model.expansion.reset_order import WORST_FIRST, ResetOrdering, Res
 from acktrail.model.expansion.reset_phases import waiting
 
 _REASONS_KEPT: Final = 50
+_PARTITIONS_KEPT: Final = 100
 _REASONS_SHOWN: Final = 3
 _PARTITIONS_SHOWN: Final = 8
 _RULES: Final = {
@@ -33,18 +34,20 @@ _WITHOUT_PHASES: Final = " (records from before and after lie in the same partit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPartition:
-    """A partition that waits at the end of its log until `sources` are finished; the next phase sets it to `offset`."""
+    """A partition that waits at the end of its log until `source_count` others are finished, the first of which are
+    `sources`; the next phase sets it to `offset`."""
 
     partition: int
     offset: int
     sources: tuple[int, ...]
+    source_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOrder:
     """What a plan means for the order of keys in one topic of one group, by the `expansions` that were known: the worst
-    of its reasons, without those of partitions that wait. `reasons` are the first of all, `reasons_left_out` the number
-    of the others."""
+    of its reasons, without those of partitions that wait. `reasons` are the first of all, each with its first 100
+    destinations, `reasons_left_out` the number of the others."""
 
     group_id: str
     topic: str
@@ -182,6 +185,7 @@ class _Judged:
         self._could_wait = bool(self._touched & waits.keys())
         has_phases = bool(request.phases) or request.strategy.kind is StrategyKind.NEXT_PHASE
         waits = {number: waits[number] for number in sorted(self._touched & waits.keys()) if has_phases}
+        self._waits = waits
         self._too_early = {number: sources for number, sources in waits.items() if self._is_too_early(sources)}
         self.rows = [_waiting_row(row) if row.facts.partition in waits else row for row in rows]
         facts = rows[0].facts
@@ -197,11 +201,16 @@ class _Judged:
             topic_id=facts.topic_id,
             is_strict=is_strict,
             order=worst(reasons),
-            reasons=reasons[:_REASONS_KEPT],
+            reasons=tuple(map(_kept, reasons[:_REASONS_KEPT])),
             reasons_left_out=max(0, len(reasons) - _REASONS_KEPT),
             expansions=expansions,
             waiting=tuple(
-                WaitingPartition(partition=number, offset=wanted[number] or 0, sources=sources)
+                WaitingPartition(
+                    partition=number,
+                    offset=wanted[number] or 0,
+                    sources=sources[:_PARTITIONS_KEPT],
+                    source_count=len(sources),
+                )
                 for number, sources in waits.items()
             ),
         )
@@ -230,7 +239,7 @@ class _Judged:
                 yield self._found(order, found)
         waits = [each for each in self.order.waiting if each.partition not in self._too_early]
         if waits:
-            sources = sorted({source for each in waits for source in each.sources})
+            sources = sorted({source for each in waits for source in self._waits[each.partition]})
             text = (
                 f"{_names([each.partition for each in waits])} set to the end of the log until {_names(sources)} "
                 f"{'are' if len(sources) > 1 else 'is'} finished; then stop the group a second time: `acktrail reset "
@@ -255,6 +264,10 @@ def _waiting_row(row: PlannedRow) -> PlannedRow:
     end = row.facts.log_end_offset
     resolution = Resolution(wanted=row.resolution.wanted, target=end)
     return replace(row, resolution=resolution, impact=impact_of(row.facts, end), waits=True)
+
+
+def _kept(reason: ResetReason) -> ResetReason:
+    return replace(reason, destinations=reason.destinations[:_PARTITIONS_KEPT])
 
 
 def without_waiting(reasons: Iterable[ResetReason], waits: frozenset[int]) -> tuple[ResetReason, ...]:

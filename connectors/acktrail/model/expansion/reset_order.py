@@ -25,6 +25,7 @@ class ResetOrdering(StrEnum):
     """Records from before an expansion are delivered again after records from behind it are done."""
 
 
+_SHOWN: Final = 8
 WORST_FIRST: Final = (
     ResetOrdering.REJECT,
     ResetOrdering.UNCERTAIN,
@@ -56,12 +57,15 @@ class ResetReason:
     destinations: tuple[int, ...]
 
     def __str__(self) -> str:
-        """One sentence for people.
+        """One sentence for people, with the first destinations.
 
         >>> print(ResetReason(order=ResetOrdering.REJECT, old_count=2, new_count=4, source=0, destinations=(2,)))
         partition 0 starts before the expansion from 2 to 4, but partition 2 keeps records from after it
         """
-        named = f"partition{'s' if len(self.destinations) > 1 else ''} {', '.join(map(str, self.destinations))}"
+        left_out = len(self.destinations) - _SHOWN
+        more = f" and {left_out} more" if left_out > 0 else ""
+        shown = ", ".join(map(str, self.destinations[:_SHOWN]))
+        named = f"partition{'s' if len(self.destinations) > 1 else ''} {shown}{more}"
         keep = "keep" if len(self.destinations) > 1 else "keeps"
         said = {
             ResetOrdering.REJECT: f"starts before %s, but {named} {keep} records from after it",
@@ -103,13 +107,15 @@ def check_reset(
         ValueError: an expansion that is none.
     """
     starts, ends = log_starts or {}, log_ends or {}
-    reached = {p: None if at is None else max(at, (delivered or {}).get(p, 0)) for p, at in targets.items()}
+    begun = Beginnings(
+        {p: None if t is None else max(t, (delivered or {}).get(p, 0)) for p, t in targets.items()}, starts
+    )
     reasons = []
     for index in range(len(expansions) - 1, -1, -1):
         left = expansions[index]
         for source in range(left.old_count):
             if not is_finished(targets.get(source), left.fences.get(source), ends.get(source)):
-                reasons += _reasons(expansions[index:], source, targets.get(source), reached, starts)
+                reasons += _reasons(expansions[index:], source, targets.get(source), begun)
     order = next((order for order in WORST_FIRST if any(each.order is order for each in reasons)), ResetOrdering.ACCEPT)
     return ResetCheck(order=order, reasons=tuple(reasons))
 
@@ -127,8 +133,7 @@ def _reasons(
     expansions: Sequence[FencedExpansion],
     source: int,
     target: int | None,
-    positions: Mapping[int, int | None],
-    starts: Mapping[int, int],
+    beginnings: Beginnings,
 ) -> list[ResetReason]:
     """Of a source that is rewound before the first of `expansions`, or perhaps; keys may have moved on in later ones,
     past a partition with no record of theirs."""
@@ -140,8 +145,7 @@ def _reasons(
     for reached in expansions:
         found = destinations_of(source, left.old_count, reached.new_count, left.mapping)
         for destination in (each for each in found if each not in seen):
-            begun = has_begun(positions.get(destination), beginning(reached, destination, starts))
-            order = _ORDERS[begun] if is_rewound else ResetOrdering.UNCERTAIN
+            order = _ORDERS[beginnings.has_begun(reached, destination)] if is_rewound else ResetOrdering.UNCERTAIN
             by_order.setdefault((order, reached.new_count), []).append(destination)
         seen.update(found)
     return [
@@ -163,7 +167,23 @@ _ORDERS: Final = {True: ResetOrdering.REJECT, False: ResetOrdering.WARN_NEEDS_GA
 _UNKNOWN: Final = ExpansionFence(low=None, high=None)
 
 
-def beginning(expansion: FencedExpansion, destination: int, starts: Mapping[int, int]) -> ExpansionFence:
+class Beginnings:
+    """Whether a group at `positions` has begun with partitions after expansions; each pair is judged once."""
+
+    def __init__(self, positions: Mapping[int, int | None], log_starts: Mapping[int, int]) -> None:
+        self._positions, self._log_starts = positions, log_starts
+        self._known: dict[tuple[int, int], bool | None] = {}
+
+    def has_begun(self, expansion: FencedExpansion, destination: int) -> bool | None:
+        """As `ordering.has_begun`."""
+        pair = expansion.new_count, destination
+        if pair not in self._known:
+            fence = _beginning(expansion, destination, self._log_starts)
+            self._known[pair] = has_begun(self._positions.get(destination), fence)
+        return self._known[pair]
+
+
+def _beginning(expansion: FencedExpansion, destination: int, starts: Mapping[int, int]) -> ExpansionFence:
     """Between which offsets the first record of `destination` from after the expansion lies."""
     if destination < expansion.old_count:
         return expansion.fences.get(destination, _UNKNOWN)

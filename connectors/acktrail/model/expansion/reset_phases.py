@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from acktrail.model.expansion.dependencies import destinations_of
-from acktrail.model.expansion.ordering import has_begun
-from acktrail.model.expansion.reset_order import FencedExpansion, beginning, is_finished
+from acktrail.model.expansion.reset_order import Beginnings, FencedExpansion, is_finished
 
 
 def waiting(
@@ -25,7 +24,7 @@ def waiting(
     from before and from after lie in the same logs, and none can be held back alone. A source is always a lower
     partition than one that waits for it, so the lowest waits for none of the others, and phases come to an end.
     """
-    starts, ends = log_starts or {}, log_ends or {}
+    beginnings, ends = Beginnings(targets, log_starts or {}), log_ends or {}
     found: dict[int, set[int]] = defaultdict(set)
     for index, left in enumerate(expansions):
         unfinished = [
@@ -34,20 +33,17 @@ def waiting(
             if not is_finished(targets.get(source), left.fences.get(source), ends.get(source))
         ]
         for source in unfinished:
-            for destination in _made_since(expansions[index:], source, targets, starts):
+            for destination in _made_since(expansions[index:], source, beginnings):
                 found[destination].add(source)
     return {destination: tuple(sorted(found[destination])) for destination in sorted(found)}
 
 
-def _made_since(
-    expansions: Sequence[FencedExpansion], source: int, targets: Mapping[int, int | None], starts: Mapping[int, int]
-) -> set[int]:
+def _made_since(expansions: Sequence[FencedExpansion], source: int, beginnings: Beginnings) -> set[int]:
     """The partitions made by the first of `expansions` or a later one that depend on `source` and have not begun."""
     left = expansions[0]
     return {
         destination
         for reached in expansions
         for destination in destinations_of(source, left.old_count, reached.new_count, left.mapping)
-        if destination >= left.old_count
-        and has_begun(targets.get(destination), beginning(reached, destination, starts)) is False
+        if destination >= left.old_count and beginnings.has_begun(reached, destination) is False
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, ForeignCluster, RetryableError, UnknownName
+from acktrail.expansions.audit_run import audit_expansions
 from acktrail.expansions.key_audit import KeyAuditSummary, audit_keys
 from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
 from acktrail.model.expansion.ordering import ExpansionFence
 from acktrail.model.expansion.partition_ledger import PartitionExpansion
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.expansion_reader import read_fences
+from acktrail.times import now_ms
 from acktrail_jobs.commands.open_workers import workers_on
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -113,22 +116,23 @@ def expanded(
     request: pytest.FixtureRequest, broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Expanded:
     """Records of the old count, the expansion, then both producers in turn; looks before, right after, and at the end.
-    All records but the first are as old as the look that saw the expansion: within the settle time."""
+    All records are older than the look that saw the expansion, by their timestamps: within the settle time."""
     mapping, new_count = request.param
     kafka, topic = broker.config(), f"audited-{uuid4().hex[:8]}"
     tables = TablesConfig(uri=str(tmp_path_factory.mktemp("keys") / "tables"))
     workload = Workload(kafka)
     workload.create_topic(topic, 2)
     writers = Writers(kafka, topic, mapping)
-    writers.write([*KEYS, None], stale=True, at_ms=1_000)
+    at_ms = now_ms() - 60_000
+    writers.write([*KEYS, None], stale=True, at_ms=at_ms)
     look(kafka, tables, topic)
     for future in workload.admin.create_partitions([NewPartitions(topic, new_count)]).values():
         future.result()
     until(lambda: len(workload.admin.list_topics(topic).topics[topic].partitions) == new_count, what="the new count")
     look(kafka, tables, topic)
     for part in (KEYS[:20], KEYS[10:30]):
-        writers.write([*part, None], stale=True, at_ms=2_000)
-        writers.write([*part, *part, None], stale=False, at_ms=2_000)
+        writers.write([*part, None], stale=True, at_ms=at_ms)
+        writers.write([*part, *part, None], stale=False, at_ms=at_ms)
     look(kafka, tables, topic)
     (expansion,) = find_expansions(tables, mapping, settle_ms=1)
     return Expanded(
@@ -215,9 +219,18 @@ def test_the_ledger_has_the_exact_fences_afterwards(expanded: Expanded) -> None:
     assert tables.read("keys_at_risk").num_rows == summary.keys_at_risk
 
 
-def test_the_command_says_it_in_words_and_in_json(
-    expanded: Expanded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_audit_of_expansions_keeps_what_the_keys_show(expanded: Expanded) -> None:
+    """The audit that replaces the ledger's tables finds the same expansion, and leaves its fences exact."""
+    expanded.audit()
+    settle = dt.timedelta(milliseconds=1)
+    audit_expansions(expanded.tables, workers_on(None), settle=settle, mapping_of=lambda _: expanded.mapping)
+    rows = Tables(expanded.tables).read("expansion_fences").to_pylist()
+    assert {row["partition"]: row["fence_exact"] for row in rows} == true_fences(expanded)
+    assert {row["confidence"] for row in rows} == {"exact"}
+    assert {row["event_id"] for row in rows} == {expanded.expansion.event_id}
+
+
+def test_the_command_says_it_in_words_and_in_json(expanded: Expanded, capsys: pytest.CaptureFixture[str]) -> None:
     """Keys are printed only when they are asked for."""
     where = ("--bootstrap-server", expanded.kafka.bootstrap_servers, "--tables", expanded.tables.uri)
     plain = run(capsys, "expand", "keys", expanded.topic, *where)

@@ -34,8 +34,8 @@ _WITHOUT_PHASES: Final = " (records from before and after lie in the same partit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPartition:
-    """A partition that waits at the end of its log until `source_count` others are finished, the first of which are
-    `sources`; the next phase sets it to `offset`."""
+    """A partition that waits at the end of its log until `source_count` others are finished (`sources`: the first 100);
+    the next phase sets it to `offset`."""
 
     partition: int
     offset: int

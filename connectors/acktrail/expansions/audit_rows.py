@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.expansion.fence_columns import LogValues
+from acktrail.columnar.expansion.fence_columns import MISSING, LogValues
 from acktrail.columnar.expansion.look_columns import LookColumns
 from acktrail.columnar.expansion.ordering_columns import VERDICTS
+from acktrail.columnar.expansion.start_columns import judge_starts
 from acktrail.columnar.schemas.expansion_schemas import ORDERING_AUDITS, START_AUDITS
 from acktrail.columnar.schemas.schema_types import STRING
 from acktrail.expansions.audited_groups import AuditPlan
@@ -20,7 +21,6 @@ from acktrail.expansions.expansion_rows import by_topic, instants, known
 from acktrail.expansions.found_expansions import FencedTopicExpansion
 from acktrail.expansions.initial_starts import ShareKey
 from acktrail.expansions.table_shares import WantedLooks
-from acktrail.model.expansion.start_audit import audit_start
 
 _GROUP: Final = ("topic_id", "group_id", "group_type")
 _EVENT: Final = ("event_id", "topic")
@@ -82,19 +82,18 @@ class StartRows:
 
     def __init__(self, numbered: NumberedExpansions, looks: LookColumns, rows: pa.Table) -> None:
         self._numbered, self._looks = numbered, looks
-        self._rows: list[dict[str, Any]] = rows.to_pylist()
         self._numbers = {name: rows[name].to_numpy() for name in rows.column_names}
         topics = pc.index_in(numbered.group_columns(self._numbers["group"])["topic_id"], value_set=looks.topic_ids)
         self._topic = pc.fill_null(topics, -1).to_numpy().astype(np.int64)
+        self._is_share = np.array([each.is_share for each in numbered.plan.groups], np.bool_)[self._numbers["group"]]
         self._look = {side: self._looks_at(self._numbers[f"{side}_at"]) for side in ("seen", "before")}
 
     def _looks_at(self, at: Int64Array) -> Int64Array:
         """The number of the look that belongs to the reading of each row; -1: there is none."""
         plan, looks = self._numbered.plan, self._looks
-        is_share = np.array([group.is_share for group in plan.groups], np.bool_)[self._numbers["group"]]
         run = np.full(len(at), -1, np.int64)
         for kind, (axis, runs) in enumerate(zip(plan.axes, plan.runs, strict=True)):
-            own = np.flatnonzero((is_share == bool(kind)) & (at >= 0))
+            own = np.flatnonzero((self._is_share == bool(kind)) & (at >= 0))
             run[own] = runs[np.searchsorted(axis.at, at[own])]
         keys = looks.topic * (len(looks.runs) + 1) + looks.run
         order = np.argsort(keys, kind="stable")
@@ -119,41 +118,38 @@ class StartRows:
     def share_partitions(self) -> dict[ShareKey, int]:
         """The share partitions whose first state record is asked for, each with a time before it existed."""
         found = {}
-        for row in self._rows:
-            group = self._numbered.plan.groups[row["group"]]
-            if group.is_share and row["seen"] > 0:
-                event = self._numbered.expansion(row["group"], row["event"])
-                found[group.group_id, group.topic_id, row["partition"]] = event.last_seen_old_at - _DAY_US
+        for number in np.flatnonzero(self._is_share & (self._numbers["seen"] > 0)).tolist():
+            event = self._numbered.expansion(*(int(self._numbers[name][number]) for name in ("group", "event")))
+            found[self._share_key(number)] = event.last_seen_old_at - _DAY_US
         return found
+
+    def _share_key(self, number: int) -> ShareKey:
+        group = self._numbered.plan.groups[int(self._numbers["group"][number])]
+        return group.group_id, group.topic_id, int(self._numbers["partition"][number])
 
     def rows(self, cluster_id: str, run_id: str, values: LogValues, initial: Mapping[ShareKey, int]) -> pa.Table:
         """Rows of ``start_audits``."""
-        rows = []
-        for number, row in enumerate(self._rows):
-            group, event = (
-                self._numbered.plan.groups[row["group"]],
-                self._numbered.expansion(row["group"], row["event"]),
-            )
-            log_start = values.at("log_start_offset", int(self._look["seen"][number]), row["partition"])
-            before = values.at("log_start_offset", int(self._look["before"][number]), row["partition"])
-            placed = initial.get((group.group_id, group.topic_id, row["partition"]))
-            seen = None if row["is_last"] else row["seen"]
-            found = audit_start(
-                seen, placed, log_start_before=before or 0, log_start=log_start, is_share=group.is_share
-            )
-            rows.append(
-                {
-                    "cluster_id": cluster_id,
-                    "run_id": run_id,
-                    "event_id": event.event_id,
-                    "topic": event.topic,
-                    **{name: getattr(group, name) for name in _GROUP},
-                    "partition": row["partition"],
-                    "first_start_offset": seen if placed is None else placed,
-                    "first_seen_at": None if seen is None else row["seen_at"],
-                    "log_start_offset": log_start,
-                    "skipped_records": found.skipped_records,
-                    "verdict": found.verdict.value,
-                }
-            )
-        return pa.Table.from_pylist(rows, schema=START_AUDITS)
+        numbers, size = self._numbers, len(self._topic)
+        placed = np.full(size, MISSING, np.int64)
+        for number in np.flatnonzero(self._is_share).tolist() if initial else ():
+            placed[number] = initial.get(self._share_key(number), MISSING)
+        seen = np.where(numbers["is_last"], MISSING, numbers["seen"])
+        partition = numbers["partition"]
+        before, log_start = (values.at("log_start_offset", self._look[side], partition) for side in ("before", "seen"))
+        verdict, skipped = judge_starts(seen, placed, before, log_start, self._is_share)
+        offsets = {
+            "first_start_offset": np.where(placed >= 0, placed, seen),
+            "log_start_offset": log_start,
+            "skipped_records": skipped,
+        }
+        columns = {
+            "cluster_id": pa.repeat(pa.scalar(cluster_id), size),
+            "run_id": pa.repeat(pa.scalar(run_id), size),
+            **self._numbered.columns(numbers["group"], numbers["event"], {name: name for name in _EVENT}),
+            **self._numbered.group_columns(numbers["group"]),
+            "partition": pa.array(partition).cast(pa.int32()),
+            "first_seen_at": instants(np.where(seen >= 0, numbers["seen_at"], MISSING)),
+            "verdict": verdict,
+            **{name: known(own, pa.int64()) for name, own in offsets.items()},
+        }
+        return pa.table({name: columns[name] for name in START_AUDITS.names}, START_AUDITS)

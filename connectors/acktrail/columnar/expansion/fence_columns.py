@@ -65,14 +65,13 @@ class LogValues:
             found[number, own[fits]] = self._values[name][begin:end][fits]
         return found
 
-    def at(self, name: str, look: int, partition: int) -> int | None:
-        """One value; None: not known."""
-        begin, end = np.searchsorted(self._look, (look, look + 1))
-        place = begin + np.searchsorted(self._partition[begin:end], partition)
-        if place == end or self._partition[place] != partition:
-            return None
-        value = int(self._values[name][place])
-        return None if value == MISSING else value
+    def at(self, name: str, looks: Int64Array, partitions: Int64Array) -> Int64Array:
+        """One value for each of `looks` and `partitions`; MISSING where there is none. Partitions are below 2**31."""
+        if not len(self._look):
+            return np.full(len(looks), MISSING, np.int64)
+        keys, wanted = self._look << 31 | self._partition, looks << 31 | partitions
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, self._values[name][place], MISSING)
 
 
 def _filled(column: pa.ChunkedArray) -> Int64Array:

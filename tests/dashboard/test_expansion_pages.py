@@ -120,12 +120,12 @@ def test_a_page_has_what_proves_a_verdict(site: str) -> None:
     time."""
     text = words(raw(site, f"{EVENT}&of=fraud-scoring&destination=2")[1])
     for part in (
-        "orders 2 → 3 ■ violation", "source 0 at 4,500", "own at 25",
+        "orders 2 → 3 ■ violation", "source 0 at 2,400", "own at 25",
         "Partition 2 waits for 2 of the 2 partitions from before, 0, 1: keys moved there.",
         "Partition 0 waits for 1 of the 2 partitions from before, 1: keys moved between partitions that were there",
         "partition 0 4,800 6,000 1,200 no key audit bracketed",
         "skipped records 312 0 312",
-        "the fence is 4,800 to 6,000; the destination was begun after 2026-11-23 01:21:05 UTC",
+        "the fence is 4,800 to 6,000; the destination was not begun until 2026-11-23 01:21:05 UTC, and was begun at",
         "2 partitions at 2026-11-23 01:11:05 UTC, 3 at 2026-11-23 01:21:05 UTC",
     ):  # fmt: skip
         assert part in text, part

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples.audited_ledger import audit
 from samples.expansion_tables import LOOK, LOOKS, NOW, Rows, SampleExpansion, expansion_rows, run_id, write_rows
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, QualityGateFailed, UnknownName
+from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.rules.expansion_rules import EXPANSION_RULES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.expansion_gate import (
@@ -287,6 +289,19 @@ def test_the_next_look_is_compared_with_the_one_before(store: Tables) -> None:
     write_rows(store, {"partition_observations": back})
     summary = validate_observation(store, "back", now=NOW + LOOK)
     assert failing(summary) == {"observation_clock_not_back"}
+
+
+def test_what_the_audit_finds_is_what_the_suite_compares(store: Tables) -> None:
+    """The audit's own tables, of the looks alone: every rule holds but that about the group that was held back."""
+    groups = {"billing-workers": "safe", "fraud-scoring": "violation"}
+    rows = expansion_rows([SampleExpansion(verdicts=groups, types={"fraud-scoring": "share"})])
+    write_rows(store, {name: rows[name] for name in ("partition_observations", "group_positions")})
+    audit(store.config, KeyMapping.MURMUR2, settle=dt.timedelta(minutes=7))
+    summary = validate_observation(store, ordered=ORDERED, now=NOW)
+    assert failing(summary) == {"group_kept_order"}
+    named = [result.observed_value for result in summary.failed]
+    assert [(text or "").split(" after ")[0] for text in named] == ["fraud-scoring/orders/2"]
+    assert states(summary)["expansion_has_every_fence"] is RuleState.HOLDS
 
 
 def test_slices_find_what_one_reading_finds(store: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

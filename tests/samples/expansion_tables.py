@@ -190,20 +190,22 @@ def _start(sample: SampleExpansion, group: str, own: Mapping[str, Any], verdict:
 
 _BEGINS = {"safe": 4, "violation": 1, "possible_violation": 2, "indeterminate": 3}
 """By verdict: how many looks after the expansion the destination was begun."""
-_BEHIND = {"safe": 0, "violation": 900, "possible_violation": 900, "indeterminate": 900}
+_BEHIND = {"safe": 0, "violation": 3_000, "possible_violation": 900, "indeterminate": 900}
 """By verdict: how many records behind the log end the group is until the look before that."""
 
 
 def _source(sample: SampleExpansion, source: int, verdict: str, look: int) -> int:
     """Where a group with a verdict is in a source at a look."""
     begins, end = sample.look + _BEGINS.get(verdict, LOOKS), (look + 1) * _A_LOOK + source
-    is_late = look < begins or (look == begins and verdict in {"violation", "possible_violation"})
+    is_late = look < begins + {"violation": 3, "possible_violation": 1}.get(verdict, 0)
     return max(0, end - (_BEHIND.get(verdict, 900) if is_late else 40))
 
 
 def _proof(sample: SampleExpansion, source: int, destination: int, verdict: str) -> dict[str, Any]:
     low, high = sample.low(source), sample.high(source)
     fences = {"fence_low": None if verdict == "unknown_fence" else low, "fence_high": high}
+    if verdict == "not_started":
+        return {**fences, "at": at(LOOKS - 1), "source_at": _source(sample, source, verdict, LOOKS - 1)}
     if verdict not in _BEGINS:
         return fences
     look = min(sample.look + _BEGINS[verdict], LOOKS - 1)

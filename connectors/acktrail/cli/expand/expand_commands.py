@@ -18,6 +18,7 @@ class ExpandCommands(NamedCommands):
     own = MappingProxyType(
         {
             "observe": "acktrail.cli.expand.observe_command:observe",
+            "show": "acktrail.cli.expand.expansion_show_command:show",
             "plan": "acktrail.cli.expand.expansion_plan_command:plan",
             "approve": "acktrail.cli.expand.decision_command:approve",
             "reject": "acktrail.cli.expand.decision_command:reject",

@@ -74,7 +74,7 @@ def _of_alike(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         which = "" if step == 1 else f", those with the same remainder by {_number(step)}"
         named = f"{_number(rows[0]['partition'])} to {_number(rows[-1]['partition'])}"
         return [f"{_number(count)} partitions ({named}) each wait for {scope}{which}: {why}."]
-    return [f"Partition {row['partition']} waits for {scope}, {_sources(row)}: {why}." for row in rows]
+    return [f"Partition {row['partition']} waits for {scope}{_sources(row)}: {why}." for row in rows]
 
 
 _WHY: Final = {
@@ -85,10 +85,12 @@ _WHY: Final = {
 
 
 def _sources(row: Mapping[str, Any]) -> str:
+    if row["source_event_id"] != row["event_id"]:
+        return ""  # without those that a later expansion is a source of: the row does not name them
     every = range(row["partition"] % row["source_step"], row["source_count"], row["source_step"])
     named = [str(each) for each in every if each != row["partition"]][:_NAMED]
     more = row["sources"] - len(named)
-    return ", ".join(named) + (f" and {_number(more)} more" if more > 0 else "")
+    return ", " + ", ".join(named) + (f" and {_number(more)} more" if more > 0 else "")
 
 
 def uncertainties(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fences: int) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail_dashboard.offset_bands import short
 from acktrail_dashboard.wording import instant, number
 
@@ -89,14 +90,15 @@ def count_timeline(rows: Sequence[Mapping[str, Any]], event_id: str, now: dateti
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceChart:
     """Positions of a group in a source (instant and offset, at least one) against the fence `low` to `high` (None: not
-    known), and the interval in which it began with the destination: after `before` (None: not observed), at the latest
-    at `begun` (None: it has not)."""
+    known), and the interval in which it began with the destination: not until `before` (None: not observed), and at
+    `begun` (None: it has not begun); `is_certain` False: at `begun` it had perhaps begun."""
 
     points: tuple[tuple[datetime, int], ...]
     low: int | None
     high: int | None
     before: datetime | None
     begun: datetime | None
+    is_certain: bool = True
 
     @property
     def begin(self) -> datetime:
@@ -148,8 +150,9 @@ class FenceChart:
         """The picture in words."""
         begun = "the destination was not begun"
         if self.begun is not None:
-            after = f"after {instant(self.before)} and " if self.before else ""
-            begun = f"the destination was begun {after}at the latest at {instant(self.begun)}"
+            until = f"was not begun until {instant(self.before)}, and " if self.before else ""
+            perhaps = "" if self.is_certain else "perhaps "
+            begun = f"the destination {until}was {perhaps}begun at {instant(self.begun)}"
         (first, lowest), (last, highest) = self.points[0], self.points[-1]
         return (
             f"Position from {number(lowest)} at {instant(first)} to {number(highest)} at {instant(last)}; "
@@ -177,8 +180,14 @@ def fence_chart(positions: Sequence[Mapping[str, Any]], audit: Mapping[str, Any]
     points = sorted(known.items())
     stride = max(1, -(-len(points) // _MOST_POINTS))
     kept = tuple(dict.fromkeys((*points[::stride], points[-1])))
+    verdict = audit["verdict"]
     return FenceChart(
-        points=kept, low=audit["fence_low"], high=audit["fence_high"], before=audit["before_at"], begun=audit["at"]
+        points=kept,
+        low=audit["fence_low"],
+        high=audit["fence_high"],
+        before=audit["before_at"],
+        begun=None if verdict == OrderingVerdict.NOT_STARTED.value else audit["at"],
+        is_certain=verdict == OrderingVerdict.VIOLATION.value,
     )
 
 

@@ -3,14 +3,15 @@
 Triggered by hand only. `plan` says which keys move, which groups read the topic and what is open in each. **A dry run
 ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `expand` looks at partitions
 and groups, adds the partitions and looks again; `settle` waits, without a slot, until every producer knows the count
-(`ACKTRAIL_SETTLE`); `publish` looks once more and says where the fences are: between which offsets the last records
-from before the expansion lie, and which groups have records below them. Decision and request are in the append-only
-`reset_audit`, the looks in `partition_observations` and `group_positions`.
+(`ACKTRAIL_SETTLE`); `look_again` shows where the fences are: between which offsets the last records from before the
+expansion lie; `audit` judges what groups did, and `publish` lists that, with the records that each has below the
+fences. Groups that are not past them yet are judged again by each run of `acktrail_partitions`. Decision and request
+are in the append-only `reset_audit`, the looks in `partition_observations` and `group_positions`.
 
 **Needs** ALTER and DESCRIBE on the topic, DESCRIBE on the groups. Partitions cannot be taken away again.
 
 **When it fails** before `expand`, nothing was changed: correct what the log names and trigger a new run. `expand`
-and `publish` may be cleared at any time: they see what is there first, and nothing is done twice.
+and what follows it may be cleared at any time: they see what is there first, and nothing is done twice.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def make(profile: DagProfile) -> None:
         catchup=False,
         max_active_runs=4,
         dagrun_timeout=timedelta(hours=48),
-        tags=["acktrail", "kafka", *profile.tags],
+        tags=["acktrail", "kafka", "spark", *profile.tags],
         params={
             **profile.params(),
             "topic": p.text("Topic", "The topic that gets more partitions.", pattern=p.TOPIC_NAME),
@@ -44,6 +45,7 @@ def make(profile: DagProfile) -> None:
             "reason": p.text("Reason", "Kept in the plan.", maxLength=1000),
             "kafka_conn_id": p.kafka_conn_id(profile.kafka_conn_id),
             "tables_uri": p.tables_uri(),
+            "spark_master": p.spark_master(),
         },
         default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
     )

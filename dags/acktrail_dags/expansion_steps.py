@@ -7,6 +7,7 @@ The plan goes from task to task as its text; its hash is in the audit of who app
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -16,6 +17,7 @@ from airflow.sdk import TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from acktrail.config import KafkaConfig, TablesConfig, ordered_groups
+from acktrail.plain_tables import printable
 from acktrail.times import instant_text, now_ms
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
@@ -171,27 +173,48 @@ def settled() -> DateTimeSensorAsync:
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors(can_run_again=True)
-def publish(planned: PlannedExpansion, **context: Unpack[Context]) -> dict[str, Any]:
-    """Look once more, and say where the fences are and which groups have records below them."""
+def look_again(planned: PlannedExpansion, **context: Unpack[Context]) -> LookTarget:
+    """Look once more, unless a scheduled look did: where the fences are."""
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.topic_expansion.apply_expansion import finish_expansion
-    from acktrail.topic_expansion.expansion_text import LEFT_COLUMNS, left_rows
-    from acktrail.topic_expansion.ledger_reading import records_left
+
+    with ShareGroupAdmin(_kafka(planned)) as admin:
+        result = finish_expansion(admin, _tables(planned), _plan(planned))
+    _handed_over(context, result)
+    return LookTarget(
+        run_id=result.plan_id,
+        profile=planned["profile"],
+        kafka_conn_id=planned["kafka_conn_id"],
+        tables_uri=planned["tables_uri"],
+        spark_master=context["params"]["spark_master"],
+    )
+
+
+@task(multiple_outputs=False, execution_timeout=_SHORT)
+@as_airflow_errors(can_run_again=True)
+def publish(planned: PlannedExpansion, **context: Unpack[Context]) -> dict[str, Any]:
+    """Where the fences are, which groups have records below them, and what the audit proves of each group."""
+    from acktrail.topic_expansion.apply_expansion import expansion_result
+    from acktrail.topic_expansion.expansion_text import LEFT_COLUMNS, VERDICT_COLUMNS, left_rows, verdict_lines
+    from acktrail.topic_expansion.ledger_reading import records_left, stored_expansion, verdicts
 
     plan, tables = _plan(planned), _tables(planned)
-    with ShareGroupAdmin(_kafka(planned)) as admin:
-        result = finish_expansion(admin, tables, plan)
+    result = expansion_result(plan, stored_expansion(tables, plan), was_there=True)
     left = records_left(tables, plan, {each.partition: each.high for each in result.fences})
+    found = verdicts(tables, result.event_id)
     task_results.show("below the fences", LEFT_COLUMNS, left_rows(left))
-    return _handed_over(context, result)
+    task_results.show("order of keys", VERDICT_COLUMNS, found)
+    return _handed_over(context, result, verdict_lines(found))
 
 
 def expand_with_approval(question: str) -> None:
     """The tasks from the form to settled fences, with a person in between who is asked `question`."""
     planned: Any = plan_expansion()
     approver: Any = note_decision(planned)
-    executed = expand(planned, approver)
-    chain(planned, dry_run_ends_here(), approval(question), approver, executed, settled(), publish(planned))
+    executed: Any = expand(planned, approver)
+    looked: Any = look_again(planned)
+    chain(planned, dry_run_ends_here(), approval(question), approver, executed, settled(), looked)
+    chain(audit(looked), publish(planned))
 
 
 def expansion_preview(plan: ExpansionPlan) -> str:
@@ -210,10 +233,11 @@ def expansion_preview(plan: ExpansionPlan) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _handed_over(context: Context, result: ExpansionResult) -> dict[str, Any]:
+def _handed_over(context: Context, result: ExpansionResult, more: Sequence[str] = ()) -> dict[str, Any]:
     from acktrail.topic_expansion.expansion_text import FENCE_COLUMNS, fence_rows, result_lines
 
-    for line in result_lines(result):
+    lines = [*result_lines(result), *map(printable, more)]
+    for line in lines:
         _log.info("%s", line)
     task_results.show("fences", FENCE_COLUMNS, fence_rows(result))
     widths = [each.width for each in result.fences if each.width is not None]
@@ -223,8 +247,7 @@ def _handed_over(context: Context, result: ExpansionResult) -> dict[str, Any]:
         "fences_known": len(widths),
         "widest_fence": max(widths, default=0),
     }
-    text = "; ".join(result_lines(result))
-    return task_results.hand_over(context, result.plan_id, counts, text=text, is_settled=result.is_settled)
+    return task_results.hand_over(context, result.plan_id, counts, text="; ".join(lines), is_settled=result.is_settled)
 
 
 def _plan(planned: PlannedExpansion) -> ExpansionPlan:

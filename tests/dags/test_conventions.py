@@ -144,8 +144,10 @@ def test_an_expansion_runs_by_hand_with_a_person_before_it(scheduled: dict[str, 
     assert dag.params["dry_run"] is True
     before = set(dag.task_dict["expand"].get_flat_relative_ids(upstream=True))
     assert before == {"plan", "dry_run_ends_here", "approve", "note_decision"}
-    assert dag.task_dict["publish"].get_flat_relative_ids(upstream=True) == before | {"expand", "settle"}
-    assert {dag.task_dict[name].trigger_rule for name in ("expand", "settle", "publish")} == {"all_success"}
+    after = {"expand", "settle", "look_again", "audit"}
+    assert dag.task_dict["publish"].get_flat_relative_ids(upstream=True) == before | after
+    assert dag.task_dict["look_again"].upstream_task_ids >= {"settle"}
+    assert {dag.task_dict[name].trigger_rule for name in (*after, "publish")} == {"all_success"}
     assert dag.task_dict["settle"].task_type == DateTimeSensorAsync.__name__
     assert "task_ids='expand'" in dag.task_dict["settle"].target_time
 
@@ -237,7 +239,8 @@ BAD_RECONCILE = [
     [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD if (dag_id, bad[0]) not in ASKS_NO_BROKER]
     + [("acktrail_maintenance", "keep", age) for age in ("", "1 year", "0d", "365", 365)]
     + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE]
-    + [("acktrail_partitions", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_master"],
+    + [("acktrail_partitions", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_master"]
+    + [("acktrail_expand_topic", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_master"],
 )
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:
     """A value outside a parameter's schema is refused before anything runs."""

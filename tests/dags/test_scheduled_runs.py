@@ -283,6 +283,7 @@ def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None
     workload = Workload(scene.broker.config())
     workload.create_topic("parcels", 2)
     workload.produce("parcels", 3)
+    workload.acknowledge("parcel-desk", "parcels", 3)
     dry = scene.start(EXPAND, topic="parcels", partitions=3)
     approved = scene.start(EXPAND, topic="parcels", partitions=3, dry_run=False)
     refused = scene.start(EXPAND, topic="parcels", partitions=2, dry_run=False)
@@ -293,6 +294,7 @@ def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None
     assert set(scene.ended(EXPAND, approved).values()) == {"success"}
     result = scene.api.returned(EXPAND, approved, "publish", "result")
     assert (result["is_settled"], result["counts"]["fences_known"], result["counts"]["partitions"]) == (True, 2, 3)
+    assert "order of keys in group parcel-desk:" in result["text"]
     with ShareGroupAdmin(scene.broker.config()) as admin:
         (topic,) = admin.topics(["parcels"])
     assert topic.partition_count == 3

@@ -140,7 +140,11 @@ def test_a_look_has_what_the_brokers_answer(
     others = {(row["group_id"], row["group_type"], row["partition"], row["position"]) for row in positions}
     assert ("look-classic", "classic", 1, 5) in others
     assert ("look-consumer", "consumer", 1, 3) in others
-    assert list_partitions(admin, ["looked"], page=1) == list_partitions(admin, ["looked"])
+    workload.create_topic("looked-too", 2)
+    both = ["looked", "looked-too"]
+    for page in (1, 2, 3, 4):
+        assert list_partitions(admin, both, page=page) == list_partitions(admin, both), page
+    assert list_partitions(admin, None, page=7) == list_partitions(admin, None)
     take_look(admin, tables, topics=["looked"], run_id=look["run_id"])
     assert Tables(tables).read("partition_observations").num_rows == 3
 

@@ -16,6 +16,7 @@ GROUP_COLUMNS: Final = ("GROUP", "TYPE", "ORDERED", "OPEN", "NOT KNOWN", "RECORD
 MOVE_COLUMNS: Final = ("PARTITION", "DEPENDS ON", "WHY")
 FENCE_COLUMNS: Final = ("PARTITION", "LOW", "HIGH", "WIDTH")
 LEFT_COLUMNS: Final = ("GROUP", "TYPE", "RECORDS BELOW THE FENCES", "PARTITIONS NOT KNOWN")
+VERDICT_COLUMNS: Final = ("GROUP", "VERDICT", "PARTITIONS")
 _SHOWN: Final = 20
 
 
@@ -94,6 +95,16 @@ def fence_rows(result: ExpansionResult) -> list[tuple[object, ...]]:
 def left_rows(left: Iterable[RecordsLeft]) -> list[tuple[object, ...]]:
     """What groups have not finished (``LEFT_COLUMNS``)."""
     return [(each.group_id, each.group_type, each.records, each.unknown) for each in left]
+
+
+def verdict_lines(found: Iterable[tuple[str, str, int]]) -> list[str]:
+    """What the audit proves of each group, a line each, the first twenty."""
+    by_group: dict[str, list[str]] = {}
+    for group_id, verdict, count in found:
+        by_group.setdefault(group_id, []).append(f"{count} {verdict}")
+    lines = [f"order of keys in group {group_id}: {', '.join(each)}" for group_id, each in by_group.items()]
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], *([f"and {more} more groups"] if more > 0 else [])]
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -67,6 +67,16 @@ def records_left(
         _left(group_id, group_type, positions, high_fences)
         for (group_id, group_type), positions in sorted(newest.items())
     )
+
+
+def verdicts(tables: TablesConfig, event_id: str | None) -> list[tuple[str, str, int]]:
+    """Group, verdict, and of how many partitions the newest audit gave it for this expansion, by group and verdict;
+    none where no audit has the expansion."""
+    from acktrail.tables.delta.store import Tables
+
+    rows = Tables(tables).rows("ordering_audits", {"event_id": event_id or ""}, columns=["group_id", "verdict"])
+    counted = Counter((row["group_id"], row["verdict"]) for row in rows)
+    return [(group_id, verdict, count) for (group_id, verdict), count in sorted(counted.items())]
 
 
 def _left(

@@ -75,7 +75,7 @@ def contents(config: TablesConfig) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
-    """R003-08, R003-01: an expansion, its fences with their epochs, what depends on what, and what a group did."""
+    """R003-09, R003-01: an expansion, its fences with their epochs, what depends on what, and what a group did."""
     config = filled(tmp_path, expanded())
     summary = audit(config, KeyMapping.MURMUR2)
     found = contents(config)
@@ -101,7 +101,7 @@ def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
 
 
 def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
-    """R003-08: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
+    """R003-09: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
     and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
     rows = expanded()
     config = filled(tmp_path, rows)
@@ -131,7 +131,7 @@ def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
 
 
 def test_where_a_share_group_began(tmp_path: Path) -> None:
-    """R003-09: records of a new partition that a group never got are proven by the first state record with a start
+    """Records of a new partition that a group never got are proven by the first state record with a start
     offset; without the state topic they are not known, and a group at the beginning is fine."""
     config = filled(tmp_path, expanded(("g", "share"), new=(None, 7)))
     audit(config, KeyMapping.MURMUR2)
@@ -167,7 +167,7 @@ def test_where_a_share_group_began(tmp_path: Path) -> None:
 
 
 def test_a_share_partition_without_a_state_is_uninitialized(tmp_path: Path) -> None:
-    """R003-09: a share group that is in the topic and has no start offset in a new partition."""
+    """A share group that is in the topic and has no start offset in a new partition."""
     rows = ExpansionRows()
     look(rows, 0, [10, 10], {0: 5, 1: 5}, group=("g", "share"))
     look(rows, 1, [11, 12, 0], {0: 6, 1: 5, 2: None}, group=("g", "share"))
@@ -180,7 +180,7 @@ def test_a_share_partition_without_a_state_is_uninitialized(tmp_path: Path) -> N
 
 
 def test_who_was_not_there_before_is_no_start(tmp_path: Path) -> None:
-    """R003-09: a group that joins the topic after its expansion begins everywhere at once: no row. That it was away is
+    """A group that joins the topic after its expansion begins everywhere at once: no row. That it was away is
     known where other groups were read; where none was, its first positions prove nothing."""
     rows = ExpansionRows()
     look(rows, 0, [10, 10], {})

@@ -15,7 +15,7 @@ offsets = st.none() | st.integers(0, 4)
 
 @given(st.lists(st.tuples(offsets, offsets, offsets, offsets, st.booleans()), max_size=40))
 def test_beginnings_by_columns(rows: list[tuple[int | None, int | None, int | None, int | None, bool]]) -> None:
-    """R003-20: verdict and skipped records of every row, with what is known of it."""
+    """Verdict and skipped records of every row, with what is known of it."""
     columns = [np.array([MISSING if row[n] is None else row[n] for row in rows], np.int64) for n in range(4)]
     verdicts, skipped = judge_starts(*columns, np.array([row[4] for row in rows], np.bool_))
     expected = [

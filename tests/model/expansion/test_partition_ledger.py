@@ -28,7 +28,7 @@ def look(at: int, *ends: int | None, is_consistent: bool = True) -> TopicObserva
 
 
 def test_an_expansion_with_its_fences() -> None:
-    """R003-08: the low fence is the last end with the old count, the high one the first after the settle time."""
+    """R003-09: the low fence is the last end with the old count, the high one the first after the settle time."""
     looks = [
         look(0, 5, 6),
         look(3, 7, 8),
@@ -47,7 +47,7 @@ def test_an_expansion_with_its_fences() -> None:
 
 
 def test_what_is_not_known_of_a_fence_has_a_reason() -> None:
-    """R003-08: looks that straddle a change give no low fence, a lost log end no fence, a log that was not asked the
+    """R003-09: looks that straddle a change give no low fence, a lost log end no fence, a log that was not asked the
     end of another look, and before the settle time there is no high one."""
     straddling = [look(0, 5, is_consistent=False), look(5, 9, 0), look(20, 10, 1)]
     [found] = read_ledger("c", "t", straddling, SETTLE_MS).expansions
@@ -79,7 +79,7 @@ def test_a_count_that_falls_is_an_anomaly_and_no_second_expansion() -> None:
 
 @given(st.integers(0, 10**9))
 def test_order_and_repetition_change_nothing(seed: int) -> None:
-    """R003-08: the same observations in any order and more than once are the same ledger, and counts are chained."""
+    """R003-09: the same observations in any order and more than once are the same ledger, and counts are chained."""
     chance = Random(seed)
     looks, ends, at = [], [chance.randint(0, 3)], 0
     for _ in range(12):

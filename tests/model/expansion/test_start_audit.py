@@ -30,7 +30,7 @@ UNKNOWN = StartAudit(verdict=StartVerdict.UNKNOWN)
 def test_where_groups_began(
     seen: int | None, initial: int | None, starts: tuple[int, int | None], is_share: bool, expected: StartAudit
 ) -> None:
-    """R003-09: KAFKA-20742: a share group placed at latest skipped records, one placed at 0 did not; what cannot be
+    """KAFKA-20742: a share group placed at latest skipped records, one placed at 0 did not; what cannot be
     known is not called skipped."""
     before, at = starts
     assert audit_start(seen, initial, log_start_before=before, log_start=at, is_share=is_share) == expected
@@ -38,7 +38,7 @@ def test_where_groups_began(
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.booleans())
 def test_proofs_are_true_of_every_life(placed: int, consumed: int, before: int, removed: int, is_share: bool) -> None:
-    """R003-09: a group that was placed somewhere while the retention went from `before` to `before + removed` skipped
+    """A group that was placed somewhere while the retention went from `before` to `before + removed` skipped
     what lies between the log start of that moment and its place: OK and SKIPPED_RECORDS agree with each such moment."""
     found = audit_start(
         placed + consumed,

@@ -1,0 +1,280 @@
+"""What the audit proves is what happened: real producers, groups of every type, and an expansion in between."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from acktrail.expansions.audit_run import audit_expansions
+from broker.workload import Workload, until
+from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from expansion.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken, take_and_hold
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.config import TablesConfig
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.export.export_run import export
+from acktrail.model.expansion.dependencies import dependencies
+from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.tables.delta.store import Tables
+from acktrail.topic_expansion.stored_look import take_look
+from acktrail.workers import InProcessWorkers
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SETTLE: Final = dt.timedelta(seconds=3)
+"""Producers of these tests ask for metadata every 0.4 s."""
+PARTITIONERS: Final = {KeyMapping.MURMUR2: "murmur2_random", KeyMapping.CRC32: "consistent_random"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """A broker, and the tables that looks at one topic go to."""
+
+    broker: EmbeddedBroker
+    admin: ShareGroupAdmin
+    workload: Workload
+    tables: TablesConfig
+    topic: str
+
+    def look(self) -> list[dict[str, Any]]:
+        """Look once; the rows about partitions."""
+        look = take_look(self.admin, self.tables, topics=[self.topic])
+        return Tables(self.tables).rows("partition_observations", {"run_id": look.run_id})
+
+    def expand(self, partitions: int) -> None:
+        for future in self.workload.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
+            future.result()
+
+    def settle(self, meanwhile: Callable[[], object] = lambda: None) -> dict[int, int]:
+        """Look until an expansion has settled; the ends of the logs then."""
+        begun: list[dt.datetime] = []
+
+        def settled() -> list[dict[str, Any]]:
+            meanwhile()
+            rows = self.look()
+            begun.append(rows[0]["observed_at"])
+            return rows if begun[-1] - begun[0] >= SETTLE else []
+
+        rows: list[dict[str, Any]] = until(settled, what="producers to know the count")
+        return {row["partition"]: row["log_end_offset"] for row in rows}
+
+    def audit(self, mapping: KeyMapping) -> Tables:
+        audit_expansions(
+            self.tables, lambda _rows: nullcontext(InProcessWorkers()), settle=SETTLE, mapping_of=lambda _topic: mapping
+        )
+        return Tables(self.tables)
+
+    def verdicts(self, tables: Tables, group: str) -> dict[int, tuple[str, int]]:
+        """Verdict and deciding source of a group, by destination."""
+        rows = tables.rows("ordering_audits", {"group_id": group})
+        return {row["partition"]: (row["verdict"], row["source_partition"]) for row in rows}
+
+
+@contextmanager
+def a_ledger(broker: EmbeddedBroker, tables: Path, topic: str, partitions: int) -> Iterator[Ledger]:
+    workload = Workload(broker.config())
+    workload.create_topic(topic, partitions)
+    with ShareGroupAdmin(broker.config()) as admin:
+        yield Ledger(broker=broker, admin=admin, workload=workload, tables=TablesConfig(uri=str(tables)), topic=topic)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker("4.4.0") as broker:
+        yield broker
+
+
+def everything(ledger: Ledger, partitions: int) -> list[Read]:
+    """All records of the topic."""
+    own = {"group.id": "reader-of-all", "enable.auto.commit": False}
+    consumer = Consumer({**to_librdkafka(ledger.broker.config()), **own})
+    places = [TopicPartition(ledger.topic, partition, 0) for partition in range(partitions)]
+    left = {place.partition: consumer.get_watermark_offsets(place, timeout=60)[1] for place in places}
+    consumer.assign(places)
+    reads: list[Read] = []
+    while any(left.values()):
+        for message in consumer.consume(1_000, 0.2):
+            reads.append(Read.of(message))
+            left[reads[-1].partition] = max(0, left[reads[-1].partition] - 1)
+    consumer.close()
+    return reads
+
+
+def share_reads(consumer: ShareConsumer) -> list[Read]:
+    """Accept what comes."""
+    reads = []
+    for message in consumer.poll(0.2) or ():
+        reads.append(Read.of(message))
+        consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+    consumer.commit_sync()
+    return reads
+
+
+class Crowd:
+    """Groups on one topic of two partitions. The late ones stop reading partition 0 when told to; the draining ones
+    leave new partitions alone until told otherwise."""
+
+    def __init__(self, ledger: Ledger, mapping: KeyMapping) -> None:
+        self.is_held, self.is_draining = False, True
+        config, name = ledger.broker.config(), ledger.topic
+
+        def groups(kind: str, waits: Callable[[int], bool]) -> dict[str, CommittingGroup]:
+            names = {protocol: f"{kind}-{protocol}-{mapping}" for protocol in ("consumer", "classic")}
+            return {group: CommittingGroup(config, group, protocol, name, waits) for protocol, group in names.items()}
+
+        self.late = groups("late", lambda partition: partition == 0 and self.is_held)
+        self.drained = groups("drained", lambda partition: partition > 1 and self.is_draining)
+        self.share_group = f"late-share-{mapping}"
+        self.by_share: list[Read] = []
+
+    def step(self) -> None:
+        for group in (*self.late.values(), *self.drained.values()):
+            group.step()
+
+    def step_until(self, groups: Iterable[CommittingGroup], partitions: Iterable[int], offset: int) -> None:
+        """Go on until these groups have read these partitions up to `offset`."""
+        wanted = [(group, partition) for group in groups for partition in partitions]
+
+        def have() -> bool:
+            self.step()
+            return all(group.has_read(partition, offset) for group, partition in wanted)
+
+        until(have, what=f"offset {offset}")
+
+    def close(self) -> None:
+        for group in (*self.late.values(), *self.drained.values()):
+            group.close()
+
+
+def live_through(ledger: Ledger, mapping: KeyMapping, new_count: int) -> Crowd:
+    """An expansion to `new_count` partitions under traffic, with looks all along."""
+    crowd, new = Crowd(ledger, mapping), range(2, new_count)
+    explicit = {"share.acknowledgement.mode": "explicit"}
+    ledger.workload.configure_group(crowd.share_group, share_record_lock_duration_ms="60000")
+    with (
+        KeyedProducer(ledger.broker.config(), ledger.topic, PARTITIONERS[mapping]).running() as producer,
+        ledger.workload.share_consumer(crowd.share_group, ledger.topic, **explicit) as holder,
+        ledger.workload.share_consumer(crowd.share_group, ledger.topic, **explicit) as other,
+    ):
+        crowd.step_until([*crowd.late.values(), *crowd.drained.values()], (0, 1), 20)
+        crowd.is_held = True
+        held = take_and_hold(holder, partition=0)
+        ledger.look()
+        ledger.expand(new_count)
+
+        def meanwhile() -> None:
+            crowd.step()
+            crowd.by_share += share_reads(other)
+
+        ends = ledger.settle(meanwhile)
+        until(
+            lambda: meanwhile() or {read.partition for read in crowd.by_share} >= {*new},
+            what="the share group in the new partitions",
+        )
+        ledger.look()
+        crowd.step_until(crowd.late.values(), new, 40)
+        crowd.step_until(crowd.drained.values(), (0,), ends[0])
+        crowd.step_until(crowd.drained.values(), (1,), ends[1])
+        ledger.look()
+        crowd.is_draining = False
+        crowd.step_until(crowd.drained.values(), new, 40)
+        until(lambda: meanwhile() or len(crowd.by_share) > 200, what="more records for the share group")
+        ledger.look()
+        producer.stop()
+    crowd.by_share += [Read.of(message) for message in held]
+    crowd.is_held = False
+    crowd.step_until(crowd.late.values(), (0,), ends[0])
+    ledger.look()
+    crowd.close()
+    return crowd
+
+
+@pytest.mark.parametrize(("mapping", "new_count"), [(KeyMapping.MURMUR2, 3), (KeyMapping.CRC32, 4)])
+def test_what_overtakes_is_found_and_what_is_drained_is_safe(
+    running: EmbeddedBroker, tmp_path: Path, mapping: KeyMapping, new_count: int
+) -> None:
+    """R003-01: producers never stop while a topic of two partitions grows. Groups that hold partition 0 back get
+    records of one key in another order, which reading shows, and the audit proves it; those that finish the old
+    partitions first do not, and the audit proves that. The fences contain the last record by the old count."""
+    with a_ledger(running, tmp_path / "tables", f"orders-{mapping}", 2) as ledger:
+        crowd = live_through(ledger, mapping, new_count)
+        tables = ledger.audit(mapping)
+        new = range(2, new_count)
+        behind_0 = {each.destination for each in dependencies(2, new_count, mapping) if each.source == 0} & {*new}
+        late = {group_id: group.reads for group_id, group in crowd.late.items()} | {crowd.share_group: crowd.by_share}
+        for group_id, reads in late.items():
+            assert any(read.partition == 0 for read in overtaken(reads)), group_id
+            found = ledger.verdicts(tables, group_id)
+            assert {found[partition] for partition in behind_0} == {("violation", 0)}, (group_id, found)
+        for group_id, group in crowd.drained.items():
+            found = ledger.verdicts(tables, group_id)
+            assert {found[partition][0] for partition in new} == {"safe"}, (group_id, found)
+            assert [read for read in overtaken(group.reads) if read.partition in new] == []
+
+        fences = {row["partition"]: row for row in tables.rows("expansion_fences")}
+        reads = everything(ledger, new_count)
+        for partition, fence in fences.items():
+            own = [read for read in reads if read.partition == partition]
+            stale = [read.offset for read in own if partition_of_key(mapping, read.key, new_count) != partition]
+            assert fence["fence_low"] <= max(fence["fence_low"], 1 + max(stale)) <= fence["fence_high"]
+
+
+def test_a_share_group_that_is_drained_is_safe(running: EmbeddedBroker, tmp_path: Path) -> None:
+    """R003-01: nothing is written while the topic grows and the group has finished everything: that order is proven."""
+    with a_ledger(running, tmp_path / "tables", "calm", 2) as ledger:
+        for partition in (0, 1):
+            ledger.workload.produce("calm", 20, partition)
+        ledger.workload.acknowledge("calm-desk", "calm", 40)
+        ledger.look()
+        ledger.expand(4)
+        ledger.settle()
+        for partition in range(4):
+            ledger.workload.produce("calm", 10, partition)
+        ledger.workload.acknowledge("calm-desk", "calm", 20)
+        ledger.look()
+        ledger.workload.acknowledge("calm-desk", "calm", 20)
+        ledger.look()
+        tables = ledger.audit(KeyMapping.MURMUR2)
+
+        assert ledger.verdicts(tables, "calm-desk") == {2: ("safe", 0), 3: ("safe", 1)}
+
+
+@pytest.mark.parametrize(("release", "verdict", "skipped"), [("4.3.1", "skipped_records", 7), ("4.4.0", "ok", 0)])
+def test_first_records_that_a_share_group_skips(release: str, verdict: str, skipped: int, tmp_path: Path) -> None:
+    """R003-20: up to 4.3 a share group begins with a new partition at its end (KAFKA-20742). What came before is
+    named."""
+    with EmbeddedBroker(release) as broker, a_ledger(broker, tmp_path / "tables", "grown", 1) as ledger:
+        ledger.workload.produce("grown", 5)
+        with ledger.workload.share_consumer("desk", "grown") as consumer:
+            ledger.workload.configure_group("desk", share_auto_offset_reset="latest")
+            until(lambda: consumer.poll(0.5), what="first records")
+        ledger.look()
+        ledger.expand(2)
+        ledger.workload.produce("grown", 7, partition=1)
+        ledger.look()
+        with ledger.workload.share_consumer("desk", "grown") as consumer:
+            ledger.workload.configure_group("desk", share_auto_offset_reset="latest")
+
+            def is_placed() -> bool:
+                consumer.poll(0.5)
+                return any(
+                    each.partition == 1 and each.start_offset is not None
+                    for each in ledger.admin.describe_offsets("desk")
+                )
+
+            until(is_placed, what="the new partition to be initialized")
+        ledger.look()
+        export(broker.config(), ledger.tables, run_id="exported")
+        tables = ledger.audit(KeyMapping.NONE)
+
+        (start,) = tables.rows("start_audits")
+        assert (start["group_id"], start["partition"], start["verdict"]) == ("desk", 1, verdict)
+        assert (start["skipped_records"] or 0) == skipped

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.workload import until
-from confluent_kafka import AcknowledgeType, Consumer, Message, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
@@ -130,21 +129,3 @@ class CommittingGroup:
             self._consumer.pause(resting)
         if len(resting) < len(assigned):
             self._consumer.resume([each for each in assigned if each not in resting])
-
-
-def take_and_hold(consumer: ShareConsumer, partition: int) -> list[Message]:
-    """Acquire what comes, accept all but the records of `partition`, and keep those."""
-    held: list[Message] = []
-
-    def come() -> bool:
-        for message in consumer.poll(0.5) or ():
-            assert message.error() is None, message.error()
-            if message.partition() == partition:
-                held.append(message)
-            else:
-                consumer.acknowledge(message, AcknowledgeType.ACCEPT)
-        consumer.commit_sync()
-        return bool(held)
-
-    until(come, what=f"records of partition {partition}")
-    return held

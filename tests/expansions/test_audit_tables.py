@@ -100,6 +100,22 @@ def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
     assert contents(config) == found
 
 
+def test_looks_in_files_of_their_own(tmp_path: Path) -> None:
+    """R003-08: a file with one look is read at any microsecond: a log's statistics end at the millisecond."""
+    rows, config = expanded(), TablesConfig(uri=str(tmp_path / "apart"))
+    for name, own in (("partition_observations", rows.observations), ("group_positions", rows.positions)):
+        for row in own:
+            row["observed_at"] += dt.timedelta(microseconds=957)
+        for run_id in sorted({row["run_id"] for row in own}):
+            Tables(config).append(name, [row for row in own if row["run_id"] == run_id])
+    audit(config, KeyMapping.MURMUR2)
+    together = filled(tmp_path / "together", rows)
+    audit(together, KeyMapping.MURMUR2)
+
+    assert contents(config) == contents(together)
+    assert {row["confidence"] for row in contents(config)["expansion_fences"]} == {"bracketed"}
+
+
 def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
     """R003-09: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
     and what a key audit found; one that came later follows it, and keys that moved through both are seen."""

@@ -46,6 +46,8 @@ _SHARES_EACH: Final = 4
 LOOK_RESULTS: Final = {"looks": LOOK_ROWS}
 LOG_RESULTS: Final = {"logs": LOG_ROWS}
 GROUP_RESULTS: Final = {"groups": GROUP_ROWS, "readings": READING_ROWS}
+_CUT_OFF: Final = 999
+"""Microseconds that the statistics of a Delta table do not have."""
 AUDIT_RESULTS: Final = {"ordering": ORDERING_ROWS, "starts": START_ROWS}
 
 
@@ -79,13 +81,14 @@ def file_shares(files: Iterable[DataFile], workers: int) -> list[tuple[str, ...]
 
 
 def files_within(snapshot: TableSnapshot, instants: Int64Array) -> list[DataFile]:
-    """The files that may have rows of one of `instants` (ascending, in microseconds), by the log's statistics."""
+    """The files that may have rows of one of `instants` (ascending, in microseconds), by the log's statistics, which
+    cut instants off after the millisecond."""
     bounds = snapshot.statistics(("min.observed_at", "max.observed_at"))
     kept = []
     for file in snapshot.files():
         least, most = (_as_number(bounds[file.path][name]) for name in ("min.observed_at", "max.observed_at"))
         begin = 0 if least is None else np.searchsorted(instants, least)
-        end = len(instants) if most is None else np.searchsorted(instants, most, side="right")
+        end = len(instants) if most is None else np.searchsorted(instants, most + _CUT_OFF, side="right")
         if begin < end:
             kept.append(file)
     return kept

@@ -73,7 +73,9 @@ def following(scene: Scene, plan: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def test_a_rewind_of_one_source_alone_is_refused_or_warned_of(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rewind_of_one_source_alone_is_refused_or_warned_of(
+    scene: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Partition 0 before the expansion while 2 keeps its place: strict sends nothing, warn plans it with a warning."""
     group = finished_group(scene, "rewinds-one")
     strict = earliest(scene, group, f"{TOPIC}:0", ordering="strict")
@@ -81,6 +83,10 @@ def test_a_rewind_of_one_source_alone_is_refused_or_warned_of(scene: Scene, caps
     with pytest.raises(ChangeRefused, match="order_broken"):
         scene.execute(strict)
     assert rules(earliest(scene, group, f"{TOPIC}:0"), "warning") >= {"order_broken"}
+
+    monkeypatch.setenv("ACKTRAIL_ORDERED_GROUPS", "rewinds-*")
+    assert rules(earliest(scene, group, f"{TOPIC}:0"), "refusal") == {"order_broken"}
+    monkeypatch.delenv("ACKTRAIL_ORDERED_GROUPS")
 
     words = ("--group", group, "--topic", f"{TOPIC}:0", "--to-earliest")
     done = run(capsys, "reset", "plan", *words, "--ordering", "strict", *scene.arguments())

@@ -31,6 +31,8 @@ from acktrail.errors import NotAuthorized
 from acktrail.export.export_run import observe
 from acktrail.model.acls import Acl, Purpose, needed
 from acktrail.tables.delta.store import Tables
+from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
+from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -172,9 +174,40 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
     assert [row["status"][:2] for row in world.verify(plan)] == ["OK"]
 
 
+def test_the_acls_of_an_expansion_are_enough(
+    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
+) -> None:
+    """Without ALTER the plan is refused, and a plan that was made before is refused by the broker; with the ACLs it is
+    made and carried out, and the group is in it."""
+    config, tables = guarded.config(USER), TablesConfig(uri=str(tmp_path))
+    topic, group_id = "to-expand", "expansion-reader"
+    guarded_workload.create_topic(topic)
+    guarded_workload.produce(topic, 3)
+    guarded_workload.acknowledge(group_id, topic, 1)
+    acls = needed(Purpose.EXPANSION, [group_id], [topic])
+    alter = Acl("ALTER", "topic", topic)
+    assert alter in acls
+    _grant(guarded_workload, [*acls, Acl("DESCRIBE", "topic", topic)])
+    with ShareGroupAdmin(config) as admin:
+        until(lambda: not _missing(admin, acls), what="every ACL")
+        plan = make_plan(admin, expansion_request(topic, 2), tables=None, created_by="ann")
+        assert [(group.group_id, group.open_records) for group in plan.groups] == [(group_id, 2)]
+        journal = open_expansion_journal(tables, plan, actor="ann")
+        with _without(guarded_workload, config, alter, acls):
+            refused = make_plan(admin, expansion_request(topic, 2), tables=None, created_by="ann")
+            assert [notice.rule for notice in refused.refusals] == ["unauthorized_topic"]
+            with pytest.raises(NotAuthorized, match="ALTER"):
+                apply_expansion(admin, journal, plan)
+            assert admin.topics([topic])[0].partition_count == 1
+        assert apply_expansion(admin, journal, plan).event_id is not None
+        assert admin.topics([topic])[0].partition_count == 2
+    for acl in (*acls, Acl("DESCRIBE", "topic", topic)):
+        guarded_workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
+
+
 def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:
     """A super user has every ACL, for all groups and topics too; with a group alone its topics are found."""
-    code, checks = doctor("admin", "reset", "migration", "export")
+    code, checks = doctor("admin", "reset", "migration", "export", "expansion")
     assert (code, {check["status"] for check in checks}) == (0, {"ok"})
     code, checks = doctor("admin", "reset", groups=[GROUP])
     assert [shlex.split(check["command"])[-2:] for check in checks] == [

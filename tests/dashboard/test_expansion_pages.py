@@ -210,6 +210,8 @@ def test_verdicts_are_sorted_with_an_unknown_one_among_the_unproven() -> None:
     """By verdict, then by what is left; a word of a later release is never good news."""
     rows = expansion_rows([TROUBLE])["ordering_audits"]
     rows[-1]["verdict"] = "later_release"
+    for left, row in enumerate(row for row in rows if row["verdict"] == "violation"):
+        row["remaining"] = left
     import pyarrow as pa
 
     from acktrail.columnar.schemas.table_schemas import TABLES
@@ -217,6 +219,7 @@ def test_verdicts_are_sorted_with_an_unknown_one_among_the_unproven() -> None:
     found = audit_page(pa.Table.from_pylist(rows, schema=TABLES["ordering_audits"]))
     verdicts = [row["verdict"] for row in found.page.rows]
     assert verdicts[0] == "violation"
+    assert [row["remaining"] for row in found.page.rows[:3]] == [2, 1, 0]
     assert verdicts.index("later_release") < verdicts.index("safe")
     assert dict(found.verdicts)["later_release"] == 1
 

@@ -47,10 +47,10 @@ def test_every_requirement_is_listed_once() -> None:
 
 @pytest.mark.parametrize(("identifier", "shown_by"), [(row[0], row[2]) for row in _rows()])
 def test_what_shows_it_is_there(identifier: str, shown_by: str) -> None:
-    """A row names tests that exist, or says documentation, or says what will show it later."""
+    """A row names tests that exist, or says documentation."""
     found = TEST.findall(shown_by)
     if not found:
-        assert shown_by == "documentation" or re.fullmatch(r"later: \S.+", shown_by)
+        assert shown_by == "documentation"
         return
     for file, name in found:
         assert name in _tests(file), f"{identifier}: {file} has no {name}"

@@ -256,7 +256,7 @@ def test_a_share_group_that_is_drained_is_safe(running: EmbeddedBroker, tmp_path
 
 @pytest.mark.parametrize(("release", "verdict"), [("4.3.1", "skipped_records"), ("4.4.0", "ok")])
 def test_first_records_that_a_share_group_skips(release: str, verdict: str, tmp_path: Path) -> None:
-    """R003-20: up to 4.3 a share group begins with a new partition at its end (KAFKA-20742). What came before the first
+    """Up to 4.3 a share group begins with a new partition at its end (KAFKA-20742). What came before the first
     record that it got is named."""
     with EmbeddedBroker(release) as broker, a_ledger(broker, tmp_path / "tables", "grown", 1) as ledger:
         ledger.workload.produce("grown", 5)

@@ -30,7 +30,7 @@ START_COUNTS: Final = ("event_id", "skipped_records")
 class ExpansionLine:
     """One expansion. `verdicts`: destinations by verdict, worst first; `groups`: groups by their worst verdict.
     `widest`: records in the widest fence, None where the high end of none is known. `skipped`: records that groups
-    skipped."""
+    skipped, without those of `unknown_starts` beginnings of a group with a partition."""
 
     row: Mapping[str, Any]
     verdicts: tuple[tuple[str, int], ...]
@@ -38,6 +38,7 @@ class ExpansionLine:
     widest: int | None
     unknown_fences: int
     skipped: int | None
+    unknown_starts: int
 
     @property
     def worst(self) -> str:
@@ -59,8 +60,7 @@ def expansion_lines(
     is counted becomes Python's."""
     by_group = _verdicts_by_group(audits)
     widths, unknown = _fences(fences)
-    skipped = starts.group_by("event_id").aggregate([("skipped_records", "sum")]).to_pylist()
-    skips = {row["event_id"]: row["skipped_records_sum"] for row in skipped}
+    skips, unknown_starts = _starts(starts)
     lines = [
         ExpansionLine(
             row=row,
@@ -69,6 +69,7 @@ def expansion_lines(
             widest=widths.get(row["event_id"]),
             unknown_fences=unknown.get(row["event_id"], 0),
             skipped=skips.get(row["event_id"]),
+            unknown_starts=unknown_starts.get(row["event_id"], 0),
         )
         for row in expansions.to_pylist()
     ]
@@ -99,3 +100,12 @@ def _fences(fences: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
     found = rows.group_by("event_id").aggregate([("width", "max"), ("unknown", "sum")]).to_pylist()
     widths = {row["event_id"]: row["width_max"] for row in found if row["width_max"] is not None}
     return widths, {row["event_id"]: row["unknown_sum"] or 0 for row in found}
+
+
+def _starts(starts: pa.Table) -> tuple[dict[str, int | None], dict[str, int]]:
+    """Skipped records of each expansion, as far as they are known, and for how many beginnings they are not."""
+    rows = starts.select(["event_id", "skipped_records"])
+    rows = rows.append_column("unknown", pc.cast(pc.is_null(starts["skipped_records"]), pa.int64()))
+    found = rows.group_by("event_id").aggregate([("skipped_records", "sum"), ("unknown", "sum")]).to_pylist()
+    skips = {row["event_id"]: row["skipped_records_sum"] for row in found}
+    return skips, {row["event_id"]: row["unknown_sum"] or 0 for row in found}

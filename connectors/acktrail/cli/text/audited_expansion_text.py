@@ -56,6 +56,7 @@ def expansion_json(line: ExpansionLine) -> dict[str, Any]:
         "widest_fence": line.widest,
         "unknown_fences": line.unknown_fences,
         "skipped_records": line.skipped,
+        "unknown_starts": line.unknown_starts,
     }
 
 
@@ -75,8 +76,15 @@ def _line(line: ExpansionLine) -> tuple[object, ...]:
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in line.verdicts) or "no group audited"
     return (
         *(row["topic"] or row["topic_id"], row["old_count"], row["new_count"], _instant(row["first_seen_new_at"])),
-        *(row["status"], line.widest, line.skipped, row["event_id"], counts),
+        *(row["status"], line.widest, _skipped(line), row["event_id"], counts),
     )
+
+
+def _skipped(line: ExpansionLine) -> str | None:
+    """The count, and how many beginnings it leaves out."""
+    if line.skipped is None or not line.unknown_starts:
+        return None if line.skipped is None else f"{line.skipped:,}"
+    return f"{line.skipped:,} + {line.unknown_starts:,} unknown"
 
 
 def _audit(row: Mapping[str, Any]) -> tuple[object, ...]:

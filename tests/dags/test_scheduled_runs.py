@@ -252,7 +252,9 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     assert suites == {"reset_plan", "reset_result"}
     look_at_the_dashboard(scene, approved, plan_id, tmp_path / "reader")
     about = [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
-    assert about.count(("approval", approved, "act")) == 1
+    # A busy Airflow gives a task up and tries it again: each try asks.
+    tries = len([*scene.logs.rglob(f"run_id={approved}/task_id=approve/attempt=*.log")])
+    assert 1 <= about.count(("approval", approved, "act")) <= tries
     asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
     asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
 

@@ -17,6 +17,7 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
+from samples.expansion_tables import expansion_rows, write_rows
 from samples.health_tables import HealthTables
 from samples.observed_batch import observed
 
@@ -76,6 +77,7 @@ def of_tables(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     health.reconciled(run_id="run-1", minutes=65)
     health.reconciled([health.queue("g", "stuck")], [{"rule": "unknown", "severity": "warning"}])
     health.validated()
+    write_rows(health.tables, expansion_rows())
     limits = SeriesLimits(granularity=Granularity.SHARE_PARTITION)
     return families(metrics_text(health.config, limits).decode())
 

@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,13 @@ def watched(health: HealthTables, out: int, *arguments: str) -> subprocess.Popen
     )
 
 
+def read_to_the_end(terminal: int) -> None:
+    """Until nothing has it open for writing."""
+    with suppress(OSError):
+        while os.read(terminal, 65_536):
+            pass
+
+
 def read_until(descriptor: int, is_there: Callable[[str], bool]) -> str:
     seen = ""
     while not is_there(seen):
@@ -180,10 +189,14 @@ def test_watching(health: HealthTables) -> None:
         read_until(reader, lambda seen: "groups: 1 stuck; 1 share partition(s) stuck\n" in seen)
         assert drawn.count("\x1b[H\x1b[2J") >= 2
     finally:
+        os.close(terminal)
+        reading = threading.Thread(target=read_to_the_end, args=(controller,))  # a terminal takes a few pictures only
+        reading.start()
         for watcher in watchers:
             watcher.send_signal(signal.SIGINT)
         ends = [watcher.communicate(timeout=60) and watcher.returncode for watcher in watchers]
-        for descriptor in (controller, terminal, reader):
+        reading.join()
+        for descriptor in (controller, reader):
             os.close(descriptor)
     assert ends == [130, 130]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from expansion.expansion_scenes import a_group, a_plan, facts
+from topic_expansion.expansion_scenes import a_group, a_plan, facts
 
 pytestmark = pytest.mark.airflow
 

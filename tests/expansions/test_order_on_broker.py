@@ -13,7 +13,7 @@ import pytest
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from expansion.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken
+from expansions.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from expansion.expansion_scenes import a_plan, facts
+from topic_expansion.expansion_scenes import a_plan, facts
 
 from acktrail.config import TablesConfig
 from acktrail.model.expansion.partition_ledger import ExpansionStatus

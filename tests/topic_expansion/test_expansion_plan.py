@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from expansion.expansion_scenes import a_group, a_plan, facts
 from hypothesis import given
 from hypothesis import strategies as st
+from topic_expansion.expansion_scenes import a_group, a_plan, facts
 
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.group_changes.planning.plan_file import plan_json, write_text

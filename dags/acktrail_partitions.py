@@ -4,7 +4,8 @@ Every five minutes: one look at the partitions of topics, their leader epochs an
 share, consumer and classic groups are, appended to `partition_observations` and `group_positions` (`observe`). An
 expansion is known to lie between two looks: the more often, the narrower its fences. `audit` finds expansions and
 judges what groups did across them; `validate` checks that with Great Expectations: keys that were consumed out of order
-by a group of `ACKTRAIL_ORDERED_GROUPS` fail the run.
+by a group of `ACKTRAIL_ORDERED_GROUPS` fail the run. `notify` sends each topic that grew and each group in trouble
+once, by the notifiers that `ACKTRAIL_NOTIFIERS` names.
 
 **Needs** DESCRIBE on topics and groups, the Airflow connection and `ACKTRAIL_TABLES` as `acktrail_export` does;
 `ACKTRAIL_KEY_MAPPINGS` and `ACKTRAIL_SETTLE` of the workers.
@@ -23,6 +24,7 @@ from airflow.sdk import CronTriggerTimetable, chain, dag
 from acktrail_dags import parameters
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 from acktrail_dags.expansion_steps import audit, observe, validate
+from acktrail_dags.notifiers import notify_of_expansions
 
 
 def make(profile: DagProfile) -> None:
@@ -49,7 +51,7 @@ def make(profile: DagProfile) -> None:
     def acktrail_partitions() -> None:
         """Each task works on the look that the first one takes."""
         look: Any = observe()
-        chain(audit(look), validate(look))
+        chain(audit(look), validate(look), notify_of_expansions(look))
 
     acktrail_partitions()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from acktrail.notifications.notification import Notification
+    from acktrail.notifications.sending import ChangesOf
 
 MESSAGE: Final = "acktrail"
 """The name of the message in a notifier's templates."""
@@ -88,11 +89,29 @@ def _of_resets(*, kind: str, title: str, urgency: str) -> list[BaseNotifier]:
 def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
-    from acktrail.notifications.sending import send_changes
-    from acktrail.tables.delta.store import Tables
+    from acktrail.notifications.run_messages import changed
 
     if target is None:
         raise AirflowSkipException("nothing was reconciled")
+    return _send_changes(target, context, changed)
+
+
+@task(task_id="notify", trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
+@as_airflow_errors(can_run_again=True)
+def notify_of_expansions(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
+    """Send what changed since the last message: topics that grew, groups whose order of keys is proven to be broken or
+    that skipped records. Skips where no look was taken, and without ``ACKTRAIL_NOTIFIERS``."""
+    from acktrail.notifications.expansion_messages import expansion_changes
+
+    if target is None:
+        raise AirflowSkipException("no look was taken")
+    return _send_changes(target, context, expansion_changes)
+
+
+def _send_changes(target: run_target.Target, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
+    from acktrail.notifications.sending import send_changes
+    from acktrail.tables.delta.store import Tables
+
     if not chosen_notifiers():
         raise AirflowSkipException("ACKTRAIL_NOTIFIERS names no notifiers")
     tables = run_target.tables_config(target["tables_uri"], target.get("profile"))
@@ -112,6 +131,6 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
         for notifier in chosen_notifiers():
             notifier(cast("Context", {**context, MESSAGE: about}))
 
-    sent = send_changes(Tables(tables), target["run_id"], send)
+    sent = send_changes(Tables(tables), target["run_id"], send, changes_of)
     task_results.show("sent", ("ABOUT", "MESSAGE"), [(each.kind.value, each.title) for each in sent.messages])
     return task_results.hand_over(context, target["run_id"], {"messages": len(sent.messages), "changes": sent.changes})

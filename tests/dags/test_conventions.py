@@ -164,6 +164,8 @@ def test_looks_are_regular(scheduled: dict[str, Any]) -> None:
     assert second.run_after - first.run_after <= timedelta(minutes=5)
     assert dag.task_dict["validate"].get_flat_relative_ids(upstream=True) == {"observe", "audit"}
     assert dag.task_dict["audit"].upstream_task_ids == {"observe"}
+    assert dag.task_dict["notify"].upstream_task_ids == {"observe", "validate"}
+    assert dag.task_dict["notify"].trigger_rule == "all_done"
 
 
 BAD_TOPIC = [("topic", "a b"), ("topic", "x'; drop"), ("topic", ""), ("topic", "x" * 250)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,8 +20,15 @@ class NotificationKind(StrEnum):
     GATE = "gate"
     CRITICAL_FINDING = "critical_finding"
     STATUS = "status"
+    KEY_ORDER = "key_order"
+    """A group and an expansion of a topic that it reads."""
+    EXPANSION = "expansion"
     MORE = "more"
     """The changes beyond the most messages of one run, counted."""
+
+
+Known = Mapping[tuple[str, str], str]
+"""The state last sent, by kind and subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.notifications.notification import WELL, Notification, NotificationKind
+from acktrail.notifications.notification import WELL, Known, Notification, NotificationKind
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 
@@ -26,9 +26,6 @@ MOST_MESSAGES: Final = 20
 _NAMED: Final = 5
 _CRITICAL: Final = "critical"
 _OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
-
-Known = Mapping[tuple[str, str], str]
-"""The state last sent, by kind and subject."""
 
 
 def changed(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ...]:

@@ -9,10 +9,12 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from acktrail.notifications.notification import Notification
+from acktrail.notifications.notification import Known, Notification
 from acktrail.notifications.run_messages import changed, limited
 from acktrail.tables.delta.store import Tables
 
+ChangesOf = Callable[[Known, Tables, str], tuple[Notification, ...]]
+"""The messages that people lack, by what is known, the tables and the run."""
 _SENT: Final = "notifications"
 
 
@@ -28,15 +30,17 @@ def send_changes(
     tables: Tables,
     run_id: str,
     send: Callable[[Notification], None],
+    changes_of: ChangesOf = changed,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> SentNotifications:
-    """Hand every change of the reconciliation `run_id` to `send`, and keep what went out.
+    """Hand every change that `run_id` shows to `send`, and keep what went out. `changes_of`: the messages that people
+    lack, by default those of a reconciliation.
 
     What `send` raises is raised after the messages before it are kept, so that another try sends the others. A process
     that dies between a message and its row sends that message again: none is lost. Raises also what ``Tables`` raises.
     """
     known, number = _known(tables)
-    changes = changed(known, tables, run_id)
+    changes = changes_of(known, tables, run_id)
     messages = limited(changes)
     gone_out: list[Notification] = []
     try:
@@ -61,8 +65,7 @@ def _keep(
     if not sent:
         return
     at = now()
-    totals = tables.read("run_totals", columns=["cluster_id"], where=pc.field("run_id") == run_id)
-    common = {"cluster_id": totals["cluster_id"][0].as_py() if totals.num_rows else None, "run_id": run_id}
+    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id}
     rows = [
         {
             **common,
@@ -78,3 +81,12 @@ def _keep(
         for index, message in enumerate(sent)
     ]
     tables.append(_SENT, rows)
+
+
+def _cluster(tables: Tables, run_id: str) -> str | None:
+    """Of the reconciliation or the look `run_id`."""
+    for name in ("run_totals", "partition_observations"):
+        rows = tables.read(name, columns=["cluster_id"], where=pc.field("run_id") == run_id)
+        if rows.num_rows:
+            return str(rows["cluster_id"][0])
+    return None

@@ -221,6 +221,21 @@ def overview() -> dashboard.Dashboard:
             Query(expression=f"sum by (rule) (acktrail_open_findings_by_rule{{{CLUSTER}}})", legend="{{rule}}"),
             parts=(),
         ),
+        lines(
+            *("Order of keys across expansions", "What is proven of groups in the partitions that keys moved to."),
+            Query(
+                expression=f'sum by (verdict) (acktrail_ordering_verdicts{{{CLUSTER},verdict!="safe"}})',
+                legend="{{verdict}}",
+            ),
+        ),
+        lines(
+            *("Expansions", "Topics that gained partitions, and groups that skipped the first records of those."),
+            Query(expression=f"sum by (status) (acktrail_partition_expansions{{{CLUSTER}}})", legend="{{status}}"),
+            Query(
+                expression=f'sum(acktrail_start_verdicts{{{CLUSTER},verdict="skipped_records"}})',
+                legend="groups that skipped records",
+            ),
+        ),
     ):
         found = found.with_panel(panel)
     return found

@@ -14,6 +14,7 @@ from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from expansions.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken
+from samples.history_tables import build
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
@@ -23,7 +24,9 @@ from acktrail.expansions.audit_run import audit_expansions
 from acktrail.export.export_run import export
 from acktrail.model.expansion.dependencies import dependencies
 from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.tables.audited_expansions import read_details, read_expansions
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.open_records_reader import OpenWhenBegun
 from acktrail.topic_expansion.stored_look import take_look
 from acktrail.workers import InProcessWorkers
 
@@ -90,6 +93,14 @@ def a_ledger(broker: EmbeddedBroker, tables: Path, topic: str, partitions: int) 
 def running() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker("4.4.0", properties={"group.share.delivery.count.limit": "10"}) as broker:
         yield broker
+
+
+def opened(ledger: Ledger, group: str) -> list[OpenWhenBegun]:
+    """What the history of a share group has of old partitions when it began with new ones."""
+    export(ledger.broker.config(), ledger.tables, run_id="exported")
+    build(Tables(ledger.tables))
+    (line,) = read_expansions(Tables(ledger.tables))
+    return [each for each in read_details(Tables(ledger.tables), line).opened if each.group_id == group]
 
 
 def everything(ledger: Ledger, partitions: int) -> list[Read]:
@@ -221,6 +232,11 @@ def test_what_overtakes_is_found_and_what_is_drained_is_safe(
             assert any(read.partition == 0 for read in overtaken(reads)), group_id
             found = ledger.verdicts(tables, group_id)
             assert {found[partition] for partition in behind_0} == {("violation", 0)}, (group_id, found)
+        left = opened(ledger, crowd.share_group)
+        assert {each.source_partition for each in left if each.partition in behind_0} == {0}
+        assert all(
+            each.left.first_open == 0 and each.left.open_records > 20 for each in left if each.partition in behind_0
+        )
         for group_id, group in crowd.drained.items():
             found = ledger.verdicts(tables, group_id)
             assert {found[partition][0] for partition in new} == {"safe"}, (group_id, found)

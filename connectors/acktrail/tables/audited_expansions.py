@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,18 +18,22 @@ from acktrail.columnar.expansion_lines import (
 )
 from acktrail.model.expansion.expansion_texts import dependency_texts, ordering_rank, uncertainties
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.open_records_reader import OpenWhenBegun, open_when_begun
 
+MOST_OPENED: Final = 40
+"""Audited destinations whose open records are looked up."""
 _STARTS: Final = ("event_id", "group_id", "group_type", "partition", "first_start_offset", "skipped_records", "verdict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionDetails:
     """One expansion. `audits`: audited destinations (rows of ``ordering_audits``), the worst first, then those with the
-    most left; `fences`: by partition; `starts`: those with the most skipped records first; `dependencies` and
-    `uncertain` are sentences."""
+    most left; `opened`: what the history has of the first of them, for share groups; `fences`: by partition; `starts`:
+    those with the most skipped records first; `dependencies` and `uncertain` are sentences."""
 
     line: ExpansionLine
     audits: tuple[Mapping[str, Any], ...]
+    opened: tuple[OpenWhenBegun, ...]
     fences: tuple[Mapping[str, Any], ...]
     starts: tuple[Mapping[str, Any], ...]
     dependencies: tuple[str, ...]
@@ -50,14 +54,25 @@ def read_expansions(tables: Tables, where: pc.Expression | None = None) -> tuple
 def read_details(tables: Tables, line: ExpansionLine) -> ExpansionDetails:
     """All rows about one expansion. Raises as `read_expansions`."""
     own = pc.field("event_id") == line.row["event_id"]
+    audits = _sorted(tables.read("ordering_audits", where=own).to_pylist(), _audit_order)
+    fences = _sorted(tables.read("expansion_fences", where=own).to_pylist(), lambda row: (row["partition"] or 0,))
+    begins = first_offsets(line.row, fences)
     return ExpansionDetails(
         line=line,
-        audits=_sorted(tables.read("ordering_audits", where=own).to_pylist(), _audit_order),
-        fences=_sorted(tables.read("expansion_fences", where=own).to_pylist(), lambda row: (row["partition"] or 0,)),
+        audits=audits,
+        opened=tuple(open_when_begun(tables, audits[:MOST_OPENED], begins)),
+        fences=fences,
         starts=_sorted(tables.read("start_audits", columns=_STARTS, where=own).to_pylist(), _start_order),
         dependencies=tuple(dependency_texts(tables.read("partition_dependencies", where=own).to_pylist())),
         uncertain=tuple(uncertainties(line.row, dict(line.verdicts), line.unknown_fences)),
     )
+
+
+def first_offsets(row: Mapping[str, Any], fences: Iterable[Mapping[str, Any]]) -> dict[int, int | None]:
+    """The first offset of each partition that is certainly from after an expansion (row of ``partition_expansions``),
+    by its rows of ``expansion_fences``; None: not known."""
+    added: dict[int, int | None] = dict.fromkeys(range(row["old_count"], row["new_count"]), 0)
+    return added | {fence["partition"]: fence["fence_high"] for fence in fences}
 
 
 def _sorted(rows: Sequence[Mapping[str, Any]], order: Any) -> tuple[Mapping[str, Any], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.model.expansion.expansion_texts import ordering_meaning
@@ -13,10 +14,12 @@ from acktrail.times import utc_text
 if TYPE_CHECKING:
     from acktrail.columnar.expansion_lines import ExpansionLine
     from acktrail.tables.audited_expansions import ExpansionDetails
+    from acktrail.tables.past.open_records_reader import OpenWhenBegun
 
 ROWS_SHOWN: Final = 40
 _HEADERS: Final = ("TOPIC", "FROM", "TO", "SEEN", "STATUS", "WIDEST FENCE", "SKIPPED", "EVENT", "DESTINATIONS")
 _AUDIT_HEADERS: Final = ("GROUP", "TYPE", "PARTITION", "VERDICT", "SOURCE", "FENCE", "BEFORE", "AT", "LEFT")
+_OPEN_HEADERS: Final = ("GROUP", "PARTITION", "AT WORK FROM", "SOURCE", "OPEN", "FIRST OPEN", "UNKNOWN")
 _FENCE_HEADERS: Final = ("SOURCE", "FROM", "TO", "EXACT", "CONFIDENCE", "LOG START", "NOTE")
 _START_HEADERS: Final = ("GROUP", "TYPE", "PARTITION", "FIRST OFFSET", "SKIPPED", "RESULT")
 
@@ -39,6 +42,12 @@ def details_text(found: ExpansionDetails) -> str:
             printable(f"{head}; {looks}; event {row['event_id']}"),
             *_block("order of keys", _AUDIT_HEADERS, map(_audit, found.audits), len(found.audits)),
             *map(printable, meanings),
+            *_block(
+                "open records of share groups when they began",
+                _OPEN_HEADERS,
+                map(_open, found.opened),
+                len(found.opened),
+            ),
             *_block("starts in added partitions", _START_HEADERS, map(_start, found.starts), len(found.starts)),
             *_block("fences", _FENCE_HEADERS, map(_fence, found.fences), len(found.fences)),
             *_list("which partition waits for which", found.dependencies),
@@ -66,6 +75,7 @@ def details_json(found: ExpansionDetails) -> dict[str, Any]:
     return {
         **expansion_json(found.line),
         **rows,
+        "opened": [_open_json(each) for each in found.opened],
         "dependencies": list(found.dependencies),
         "uncertain": list(found.uncertain),
     }
@@ -93,6 +103,19 @@ def _audit(row: Mapping[str, Any]) -> tuple[object, ...]:
         *(_interval(row["fence_low"], row["fence_high"]), _seen(row["source_before"], row["before_at"])),
         *(_seen(row["source_at"], row["at"]), row["remaining"]),
     )
+
+
+def _open(found: OpenWhenBegun) -> tuple[object, ...]:
+    left = found.left
+    count = f"at least {left.open_records:,}" if found.is_by_time else f"{left.open_records:,}"
+    return (
+        *(found.group_id, found.partition, _instant(found.begun_at), found.source_partition),
+        *(count, left.first_open, left.unknown_records),
+    )
+
+
+def _open_json(found: OpenWhenBegun) -> dict[str, Any]:
+    return asdict(found)
 
 
 def _fence(row: Mapping[str, Any]) -> tuple[object, ...]:

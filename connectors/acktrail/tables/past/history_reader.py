@@ -189,11 +189,18 @@ class HistoryReader:
         """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
         Offsets without a piece were never in scope of the group, or the history does not have the share partition: see
         ``completeness``. Where two state partitions have records of it, none of its states is known."""
-        rows = self._changes(key.group_id, [key.topic_id], key.partition, first, last)
-        changes = sorted(changes_of(rows), key=_log_order)
-        if len({change.at.state_partition for change in changes}) > 1:
+        changes = self.changes_between(key, first, last)
+        if changes is None:
             return (LastKnownState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
         return last_known_states(changes, first, last)
+
+    def changes_between(self, key: SharePartition, first: int, last: int) -> list[StatusChange] | None:
+        """The changes of a share partition about an offset from `first` to `last`, both inclusive, in log order; None
+        where two state partitions have records of it."""
+        changes = sorted(
+            changes_of(self._changes(key.group_id, [key.topic_id], key.partition, first, last)), key=_log_order
+        )
+        return None if len({change.at.state_partition for change in changes}) > 1 else changes
 
     def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises

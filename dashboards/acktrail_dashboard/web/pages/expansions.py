@@ -19,6 +19,8 @@ from acktrail.columnar.expansion_lines import (
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.expansion.expansion_texts import ORDERING_VERDICTS, dependency_texts, uncertainties
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
+from acktrail.tables.audited_expansions import first_offsets
+from acktrail.tables.past.open_records_reader import OpenWhenBegun, open_when_begun
 from acktrail_dashboard.lists.expansion_list import ExpansionFilter, expansion_page
 from acktrail_dashboard.lists.expansion_story import AUDIT_COLUMNS, AuditPage, audit_page, fence_page, start_page
 from acktrail_dashboard.web.charts.fence_charts import FenceChart, chart_span, count_timeline, fence_chart
@@ -81,6 +83,7 @@ def _expansion(visit: Visit) -> dict[str, Any]:
         "groups_shown": _GROUPS_SHOWN,
         "shown": shown,
         "chart": None if shown is None else _chart(visit, line.row, shown),
+        "opened": None if shown is None else _opened(visit, line.row, shown, fences),
         "starts": start_page(visit.read("start_audits", where=own), visit.number("start-page") or 1),
         "uncertain": uncertainties(line.row, dict(line.verdicts), line.unknown_fences),
     }
@@ -118,6 +121,15 @@ def _chart(visit: Visit, row: Mapping[str, Any], audit: Mapping[str, Any]) -> Fe
         & (pc.field("observed_at") <= end)
     )
     return fence_chart(visit.read("group_positions", columns=_POSITION_COLUMNS, where=where).to_pylist(), audit)
+
+
+def _opened(visit: Visit, row: Mapping[str, Any], audit: Mapping[str, Any], fences: pa.Table) -> OpenWhenBegun | None:
+    """What the history has of the records that a share group had left when it began."""
+    begins = first_offsets(row, fences.to_pylist())
+    found: tuple[OpenWhenBegun, ...] = visit.ask(
+        "delivery_history", lambda tables: tuple(open_when_begun(tables, [audit], begins)), ()
+    )
+    return found[0] if found else None
 
 
 EXPANSIONS: Final = WebPage(

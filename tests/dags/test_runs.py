@@ -121,10 +121,11 @@ def test_looks_are_audited_and_checked(
         until(lambda: admin.topics(["grown"])[0].partition_count == 3)
     second = dag.test(run_conf=conf)
 
-    assert _states(first) == _states(second) == dict.fromkeys(("observe", "audit", "validate"), "success")
+    assert _states(first) == _states(second) == dict.fromkeys(("observe", "audit", "validate", "notify"), "success")
     before, after = _results(first), _results(second)
     assert (before["audit"]["counts"]["expansions"], after["audit"]["counts"]["expansions"]) == (0, 1)
     assert after["validate"]["counts"]["critical_failures"] == 0
+    assert (before["notify"]["counts"]["messages"], after["notify"]["counts"]["messages"]) == (0, 1)
     assert len({after[task]["run_id"] for task in after}) == 1
     (found,) = Tables(TablesConfig(uri=str(tmp_path))).read("partition_expansions").to_pylist()
     assert (found["topic"], found["old_count"], found["new_count"], found["run_id"]) == (

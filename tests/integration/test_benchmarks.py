@@ -16,11 +16,11 @@ ROOT: Final = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 
 import run  # noqa: E402  # a program of the folder `benchmarks`
-from day import Load  # noqa: E402
-from expansion import Growth  # noqa: E402
-from ledger_tables import LedgerShape  # noqa: E402
-from raw_log import LogShape  # noqa: E402
-from table import lines  # noqa: E402
+from day import Load  # noqa: E402  # as above
+from expansion import Growth  # noqa: E402  # as above
+from ledger_tables import LedgerShape  # noqa: E402  # as above
+from raw_log import LogShape  # noqa: E402  # as above
+from table import lines  # noqa: E402  # as above
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -379,7 +379,7 @@ def test_an_answer_that_is_lost_is_looked_for(
                 sent.append(True)
             return None if api_key == CREATE_PARTITIONS and len(sent) > 1 else 1.0
 
-        proxy.share_of = silence_the_second  # type: ignore[method-assign]
+        proxy.share_of = silence_the_second  # type: ignore[method-assign]  # this proxy alone
         result = applied(through, tables, plan)
 
     assert (result.was_there, result.event_id is not None, len(sent)) == (False, True, 2)

@@ -6,9 +6,9 @@ Judged is where a group will be in all partitions of a topic: the targets of the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from acktrail.group_changes.collection.facts import ExpansionFacts, PartitionFacts, Snapshot, TopicExpansions
 from acktrail.group_changes.planning.impact import impact_of
@@ -19,6 +19,7 @@ from acktrail.group_changes.request.reset_request import KeyOrder, ResetRequest,
 from acktrail.model.expansion.reset_order import WORST_FIRST, ResetOrdering, ResetReason, check_reset
 from acktrail.model.expansion.reset_phases import waiting
 
+_Answer = TypeVar("_Answer")
 _REASONS_KEPT: Final = 50
 _PARTITIONS_KEPT: Final = 100
 _REASONS_SHOWN: Final = 3
@@ -104,7 +105,8 @@ class OffsetsAfter:
             log_ends=self.log_ends,
             delivered=self.delivered,
         )
-        own = (each for each in check.reasons if each.source in touched or touched.intersection(each.destinations))
+        is_reached = _asked_once(lambda destinations: not touched.isdisjoint(destinations))
+        own = (each for each in check.reasons if each.source in touched or is_reached(each.destinations))
         return tuple(sorted(own, key=lambda each: WORST_FIRST.index(each.order)))
 
     def waiting(self, expansions: Sequence[ExpansionFacts]) -> dict[int, tuple[int, ...]]:
@@ -186,7 +188,8 @@ class _Judged:
         has_phases = bool(request.phases) or request.strategy.kind is StrategyKind.NEXT_PHASE
         waits = {number: waits[number] for number in sorted(self._touched & waits.keys()) if has_phases}
         self._waits = waits
-        self._too_early = {number: sources for number, sources in waits.items() if self._is_too_early(sources)}
+        is_too_early = _asked_once(self._is_too_early)
+        self._too_early = {number: sources for number, sources in waits.items() if is_too_early(sources)}
         self.rows = [_waiting_row(row) if row.facts.partition in waits else row for row in rows]
         facts = rows[0].facts
         reasons = without_waiting(
@@ -239,7 +242,8 @@ class _Judged:
                 yield self._found(order, found)
         waits = [each for each in self.order.waiting if each.partition not in self._too_early]
         if waits:
-            sources = sorted({source for each in waits for source in self._waits[each.partition]})
+            shared = {id(self._waits[each.partition]): self._waits[each.partition] for each in waits}
+            sources = sorted({source for each in shared.values() for source in each})
             text = (
                 f"{_names([each.partition for each in waits])} set to the end of the log until {_names(sources)} "
                 f"{'are' if len(sources) > 1 else 'is'} finished; then stop the group a second time: `acktrail reset "
@@ -272,8 +276,21 @@ def _kept(reason: ResetReason) -> ResetReason:
 
 def without_waiting(reasons: Iterable[ResetReason], waits: frozenset[int]) -> tuple[ResetReason, ...]:
     """`reasons` without the destinations that wait."""
-    kept = (replace(each, destinations=tuple(d for d in each.destinations if d not in waits)) for each in reasons)
+    left = _asked_once(lambda destinations: tuple(each for each in destinations if each not in waits))
+    kept = (replace(each, destinations=left(each.destinations)) for each in reasons)
     return tuple(each for each in kept if each.destinations)
+
+
+def _asked_once(ask: Callable[[tuple[int, ...]], _Answer]) -> Callable[[tuple[int, ...]], _Answer]:
+    """`ask`, but once for each tuple of partitions: many reasons share one."""
+    known: dict[int, tuple[tuple[int, ...], _Answer]] = {}  # with the tuple, so that its id stays its own
+
+    def answer(partitions: tuple[int, ...]) -> _Answer:
+        if id(partitions) not in known:
+            known[id(partitions)] = partitions, ask(partitions)
+        return known[id(partitions)][1]
+
+    return answer
 
 
 def worst(reasons: Iterable[ResetReason]) -> ResetOrdering:

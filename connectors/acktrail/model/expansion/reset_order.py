@@ -101,7 +101,8 @@ def check_reset(
     delivered again and is accepted with any fence. A new partition that begins at its start in `log_starts` (0 where
     absent) is not begun; one that was there before is begun behind its own high fence. `delivered`: the offset after
     the last record that the group was given, where that is beyond the target; it begins a destination as well. Cost:
-    the number of dependencies of the sources that are rewound.
+    the number of dependencies of the sources that are rewound; where the mapping of keys is not known, the number of
+    partitions for each two expansions: sources have the same destinations then, and their reasons share one tuple.
 
     Raises:
         ValueError: an expansion that is none.
@@ -110,12 +111,12 @@ def check_reset(
     begun = Beginnings(
         {p: None if t is None else max(t, (delivered or {}).get(p, 0)) for p, t in targets.items()}, starts
     )
-    reasons = []
+    reasons: list[ResetReason] = []
     for index in range(len(expansions) - 1, -1, -1):
-        left = expansions[index]
+        left, judged = expansions[index], _JudgedDestinations(expansions[index:], begun)
         for source in range(left.old_count):
             if not is_finished(targets.get(source), left.fences.get(source), ends.get(source)):
-                reasons += _reasons(expansions[index:], source, targets.get(source), begun)
+                reasons += judged.reasons(source, targets.get(source))
     order = next((order for order in WORST_FIRST if any(each.order is order for each in reasons)), ResetOrdering.ACCEPT)
     return ResetCheck(order=order, reasons=tuple(reasons))
 
@@ -129,39 +130,58 @@ def is_finished(target: int | None, fence: ExpansionFence | None, end: int | Non
     )
 
 
-def _reasons(
-    expansions: Sequence[FencedExpansion],
-    source: int,
-    target: int | None,
-    beginnings: Beginnings,
-) -> list[ResetReason]:
-    """Of a source that is rewound before the first of `expansions`, or perhaps; keys may have moved on in later ones,
-    past a partition with no record of theirs."""
-    left = expansions[0]
-    fence = left.fences.get(source)
-    is_rewound = target is not None and fence is not None and fence.low is not None and target < fence.low
-    by_order: dict[tuple[ResetOrdering, int], list[int]] = {}
-    seen: set[int] = set()
-    for reached in expansions:
-        found = destinations_of(source, left.old_count, reached.new_count, left.mapping)
-        for destination in (each for each in found if each not in seen):
-            order = _ORDERS[beginnings.has_begun(reached, destination)] if is_rewound else ResetOrdering.UNCERTAIN
-            by_order.setdefault((order, reached.new_count), []).append(destination)
-        seen.update(found)
-    return [
-        ResetReason(
-            order=order,
-            old_count=left.old_count,
-            new_count=reached.new_count,
-            source=source,
-            destinations=tuple(by_order[order, reached.new_count]),
-        )
-        for order in WORST_FIRST
-        for reached in expansions
-        if (order, reached.new_count) in by_order
-    ]
+class _JudgedDestinations:
+    """The reasons of sources of the first of `expansions`; keys may have moved on in later ones, past a partition with
+    no record of theirs. Sources with the same destinations share what is found of them."""
+
+    def __init__(self, expansions: Sequence[FencedExpansion], beginnings: Beginnings) -> None:
+        self._expansions, self._beginnings = expansions, beginnings
+        self._shared: dict[bool, _Destinations] = {}
+
+    def reasons(self, source: int, target: int | None) -> list[ResetReason]:
+        """Of a source that is rewound before the first expansion, or perhaps."""
+        left = self._expansions[0]
+        fence = left.fences.get(source)
+        is_rewound = target is not None and fence is not None and fence.low is not None and target < fence.low
+        return [
+            ResetReason(
+                order=order,
+                old_count=left.old_count,
+                new_count=new_count,
+                source=source,
+                destinations=destinations,
+            )
+            for order, new_count, destinations in self._destinations(source, is_rewound=is_rewound)
+        ]
+
+    def _destinations(self, source: int, *, is_rewound: bool) -> _Destinations:
+        if self._expansions[0].mapping is not KeyMapping.NONE:
+            return self._judged(source, is_rewound=is_rewound)
+        if is_rewound not in self._shared:
+            self._shared[is_rewound] = self._judged(source, is_rewound=is_rewound)
+        return self._shared[is_rewound]
+
+    def _judged(self, source: int, *, is_rewound: bool) -> _Destinations:
+        left = self._expansions[0]
+        found: dict[tuple[ResetOrdering, int], list[int]] = {}
+        seen: set[int] = set()
+        for reached in self._expansions:
+            every = destinations_of(source, left.old_count, reached.new_count, left.mapping)
+            for destination in (each for each in every if each not in seen):
+                begun = self._beginnings.has_begun(reached, destination)
+                order = _ORDERS[begun] if is_rewound else ResetOrdering.UNCERTAIN
+                found.setdefault((order, reached.new_count), []).append(destination)
+            seen.update(every)
+        return [
+            (order, reached.new_count, tuple(found[order, reached.new_count]))
+            for order in WORST_FIRST
+            for reached in self._expansions
+            if (order, reached.new_count) in found
+        ]
 
 
+_Destinations = list[tuple[ResetOrdering, int, tuple[int, ...]]]
+"""The destinations of a source, each once, by how they are and the newest count of the expansion that reached them."""
 _ORDERS: Final = {True: ResetOrdering.REJECT, False: ResetOrdering.WARN_NEEDS_GATE, None: ResetOrdering.UNCERTAIN}
 """Of a source that is rewound for certain, by whether the destination has begun."""
 _UNKNOWN: Final = ExpansionFence(low=None, high=None)

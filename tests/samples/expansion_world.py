@@ -18,6 +18,20 @@ class _Topic:
     name: str
     ends: list[int]
     starts: list[int]
+    epochs: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Where the records of each leader epoch begin, by partition."""
+
+    def elect(self, partition: int) -> None:
+        """Another leader, with the records that there are."""
+        begins = self.epochs.setdefault(partition, {1: 0})
+        end, epoch = self.ends[partition], max(begins) + 1
+        self.epochs[partition] = {each: begin for each, begin in begins.items() if begin < end} | {epoch: end}
+
+    def leader(self, partition: int) -> dict[str, int | None]:
+        """What the leader of a partition says of its epochs."""
+        begins = sorted(self.epochs.get(partition, {1: 0}).items())
+        ended, begin = (begins[-2][0], begins[-1][1]) if len(begins) > 1 else (begins[-1][0] - 1, begins[-1][1])
+        return {"leader_epoch": begins[-1][0], "ended_epoch": ended, "epoch_end_offset": begin}
 
 
 @dataclass
@@ -76,17 +90,27 @@ def _live(chance: Random, topics: list[_Topic], groups: list[_Group], *, is_bad:
             more = chance.randint(1, 3)
             topic.ends += [chance.randint(0, 2) for _ in range(more)]
             topic.starts += [0] * more
-        for partition in range(len(topic.ends)):
-            topic.ends[partition] += chance.choice((0, 0, 1, 3))
-            if chance.random() < 0.05:
-                topic.starts[partition] = chance.randint(0, topic.ends[partition])
-        if is_bad and chance.random() < 0.04:
-            lost = chance.randrange(len(topic.ends))
-            topic.ends[lost] = max(0, topic.ends[lost] - 4)
+        _write(chance, topic, is_bad=is_bad)
         if chance.random() < 0.03:
             topic.topic_id += "+"
+            topic.epochs = {}
     for group in groups:
         _read(chance, group, topics)
+
+
+def _write(chance: Random, topic: _Topic, *, is_bad: bool) -> None:
+    for partition in range(len(topic.ends)):
+        topic.ends[partition] += chance.choice((0, 0, 1, 3))
+        if chance.random() < 0.05:
+            topic.starts[partition] = chance.randint(0, topic.ends[partition])
+        if chance.random() < 0.1:
+            topic.elect(partition)
+    if is_bad and chance.random() < 0.04:
+        lost = chance.randrange(len(topic.ends))
+        topic.ends[lost] = max(0, topic.ends[lost] - 4)
+        if chance.random() < 0.8:
+            topic.elect(lost)
+            topic.ends[lost] += chance.randint(0, 8)
 
 
 def _read(chance: Random, group: _Group, topics: list[_Topic]) -> None:
@@ -153,7 +177,7 @@ def _topic_rows(
             "partition": each,
             "partition_count": count,
             "consistency": consistency,
-            "leader_epoch": 1,
+            **({"leader_epoch": None} if is_bad and chance.random() < 0.02 else topic.leader(each)),
             "log_start_offset": None if each in silent else topic.starts[each],
             "log_end_offset": None if each in silent else topic.ends[each],
             "error_code": 7 if each in silent else 0,

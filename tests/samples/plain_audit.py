@@ -12,7 +12,13 @@ from acktrail.model.expansion.dependencies import dependencies, sources_across
 from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, audit_group
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
-from acktrail.model.expansion.partition_ledger import PartitionExpansion, TopicLedger, TopicObservation, read_ledger
+from acktrail.model.expansion.partition_ledger import (
+    LogEpochs,
+    PartitionExpansion,
+    TopicLedger,
+    TopicObservation,
+    read_ledger,
+)
 
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS: Final = dt.timedelta(milliseconds=1)
@@ -66,10 +72,15 @@ def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
                 observed_at_ms=ms_of(at),
                 log_ends=tuple(own[each]["log_end_offset"] if each in own else None for each in range(count)),
                 log_starts=tuple(own[each]["log_start_offset"] if each in own else None for each in range(count)),
+                epochs=tuple(_epochs(own.get(each, {})) for each in range(count)),
                 is_consistent=own[0]["consistency"] != "straddles",
             )
         )
     return {topic_id: read_ledger(cluster_id, topic_id, own, settle_ms) for topic_id, own in by_topic.items()}
+
+
+def _epochs(row: _Row) -> LogEpochs:
+    return LogEpochs(leader=row.get("leader_epoch"), ended=row.get("ended_epoch"), ended_at=row.get("epoch_end_offset"))
 
 
 def readings(

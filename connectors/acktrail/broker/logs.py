@@ -7,7 +7,7 @@ written, and how many data, control and aborted records a range holds. A batch c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import itemgetter
@@ -159,7 +159,7 @@ def _offsets_request(query: Query, partitions: Sequence[TopicPartition]) -> Any:
     )
 
 
-def first_error(results: _Results) -> int:
+def first_error(results: Mapping[Query, Any]) -> int:
     """The first error code among the results for one partition; 0: none."""
     return next((int(result.error_code) for result in results.values() if result.error_code != NONE), NONE)
 

@@ -26,6 +26,7 @@ _FENCE: Final = {
     "fence_exact": "exact",
     "leader_epoch_low": "epoch_low",
     "leader_epoch_high": "epoch_high",
+    "epoch_end_offset": "epoch_end",
     "log_start_offset": "log_start",
 }
 

@@ -15,13 +15,24 @@ from acktrail.columnar.expansion.fence_columns import MISSING, FenceColumns, Log
 from acktrail.columnar.expansion.look_columns import FoundExpansion, LookColumns, microseconds
 from acktrail.expansions.table_shares import WantedLooks
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.partition_ledger import ExpansionStatus, expansion_id
+from acktrail.model.expansion.partition_ledger import ExpansionStatus, FenceGap, expansion_id
 from acktrail.tables.delta.store import Tables
 
 MappingOf = Callable[[str], KeyMapping]
 """The key mapping of a topic, by its name."""
 EXPANSIONS: Final = "partition_expansions"
 FENCES: Final = "expansion_fences"
+_OF_FENCES: Final = ("low", "high", "epoch_low", "epoch_high", "epoch_end")
+_FENCE_COLUMNS: Final = {
+    "low": "fence_low",
+    "high": "fence_high",
+    "exact": "fence_exact",
+    "epoch_low": "leader_epoch_low",
+    "epoch_high": "leader_epoch_high",
+    "epoch_end": "epoch_end_offset",
+    "log_start": "log_start_offset",
+}
+_VOID: Final = (FenceGap.TRUNCATED, FenceGap.LEADERS_CHANGED)
 _EXACT: Final = "exact"
 _BRACKETED: Final = "bracketed"
 _UNKNOWN: Final = "unknown"
@@ -46,6 +57,7 @@ class FencedTopicExpansion:
     exact: Int64Array
     epoch_low: Int64Array
     epoch_high: Int64Array
+    epoch_end: Int64Array
     log_start: Int64Array
     reasons: npt.NDArray[np.object_]
 
@@ -109,6 +121,7 @@ def _fenced(cluster_id: str, looks: LookColumns, found: FoundExpansion, own: Fen
         exact=np.full(found.old_count, MISSING, np.int64),
         epoch_low=own.epoch_low,
         epoch_high=own.epoch_high,
+        epoch_end=own.epoch_end,
         log_start=own.log_start,
         reasons=own.gaps,
     )
@@ -134,10 +147,12 @@ def with_stored(
 def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | None) -> FencedTopicExpansion:
     if stored is None:
         return found
-    lost = (found.low < 0) & (stored.low >= 0)
-    if stored.status is ExpansionStatus.SETTLED and lost.any():
-        return replace(stored, log_start=found.log_start)
-    return replace(found, exact=stored.exact)
+    is_void = np.isin(found.reasons, _VOID)
+    lost = (found.low < 0) & (stored.low >= 0) & ~is_void
+    if stored.status is not ExpansionStatus.SETTLED or not lost.any():
+        return replace(found, exact=np.where(is_void, MISSING, stored.exact))
+    own = {name: np.where(is_void, getattr(found, name), getattr(stored, name)) for name in (*_OF_FENCES, "reasons")}
+    return replace(stored, **{**own, "exact": np.where(is_void, MISSING, stored.exact), "log_start": found.log_start})
 
 
 def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:
@@ -158,21 +173,13 @@ def _numbered(rows: pa.Table) -> pa.Table:
 
 
 def _stored(row: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]) -> FencedTopicExpansion:
-    names = {
-        "low": "fence_low",
-        "high": "fence_high",
-        "exact": "fence_exact",
-        "epoch_low": "leader_epoch_low",
-        "epoch_high": "leader_epoch_high",
-        "log_start": "log_start_offset",
-    }
-    columns = {name: np.full(row["old_count"], MISSING, np.int64) for name in names}
+    columns = {name: np.full(row["old_count"], MISSING, np.int64) for name in _FENCE_COLUMNS}
     reasons = np.full(row["old_count"], None, dtype=object)
     for source in sources:
         place = source["partition"]
         if 0 <= place < len(reasons):
             reasons[place] = source["reason"]
-            for name, column in names.items():
+            for name, column in _FENCE_COLUMNS.items():
                 columns[name][place] = MISSING if source[column] is None else source[column]
     own = ("event_id", "topic_id", "topic", "old_count", "new_count", "last_seen_old_at", "first_seen_new_at")
     values: dict[str, Any] = {**columns, **{name: row[name] for name in own}}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.config import TablesConfig
-from acktrail.model.expansion.partition_ledger import PartitionExpansion, TopicObservation, read_ledger
+from acktrail.model.expansion.partition_ledger import LogEpochs, PartitionExpansion, TopicObservation, read_ledger
 from acktrail.times import now_ms
 from acktrail.topic_expansion.expansion_plan import ExpansionPlan
 
@@ -20,6 +20,7 @@ _BEFORE_MS: Final = 3_600_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _STRADDLES: Final = "straddles"
 _SEEN: Final = ("run_id", "observed_at", "partition", "partition_count", "consistency")
+_EPOCHS: Final = ("leader_epoch", "ended_epoch", "epoch_end_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def stored_expansion(tables: TablesConfig, plan: ExpansionPlan) -> PartitionExpa
         "partition_observations",
         {"cluster_id": plan.cluster_id, "topic_id": plan.topic_id},
         since_ms=plan.created_at_ms - _BEFORE_MS,
-        columns=[*_SEEN, "log_start_offset", "log_end_offset"],
+        columns=[*_SEEN, *_EPOCHS, "log_start_offset", "log_end_offset"],
     )
     ledger = read_ledger(plan.cluster_id, plan.topic_id, observations(rows), plan.settle_ms)
     counts = (plan.old_count, plan.new_count)
@@ -101,6 +102,10 @@ def observations(rows: Iterable[Mapping[str, Any]]) -> list[TopicObservation]:
                 observed_at_ms=(at - _EPOCH) // dt.timedelta(milliseconds=1),
                 log_ends=tuple(row["log_end_offset"] for row in ordered),
                 log_starts=tuple(row["log_start_offset"] for row in ordered),
+                epochs=tuple(
+                    LogEpochs(leader=row["leader_epoch"], ended=row["ended_epoch"], ended_at=row["epoch_end_offset"])
+                    for row in ordered
+                ),
                 is_consistent=ordered[0]["consistency"] != _STRADDLES,
             )
             found.append(one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -14,6 +15,7 @@ import pyarrow as pa
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import TopicPartition
+from acktrail.broker.ledger.epoch_ends import EpochEnd, LedLog, epoch_ends
 from acktrail.broker.ledger.group_positions import observe_positions
 from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
 from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, Query, first_error, query_leaders
@@ -51,9 +53,10 @@ def observe_partitions(
 
     Partitions are listed, then the ends of all logs asked for, then partitions are listed again, by every broker: only
     where all lists agree do the ends belong to the count. One broker can learn of an expansion before another, and
-    producers from either: a broker that still lists the old count proves nothing alone. A topic that cannot be
-    described is one row with the reason, as is one that is gone; a partition whose log cannot be asked is a row with
-    its error. Groups are asked last. Raises as ``ShareGroupAdmin``.
+    producers from either: a broker that still lists the old count proves nothing alone. Where earlier leaders' records
+    end is asked of the leader that gave the log's end. A topic that cannot be described is one row with the reason, as
+    is one that is gone; a partition whose log cannot be asked is a row with its error. Groups are asked last. Raises as
+    ``ShareGroupAdmin``.
     """
     named = None if topics is None else sorted(set(topics))
     listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
@@ -62,12 +65,13 @@ def observe_partitions(
     ]
     at = clock()
     ends = query_leaders(admin, places, _QUERIES)
+    logs = _logs(admin, listed, ends)
     again = _listed_everywhere(admin, [topic.name for topic in listed])
     look = {"cluster_id": admin.cluster_id, "run_id": run_id}
     rows = [
         {**look, "observed_at": at, **row}
         for topic in listed
-        for row in _topic_rows(topic, again.get(topic.name, frozenset()), ends)
+        for row in _topic_rows(topic, again.get(topic.name, frozenset()), logs)
     ]
     topic_ids = {topic.name: topic.topic_id for topic in listed if not topic.error_code}
     positions = [{**look, **row} for row in observe_positions(admin, topic_ids, clock)]
@@ -99,16 +103,52 @@ def _identity(topic: ListedTopic) -> _Identity:
     return topic.topic_id, topic.partition_count
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """What one log has by its leader; `leader_epoch` is that of the answer about its end."""
+
+    results: Mapping[Query, Any]
+    leader_epoch: int | None
+    epoch_end: EpochEnd | None = None
+
+
+def _logs(
+    admin: ShareGroupAdmin, listed: Iterable[ListedTopic], ends: Mapping[TopicPartition, Mapping[Query, Any]]
+) -> dict[TopicPartition, _Log]:
+    leaders = {
+        TopicPartition(topic=topic.name, partition=each.partition): each
+        for topic in listed
+        for each in topic.partitions
+    }
+    epochs = {place: _leader_epoch(leader, ends[place]) for place, leader in leaders.items()}
+    led = [
+        LedLog(place=place, leader_id=leader.leader_id, leader_epoch=epoch)
+        for place, leader in leaders.items()
+        if leader.leader_id is not None and (epoch := epochs[place]) is not None
+    ]
+    found = epoch_ends(admin, led)
+    return {
+        place: _Log(results=ends[place], leader_epoch=epoch, epoch_end=found.get(place))
+        for place, epoch in epochs.items()
+    }
+
+
+def _leader_epoch(leader: PartitionLeader, results: Mapping[Query, Any]) -> int | None:
+    """Of the leader that gave the log's end: the list can be older."""
+    answered = _known(results[HIGH_WATERMARK].leader_epoch)
+    return leader.leader_epoch if answered is None else max(answered, leader.leader_epoch or 0)
+
+
 def _topic_rows(
-    topic: ListedTopic, again: frozenset[_Identity], ends: Mapping[TopicPartition, dict[Query, Any]]
+    topic: ListedTopic, again: frozenset[_Identity], logs: Mapping[TopicPartition, _Log]
 ) -> list[dict[str, Any]]:
     own = {"topic": topic.name, "topic_id": topic.topic_id}
     if topic.error_code:
         return [{**own, "error_code": topic.error_code, "error": topic.error}]
-    results = {each: ends[TopicPartition(topic=topic.name, partition=each.partition)] for each in topic.partitions}
-    consistency = _consistency(topic, again, [first_error(result) for result in results.values()])
+    own_logs = {each: logs[TopicPartition(topic=topic.name, partition=each.partition)] for each in topic.partitions}
+    consistency = _consistency(topic, again, [first_error(log.results) for log in own_logs.values()])
     common = {**own, "partition_count": topic.partition_count, "consistency": consistency.value}
-    return [{**common, **_partition_row(each, result)} for each, result in results.items()]
+    return [{**common, **_partition_row(each, log)} for each, log in own_logs.items()]
 
 
 def _consistency(topic: ListedTopic, again: frozenset[_Identity], errors: Iterable[int]) -> Consistency:
@@ -117,12 +157,15 @@ def _consistency(topic: ListedTopic, again: frozenset[_Identity], errors: Iterab
     return Consistency.PARTIAL if any(error != NONE for error in errors) else Consistency.CONSISTENT
 
 
-def _partition_row(leader: PartitionLeader, result: dict[Query, Any]) -> dict[str, Any]:
+def _partition_row(leader: PartitionLeader, log: _Log) -> dict[str, Any]:
+    result, end = log.results, log.epoch_end
     error = first_error(result)
     return {
         "partition": leader.partition,
         "leader_id": leader.leader_id,
-        "leader_epoch": leader.leader_epoch,
+        "leader_epoch": log.leader_epoch,
+        "ended_epoch": None if end is None else end.epoch,
+        "epoch_end_offset": None if end is None else end.end_offset,
         "isr_count": leader.isr_count,
         "log_start_offset": _known(result[START].offset),
         "log_end_offset": _known(result[HIGH_WATERMARK].offset),

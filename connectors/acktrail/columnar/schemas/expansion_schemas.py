@@ -15,6 +15,8 @@ PARTITION_OBSERVATIONS: Final = schema(
     (INT32, "partition_count"),  # of the topic, before its offsets were asked for
     (STRING, "consistency"),  # consistent | straddles | partial
     (INT32, "leader_id", "leader_epoch", "isr_count"),
+    (INT32, "ended_epoch"),  # the newest epoch before leader_epoch that the log has
+    (INT64, "epoch_end_offset"),  # where its records end
     (INT64, "log_start_offset", "log_end_offset", "last_stable_offset"),
     (INT64, "max_timestamp_ms", "max_timestamp_offset"),  # the record with the highest timestamp
     (INT16, "error_code"),
@@ -55,6 +57,7 @@ EXPANSION_FENCES: Final = schema(
     (INT64, "fence_low", "fence_high"),
     (INT64, "fence_exact"),  # of a key audit
     (INT32, "leader_epoch_low", "leader_epoch_high"),  # at the two observations
+    (INT64, "epoch_end_offset"),  # where the records of leader_epoch_low end, as the next leader has it
     (INT64, "log_start_offset"),  # in the newest observation: above fence_low the records are gone
     (STRING, "confidence"),  # exact | bracketed | unknown
     (STRING, "reason"),  # why it is not known

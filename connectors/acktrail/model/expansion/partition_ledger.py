@@ -33,25 +33,42 @@ class FenceGap(StrEnum):
     """Why an end of a fence is not known."""
 
     NOT_SEEN_BEFORE = "its log end was not observed before the expansion"
-    TRUNCATED = "its log end fell below the one before the expansion: another log, or a part of it was lost"
+    TRUNCATED = "its log lost records since the look before the expansion, or is another log"
+    LEADERS_CHANGED = "its leader changed, and it is not known whether records were lost"
     SETTLING = "producers may still use the old count"
     NOT_SEEN_AFTER = "its log end was not observed since producers know the new count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogEpochs:
+    """The epoch of a log's leader, the newest earlier one that the log has (`ended`), and where the records of that one
+    end (`ended_at`, exclusive), which is the end of each epoch between both as well. None: not known."""
+
+    leader: int | None = None
+    ended: int | None = None
+    ended_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicObservation:
     """One observation of one topic: `log_ends` and `log_starts` by partition, None where a log could not be asked.
-    `is_consistent` False: the topic changed while it was observed; its ends are upper bounds alone."""
+    `epochs` by partition, too; empty: not known. `is_consistent` False: the topic changed while it was observed; its
+    ends are upper bounds alone."""
 
     observed_at_ms: int
     log_ends: tuple[int | None, ...]
     log_starts: tuple[int | None, ...]
+    epochs: tuple[LogEpochs, ...] = ()
     is_consistent: bool = True
 
     @property
     def partition_count(self) -> int:
         """How many partitions the topic had."""
         return len(self.log_ends)
+
+    def epochs_of(self, partition: int) -> LogEpochs:
+        """Those of one log."""
+        return self.epochs[partition] if self.epochs else LogEpochs()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +116,7 @@ def read_ledger(
     age, and how long they deliver). An expansion is a count above all before it: one that fell and is reached again, as
     a broker with old metadata or a clock that was set back makes it look, is none. The low fence of a partition is its
     last log end that is known of the old count, observed consistently; the high one its first from `settle_ms` after
-    the expansion was seen. No fence where an end in between fell below the low one (truncated, or another log).
+    the expansion was seen. No fence where records were lost in between, or may have been (`LogContinuity`).
     Invariant: the counts of consecutive expansions are chained. Cost: O(observations * partitions).
     """
     ordered = sorted({each.observed_at_ms: each for each in reversed(observations)}.values(), key=_at)
@@ -146,18 +163,61 @@ def _expansion(
     )
 
 
+@dataclass(slots=True)
+class LogContinuity:
+    """Whether one log still has what it had, observation by observation. `end` and `epochs` are those of the newest one
+    with the same log for certain.
+
+    A leader takes nothing back in its own epoch. Another one has every record of the one before if its log has records
+    of that leader's epoch up to that end, or, where that leader had written none, of the epoch before it. Else a
+    replica without them was elected (unclean), or a disk was lost. An end that fell is a loss in any case. Where
+    leaders changed several times between two observations the newest alone can hide a loss: what follows is not known
+    (`is_doubtful`) until a leader's answer reaches back to `epochs`.
+    """
+
+    end: int
+    epochs: LogEpochs
+    is_doubtful: bool = False
+    is_lost: bool = False
+
+    def follow(self, end: int, epochs: LogEpochs) -> None:
+        """The next observation."""
+        has_moved = self.epochs.leader not in (None, epochs.leader)
+        kept = self._kept(epochs) if has_moved else self.end
+        self.is_lost |= end < self.end or (kept is not None and kept < self.end)
+        self.is_doubtful = kept is None and self.end > 0
+        if not self.is_doubtful:
+            self.end, self.epochs = end, epochs
+
+    def _kept(self, epochs: LogEpochs) -> int | None:
+        """Up to which offset the log is the same; None: not known."""
+        if epochs.ended is None or epochs.ended_at is None:
+            return None
+        if epochs.ended == self.epochs.leader:
+            return epochs.ended_at
+        return min(epochs.ended_at, self.epochs.ended_at or 0) if epochs.ended == self.epochs.ended else None
+
+
 def _fence(
     partition: int, sound: Sequence[TopicObservation], later: Sequence[TopicObservation], settles_at_ms: int
 ) -> tuple[ExpansionFence, FenceGap | None]:
-    low = next((end for each in reversed(sound) if (end := each.log_ends[partition]) is not None), None)
-    least, high = low or 0, None
+    before = next((each for each in reversed(sound) if each.log_ends[partition] is not None), None)
+    low = None if before is None else before.log_ends[partition]
+    log = LogContinuity(end=low or 0, epochs=LogEpochs() if before is None else before.epochs_of(partition))
+    high = None
     for each in later:
         end = each.log_ends[partition]
-        if end is not None and end < least:
-            return ExpansionFence(low=None, high=None), FenceGap.TRUNCATED
-        if end is not None and each.observed_at_ms >= settles_at_ms:
+        if end is None:
+            continue
+        log.follow(end, each.epochs_of(partition))
+        if log.is_lost:
+            break
+        if each.observed_at_ms >= settles_at_ms and not log.is_doubtful:
             high = end
             break
+    if log.is_lost or log.is_doubtful:
+        gap = FenceGap.TRUNCATED if log.is_lost else FenceGap.LEADERS_CHANGED
+        return ExpansionFence(low=None, high=None), gap
     return ExpansionFence(low=low, high=high), _gap(low, high, is_settled=later[-1].observed_at_ms >= settles_at_ms)
 
 

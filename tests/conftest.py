@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -52,11 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """First the modules that share a process, then the others in the order of their heaviest marker; the tests of a
-    module in their own. Without ``--all`` those marked ``full`` are left out, unless they are named."""
+    module in their own. Without ``--all`` those marked ``full`` or ``few`` are left out, unless they are named."""
     if not config.getoption("--all") and not any("::" in argument for argument in config.args):
-        left_out = [item for item in items if item.get_closest_marker("full")]
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=left_out)
+        left_out = _left_out(items)
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
         config.stash[_LEFT_OUT] = len(left_out)
     heaviest: dict[Path, int] = {}
     for item in items:
@@ -64,6 +65,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         heaviest[item.path] = min(heaviest.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
     is_alone = {path: _process_of(str(path)) not in _ONE_PROCESS for path in heaviest}
     items.sort(key=lambda item: (is_alone[item.path], heaviest[item.path]))
+
+
+def _left_out(items: list[pytest.Item]) -> dict[pytest.Item, None]:
+    """Those marked ``full``, and of a test marked ``few(n)`` the cases after its first `n`; in the order of `items`."""
+    cases: Counter[str] = Counter()
+    left_out: dict[pytest.Item, None] = {}
+    for item in items:
+        few = item.get_closest_marker("few")
+        test = item.nodeid.partition("[")[0]
+        if item.get_closest_marker("full") or (few and cases[test] >= few.args[0]):
+            left_out[item] = None
+        else:
+            cases[test] += 1
+    return left_out
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -139,7 +154,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """What the tests of faults counted: kills, records, gaps. How many tests were left out, and why."""
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.section("left out")
-        why = "other releases of Kafka, the longest faults, heavy benchmarks"
+        why = "other releases of Kafka, more cases of the same, the longest faults, heavy benchmarks"
         terminalreporter.write_line(f"{left_out} tests are left to `make test-all`: {why}")
     reports = [report for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "nodeid")]
     found = [

@@ -12,6 +12,7 @@ from acktrail.embedded import EmbeddedBroker
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
+@pytest.mark.full
 def test_a_broker_that_knows_no_lag_leaves_it_unknown() -> None:
     """Kafka 4.1 describes start offsets without lag: it is None, never a number."""
     with EmbeddedBroker("4.1.2") as broker:

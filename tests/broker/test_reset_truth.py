@@ -95,6 +95,7 @@ def has_event(event: Event) -> Callable[..., bool]:
     return lambda _journal, entries, **_: any(entry.event is event for entry in entries)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("target", [3, START], ids=["elsewhere", "to-where-it-is"])
 @pytest.mark.parametrize("moment", ["lease", "look", "row"])
 def test_of_two_applies_with_tables_of_their_own_one_sends(

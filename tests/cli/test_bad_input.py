@@ -69,6 +69,7 @@ def test_no_broker_named() -> None:
     assert "--bootstrap-server" in line
 
 
+@pytest.mark.full
 def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
     """Where no share consumer ever came there is no state topic: an empty export with a status, no error."""
     with EmbeddedBroker() as broker:

@@ -146,6 +146,7 @@ def s3() -> Iterator[S3]:
         yield server
 
 
+@pytest.mark.full
 def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path) -> None:
     """While the object store is away nothing is committed; when it is back everything is, once. Its own process, for
     the storage's library does not let other threads run while it waits for the network. Ctrl-C ends it with code 0."""

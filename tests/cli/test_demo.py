@@ -19,7 +19,7 @@ from acktrail.faults.library import faults_on
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),
-    pytest.mark.timeout(2400),
+    pytest.mark.timeout(1200),
 ]
 
 ACKTRAIL = str(Path(sys.executable).parent / "acktrail")

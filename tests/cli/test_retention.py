@@ -70,6 +70,7 @@ def reasons(of: dict[str, Any]) -> list[str]:
     return [each["reason"] for each in of["not_known"]]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("offset", "status", "conclusion"),
     [

@@ -108,6 +108,7 @@ class Exporters:
         return {run_id: len(instants) for run_id, instants in found.items()}
 
 
+@pytest.mark.full
 def test_nothing_is_lost_or_doubled_whatever_the_store_does(
     own_broker: EmbeddedBroker, s3: SignedS3, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence.verification import verify_pack
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)),
+    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)),
     pytest.mark.filterwarnings("default"),  # Airflow, Spark and Great Expectations warn of each other's future
 ]
 
@@ -93,6 +93,7 @@ def _run_ids(root: Path, table: str) -> set[str]:
     return set(Tables(TablesConfig(uri=str(root))).read(table, columns=["run_id"])["run_id"].to_pylist())
 
 
+@pytest.mark.full
 def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Path) -> None:
     """Before the first share consumer there is nothing to reconcile: the export succeeds, the reconciliation skips."""
     conf = {"tables_uri": str(tmp_path / "tables")}

@@ -34,7 +34,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 
-pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"

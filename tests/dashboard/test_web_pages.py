@@ -98,6 +98,7 @@ def test_pages_are_small(server: str, tab: Page, address: str) -> None:
     assert 2_000 < tab.value(f"{sizes}.reduce((sum, each) => sum + each.decodedBodySize, 0)") < 200_000
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
     """On its own pages and in lists a name is shown with its hidden characters visible, leads to its own page, and

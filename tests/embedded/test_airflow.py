@@ -45,7 +45,7 @@ def _environ(process: Path) -> list[bytes]:
 @pytest.mark.airflow
 @pytest.mark.slow
 @pytest.mark.full
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(1200)
 def test_airflow_runs_the_dags_and_leaves_nothing_when_its_owner_is_killed(tmp_path: Path) -> None:
     """The real scheduler is healthy and guarded by its password; bad parameters are refused; a run that fails says
     what to do; after SIGKILL to the owner no process of it is left and its ports are free."""

@@ -145,6 +145,7 @@ def test_a_port_in_use_is_refused_at_once() -> None:
         broker.stop()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistaken_for_ours(
     monkeypatch: pytest.MonkeyPatch,

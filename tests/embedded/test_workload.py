@@ -249,6 +249,7 @@ def test_a_deadline_ends_the_run_and_its_consumers(broker: EmbeddedBroker) -> No
         assert not any(group.members for group in admin.describe_groups(groups))
 
 
+@pytest.mark.full
 @pytest.mark.broker
 @pytest.mark.slow
 def test_a_release_that_cannot_serve_every_consumer_is_refused() -> None:

@@ -410,6 +410,7 @@ def many_updates(count: int) -> pa.Table:
     return life.table()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("dead_letters", "most"), [(False, 501), (True, 500)])
 def test_a_missed_snapshot(dead_letters: bool, most: int) -> None:
     """More updates than a broker's configuration can allow; one more is tolerated where an older release did it. The

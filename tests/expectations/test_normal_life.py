@@ -108,6 +108,7 @@ def test_an_increment_is_judged_as_in_the_whole(life: Coordinator, cut: list[int
 COMPARED = ["offset", "expected_offset", "first_state_partition", "home_state_partition", *BOUNDS]
 
 
+@pytest.mark.full
 @settings(max_examples=25)
 @given(lives(most=60), st.integers(1, 9), st.sets(st.integers(0, 30), max_size=2), st.integers(0, 12))
 def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int, nameless: set[int], lost: int) -> None:
@@ -159,6 +160,7 @@ def recorded_gap(partition: int, first: int, last: int) -> pa.Table:
     return pa.Table.from_pylist([row], schema=EXPORT_RANGES).select(["state_partition", "gap_first", "gap_last"])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("offset", [3, 5, 7, 10, 14, 17])
 def test_what_a_recorded_gap_took_is_not_missed_again(offset: int) -> None:
     """After a gap that the exporter noted, nothing is compared with what lies before it."""

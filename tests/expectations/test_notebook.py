@@ -35,6 +35,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> RunChecks:
     return open_run(config, RUN)
 
 
+@pytest.mark.full
 def test_the_checkpoint_finds_what_the_gate_finds(checks: RunChecks, tmp_path: Path) -> None:
     """Results of the checkpoint are those of ``acktrail validate --all``: counts, examples, reasons, severities."""
     life = everyday()

@@ -62,6 +62,7 @@ DAMAGE: dict[str, Damage] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_bytes_and_columns_that_differ_are_critical(tmp_path: Path, damage: str) -> None:
     """Whichever of the two was altered: the record is named, and the gate closes."""
@@ -100,6 +101,7 @@ def test_undecodable_records_agree_with_their_bytes(tmp_path: Path) -> None:
     assert (result.state, result.element_count, result.reason) == (RuleState.HOLDS, records.num_rows, None)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("pieces", "parts"), [(3, 2), (12, 5)])
 def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
@@ -120,6 +122,7 @@ def test_pieces_and_order_make_no_difference(
     assert str(result.observed_value).startswith("0/9 of ")
 
 
+@pytest.mark.full
 def test_other_runs_do_not_say_that_bytes_match(tmp_path: Path) -> None:
     """A validation of new records alone leaves the rule open with its reason, also after one of all that it grew
     beyond; what failed stays failed."""

@@ -79,6 +79,7 @@ def apart() -> list[list[StateFault]]:
     return [sorted(own, key=lambda fault: fault.name != "export_gap") for own in groups]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("group", apart(), ids=lambda group: group[0].name)
 def test_a_fault_fires_exactly_its_checks(healthy: FaultyWorld, tmp_path: Path, group: list[StateFault]) -> None:
     """Findings, verdicts and statuses of each share partition are those that its fault names, no more and no fewer; so

@@ -33,6 +33,7 @@ def _run(broker: EmbeddedBroker, world: World, run_id: str) -> None:
     validate_run(Tables(world.tables), run_id)
 
 
+@pytest.mark.full
 def test_share_coordinators_load_faults_and_all_are_found(tmp_path: Path) -> None:
     """Real consumers finish everything and nothing is found. Then each fault happens to one share partition: brokers
     that load them describe what was replayed, and exactly the faults are found."""

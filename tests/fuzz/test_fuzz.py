@@ -44,6 +44,7 @@ def fuzzed(target: str, folder: Path, *options: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("target", CHECKED)
 def test_known_inputs(target: str, tmp_path: Path) -> None:
     """Every input of the corpus, cut off anywhere and with a changed byte, keeps the target's promises."""
@@ -57,6 +58,7 @@ def test_known_inputs(target: str, tmp_path: Path) -> None:
             TARGETS[target](data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("target", CHECKED)
 def test_new_inputs(target: str, tmp_path: Path) -> None:
     """Some thousand inputs that reach new code, from the corpus on, break nothing and take no gigabyte."""

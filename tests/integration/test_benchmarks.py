@@ -58,6 +58,8 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
 LONG: Final = (
     "export",
     "describe",
+    "reset",
+    "pages",
     "validation",
     "scale",
     "steady",

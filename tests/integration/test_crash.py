@@ -33,6 +33,7 @@ def _records() -> list[tuple[int, bytes, bytes | None]]:
     return list(state_records(RECORDS, partitions=PARTITIONS))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     """SIGKILL again and again, then one run to the end: every offset is there once, and the ranges say the same."""

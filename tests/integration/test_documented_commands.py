@@ -21,7 +21,7 @@ from state_topics.filled_topic import read_all
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = ("README.md", "docs/command-line.md", "docs/operate.md", "docs/reset.md", "docs/poison-record.md")

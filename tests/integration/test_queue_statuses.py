@@ -95,6 +95,7 @@ def settle(consumer: ShareConsumer, deliveries: int, how: AcknowledgeType) -> No
     until(go_on, what=f"{deliveries} deliveries")
 
 
+@pytest.mark.full
 def test_consumers_that_misbehave(groups: Groups, tmp_path: Path) -> None:
     """One that never acknowledges and one that died with its locks: stuck at the third observation of their start
     offset; one that releases everything and one that rejects everything show at once; a healthy one and an idle topic

@@ -26,6 +26,7 @@ def run(*command: str | Path, **changes: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=280, env=surroundings, cwd="/")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command",
     [(BIN / "acktrail",), (BIN / "spark-submit", ROOT / "spark_jobs" / "submit.py")],

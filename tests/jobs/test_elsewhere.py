@@ -25,7 +25,8 @@ ELSEWHERE = {
 """Executors as processes of their own behind a real master; a Connect server that is reached over its protocol."""
 
 
-@pytest.mark.parametrize("place", [pytest.param("cluster", marks=pytest.mark.full), "connect"])
+@pytest.mark.full
+@pytest.mark.parametrize("place", ["cluster", "connect"])
 def test_jobs_give_the_same_elsewhere(place: str, tmp_path: Path, spark: SparkSession) -> None:
     """Reconciled and with a history: row by row the same tables as from two local threads, by the same code."""
     there, here = World(tmp_path / "there"), World(tmp_path / "here")

@@ -250,6 +250,7 @@ def maintained(world: World, _: str) -> None:
     maintain(world.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0, log_keep_ms=0))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("deed", "table", "reason"),
     [

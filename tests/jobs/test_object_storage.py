@@ -34,6 +34,7 @@ def rows(tables: Tables, name: str) -> list[str]:
     return sorted(str({column: value for column, value in row.items() if column not in OWN}) for row in found)
 
 
+@pytest.mark.full
 def test_a_bucket_gives_what_a_folder_gives(s3: S3, tmp_path: Path, spark: SparkSession) -> None:
     """Exported twice, reconciled, its history kept: row by row the same tables in a bucket as in a folder, and the same
     state of everything as a DataFrame."""

@@ -139,6 +139,7 @@ def _refused(world: World) -> None:
 CHANGES = (_record, _log_end, _log_start, _start_offset, _group_state, _new_group, _group_gone, _refused)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_each_change_is_due_and_none_is_lost(schedule: Schedule, change: Any) -> None:
     """Too soon it waits, and no later look forgets it; when it was reconciled, nothing is due."""

@@ -40,6 +40,7 @@ def observed(world: World, dice: random.Random, *, first: int = 0, count: int = 
     return runs
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_in_any_order_it_is_a_replay_of_all(world: World, seed: int) -> None:
     """Whether an observation is reconciled before the next one is exported or long after, and in any order, again
@@ -251,6 +252,7 @@ WRONGED = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("wrong", WRONGED, ids=lambda deed: deed.__name__)
 def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[Tables], None], tmp_path: Path) -> None:
     """Lost, damaged, or of other records: all is replayed, the reason is given, and it is whole again."""
@@ -262,6 +264,7 @@ def test_it_is_not_used_where_it_may_be_wrong(settled: World, wrong: Callable[[T
     assert replayed_here(tables, "r3").full_replay_reason is None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "deed", [compact, forget_versions, compact_and_vacuum, maintained], ids=lambda deed: deed.__name__
 )

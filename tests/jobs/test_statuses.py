@@ -135,6 +135,7 @@ class _Stopped(Exception):
     pass
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stopped_before", "goes_on_with"), [("run_totals", "r2"), ("queue_trends", "r1"), ("queue_statuses", "r2")]
 )
@@ -214,6 +215,7 @@ def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(
     assert [row["run_id"] for row in clock.rows("reconcile_checks")] == ["r0"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_ahead", [False, True])
 def test_all_statuses_again_are_the_same(clock: Clock, capsys: pytest.CaptureFixture[str], is_ahead: bool) -> None:
     """What the runs wrote one after the other is what judging all of them again from the history writes, also where the

@@ -50,6 +50,7 @@ def plain(world: World, name: str) -> list[str]:
     return sorted(str({column: value for column, value in row.items() if column not in OF_TABLES}) for row in found)
 
 
+@pytest.mark.full
 def test_both_make_the_same_tables(tmp_path: Path, no_spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row by row, also from one run to the next; and what each kept, the other one finds whole."""
     here, there = World(tmp_path / "here"), World(tmp_path / "there")

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from reset.change_tables import a_journal, attempt, delta, many_attempts
 
 from acktrail.config import TablesConfig
@@ -46,6 +47,7 @@ def an_hour_passes(root: Path) -> None:
             os.utime(file, (then, then))
 
 
+@pytest.mark.full
 def test_a_thousand_attempts_cost_what_ten_do(tmp_path: Path) -> None:
     """A hundred times the attempts before it, and an attempt reads less than three times the bytes: what the first ones
     lack is a checkpoint. Files of every table, commits after a checkpoint and the length of the log stay in bounds; all

@@ -131,6 +131,7 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
     assert checked_audit(world.tables).flaws == ()
 
 
+@pytest.mark.full
 def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

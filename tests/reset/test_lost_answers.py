@@ -69,6 +69,7 @@ def lost_tables(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str) -> Ite
             away.rename(folder)
 
 
+@pytest.mark.full
 def test_tables_lost_after_the_request_leave_an_unknown_outcome(
     scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def process(scene: Scene, *words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.few(1)
 @ONE_RELEASE
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.Signals) -> None:

@@ -84,6 +84,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedB
         yield broker, world
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("arrives", "statuses"), [(False, {"NOT_ATTEMPTED"}), (True, {"OK_EPOCH_NOT_BUMPED"})])
 def test_a_coordinator_that_dies_leaves_it_open_until_verified(
     mortal: tuple[EmbeddedBroker, World], monkeypatch: pytest.MonkeyPatch, arrives: bool, statuses: set[str]
@@ -111,6 +112,7 @@ def test_a_coordinator_that_dies_leaves_it_open_until_verified(
     assert {row["status"].replace("FAILED", "NOT_ATTEMPTED") for row in verified} == statuses
 
 
+@pytest.mark.full
 def test_a_release_that_drops_resets_is_refused(tmp_path: Path) -> None:
     """R004-32: Kafka 4.1 answers a reset without an error and does nothing: there is no plan for it."""
     with EmbeddedBroker("4.1.2") as broker:

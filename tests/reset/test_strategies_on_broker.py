@@ -167,6 +167,7 @@ def test_times_span_what_is_delivered_again(outcomes: dict[str, Outcome]) -> Non
         assert row["last_record_ms"] >= BASE_MS + 1000 * row["impact"]["again_last"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options", [["--to-earliest"], ["--to-latest"], ["--to-datetime", moment(17, "")]], ids=lambda o: o[0]
 )

@@ -59,6 +59,7 @@ def test_export_lands_on_object_storage(s3: S3) -> None:
     assert not [key for key in s3.keys("exported") if "probe" in key]
 
 
+@pytest.mark.full
 def test_maintenance_in_a_bucket(s3: S3) -> None:
     """Files become few, old ones go, and the exporter continues, as in a folder."""
     config = s3.bucket("maintained")

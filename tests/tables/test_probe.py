@@ -41,6 +41,7 @@ def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(root.rglob("*")) == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", [".", "topics", "topics/_delta_log"])
 def test_a_folder_without_write_permission_is_found(part: str) -> None:
     """The root, a table's folder or its log: one that this user may not write is enough."""

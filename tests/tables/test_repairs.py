@@ -38,6 +38,7 @@ def _working(world: World, number: int) -> None:
     world.write(*(update(key, number, 0, (batch(number, number + 3),)) for key in keys))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
     """``replay_memory`` that cannot be read is built again, and the run reports why; the next one continues from it."""
@@ -53,6 +54,7 @@ def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path
     assert found.full_replay_reason is None
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_held_states_do_not_block_the_history(world: World, tmp_path: Path, damage: str) -> None:
     """``held_states`` that cannot be read are built again: history and states are those of tables never damaged."""

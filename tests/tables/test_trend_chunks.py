@@ -37,6 +37,7 @@ def stored(tables: Tables) -> pa.Table:
     return rows.take(pc.sort_indices(rows["chunk"]))
 
 
+@pytest.mark.full
 def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
     monkeypatch.setattr("acktrail.tables.trend_chunks._WORTH_ROWS", 1)

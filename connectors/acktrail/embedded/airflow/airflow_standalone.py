@@ -30,7 +30,7 @@ _PARALLELISM: Final = 4
 _PASSWORDS: Final = "passwords.json"
 _NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
 _TAIL_LINES: Final = 30
-_START_S: Final = 180.0
+_START_S: Final = 400.0
 
 
 class AirflowNotStarted(AcktrailError):
@@ -205,7 +205,7 @@ def _settings(
         "api": {"host": HOST, "port": str(ports.api), "base_url": url, "secret_key": secrets.token_urlsafe(32)},
         "api_auth": {"jwt_secret": secrets.token_urlsafe(48)},
         "scheduler": {"scheduler_idle_sleep_time": "0.5", "enable_health_check": "False"},
-        "dag_processor": {"parsing_processes": "1"},
+        "dag_processor": {"parsing_processes": "1", "min_file_process_interval": "300"},
     }
 
 

@@ -356,7 +356,7 @@ def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, 
 
 def open_every_page(scene: Scene, profile: Path) -> None:
     """As a viewer, within Airflow: each page of the menu, and by links a group, a share partition, a finding, its
-    record, a check and its rule. No table is missing on any of them."""
+    record, a check and its rule, and the expansion of a topic. No table is missing on any of them."""
     if CHROMIUM is None:
         return
     walks = (
@@ -364,6 +364,7 @@ def open_every_page(scene: Scene, profile: Path) -> None:
         ("groups", ("group?", "share-partition?")),
         ("findings", ("finding?", "record?")),
         ("checks", ("check?", "rule?")),
+        ("expansions", ("expansion?",)),
     )
     with browsing(profile) as page:
         pages = AirflowPages(page, scene.url, scene.tokens[0])

@@ -30,7 +30,7 @@ class KafkaProgram:
                 "-XX:TieredStopAtLevel=1",
                 "-Dorg.apache.logging.log4j.level=OFF",
                 "-cp",
-                f"{self.classes}:{self.installation.jars}/*",
+                f"{self.installation.jars}/*:{self.classes}",
                 self.main_class,
             ],
             input=text.encode("utf-8"),

@@ -65,18 +65,21 @@ def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:
     """What command lines contain that load from an archive, and the archive."""
     for release in _RELEASES:
         jars, archive = install(release).jars, home / f"kafka-{release}.jsa"
-        yield _recorded(home, java, f"*{shlex.quote(str(jars))}/*kafka.Kafka*", archive, partial(_use_broker, release))
-    yield _recorded(home, java, "*org.apache.spark.deploy.SparkSubmit*", home / "spark.jsa", _use_spark)
+        broker = f"*{shlex.quote(str(jars))}/*kafka.Kafka*"
+        _recorded(home, java, broker, archive, partial(_use_broker, release))
+        yield f"*-cp\\ {shlex.quote(str(jars))}/*", archive  # also Kafka's tools: they have the same class path
+    submit, archive = "*org.apache.spark.deploy.SparkSubmit*", home / "spark.jsa"
+    _recorded(home, java, submit, archive, _use_spark)
+    yield submit, archive
 
 
-def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> tuple[str, Path]:
+def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> None:
     """`use` starts the JVM whose classes are archived when it ends."""
     _write_launcher(home, java, "-XX:ArchiveClassesAtExit", {pattern: archive})
     with _java_home(home):
         use()
     if not archive.exists():
         raise FileNotFoundError(archive)
-    return pattern, archive
 
 
 def _write_launcher(home: Path, java: Path, option: str, archives: dict[str, Path]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,18 +13,33 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.broker.groups.offsets_connector import ShareGroupOffsetsSource
-from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource
 from acktrail.broker.state.state_connector import ShareGroupStateSource
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef
-from acktrail.connect.contract import Config, SinkConnector, SinkTask, SinkTaskContext, SourceConnector, SourceTask
+from acktrail.connect.contract import (
+    Config,
+    SinkConnector,
+    SinkTask,
+    SinkTaskContext,
+    SourceConnector,
+    SourceTask,
+    SourceTaskContext,
+)
 from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
-from acktrail.connect.testing import ConnectorSuite, MemorySink, MemoryTables, SinkSuite, SourceSuite, TransformSuite
+from acktrail.connect.testing import (
+    ConnectorSuite,
+    MemorySink,
+    MemoryTables,
+    ObservationSuite,
+    SinkSuite,
+    SourceSuite,
+    TransformSuite,
+)
 from acktrail.connect.transforms import Filter, Mask, Route
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.tables.sinks.parquet_sink import ParquetSink
+from acktrail.times import new_run_id
 
 _PAIRS = [(b"\x00\x09", b"")]
 """Records that no decoder knows: quarantined, with their offsets."""
@@ -56,6 +72,50 @@ class TestMemorySource(SourceSuite):
     def write(self, count: int) -> None:
         for _ in range(count):
             min(_MemoryLogs.logs, key=lambda log: log.end_offset).end_offset += 1
+
+
+class _LookTask(SourceTask):
+    """One row every 20 ms."""
+
+    def start(self, context: SourceTaskContext) -> None:
+        self.context, self.begins_at = context, 0.0
+
+    def run_id(self) -> str:
+        return new_run_id()
+
+    def wait(self, timeout_s: float) -> None:
+        self.context.stop.wait(timeout_s)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        left = self.begins_at - time.monotonic()
+        if left > 0:
+            self.wait(min(left, timeout_s))
+            return ()
+        self.begins_at = time.monotonic() + 0.02
+        rows = pa.table({"run_id": [self.run_id()], "n": [1]})
+        return [SourceBatch(source_partition=SourcePartition("looks"), rows={"looks": rows})]
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+
+class MemoryLooks(SourceConnector):
+    """Looks at nothing."""
+
+    description = "Looks at nothing."
+    config_def: ClassVar[ConfigDef] = ConfigDef()
+
+    def task_configs(self, most: int) -> Sequence[Config]:
+        return [{}]
+
+    def task(self, config: Config) -> SourceTask:
+        return _LookTask()
+
+
+class TestMemoryLooks(ObservationSuite):
+    """The suite's own example of a source that observes."""
+
+    connector_class = MemoryLooks
 
 
 class _MemorySinks(SinkConnector):
@@ -237,18 +297,6 @@ class TestStateSourceConfiguration(ConnectorSuite):
 
     def config(self) -> Mapping[str, str]:
         return {"kafka.bootstrap.servers": "localhost:1"}
-
-
-class TestOffsetsSourceConfiguration(TestStateSourceConfiguration):
-    """As above; its rows are observations, without positions."""
-
-    connector_class: ClassVar[type[Any]] = ShareGroupOffsetsSource
-
-
-class TestPartitionLedgerSourceConfiguration(TestStateSourceConfiguration):
-    """As above; tests/expansion has its looks at a real broker."""
-
-    connector_class: ClassVar[type[Any]] = PartitionLedgerSource
 
 
 def _named() -> Mapping[str, pa.Table]:

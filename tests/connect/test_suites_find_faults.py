@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
@@ -80,6 +82,66 @@ def test_a_source_that_breaks_a_promise_is_found(task: type[MemoryTask], test: s
     class Suite(own.TestMemorySource):
         connector_class = Connector
         patience_s = 0.2
+
+    _is_red(Suite(), test)
+
+
+class _Placed(own._LookTask):
+    """Its observations have a position."""
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        return [replace(batch, position=1) for batch in super().poll(timeout_s)]
+
+
+class _SameRuns(own._LookTask):
+    """Counts its runs from one at every start."""
+
+    def start(self, context: Any) -> None:
+        super().start(context)
+        self.runs = count(1)
+
+    def run_id(self) -> str:
+        return f"run-{next(self.runs)}"
+
+
+class _Twice(own._LookTask):
+    """Gives everything twice."""
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        return [*super().poll(timeout_s)] * 2
+
+
+class _Deaf(own._LookTask):
+    """Its waits end by themselves alone."""
+
+    def wait(self, timeout_s: float) -> None:
+        Event().wait(timeout_s)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        found = super().poll(timeout_s)
+        self.begins_at += 0.4
+        return found
+
+
+@pytest.mark.parametrize(
+    ("task", "test"),
+    [
+        (_Placed, "observations_have_a_run_and_no_position"),
+        (_SameRuns, "each_run_is_seen_once"),
+        (_Twice, "each_run_is_seen_once"),
+        (_Deaf, "a_wait_ends_when_it_is_told_to"),
+    ],
+)
+def test_a_source_of_observations_that_breaks_a_promise_is_found(task: type[own._LookTask], test: str) -> None:
+    """The test that names the promise goes red."""
+
+    class Connector(own.MemoryLooks):
+        def task(self, config: Any) -> own._LookTask:
+            return task()
+
+    class Suite(own.TestMemoryLooks):
+        connector_class = Connector
+        patience_s = 0.3 if task is _Deaf else 5.0
 
     _is_red(Suite(), test)
 

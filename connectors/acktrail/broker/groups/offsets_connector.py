@@ -9,101 +9,62 @@ from typing import ClassVar, Final
 import pyarrow.compute as pc
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
 from acktrail.broker.groups.group_gauges import group_gauges
 from acktrail.broker.groups.observation import observe
+from acktrail.broker.scheduled_source import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
-from acktrail.connect.contract import Config, Gauge, SourceConnector, SourceTask, SourceTaskContext
+from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
 
-_MS: Final = 1_000
+_WAIT: Final = "state.wait.ms"
 
 
-class ShareGroupOffsetsSource(SourceConnector):
+class ShareGroupOffsetsSource(ScheduledSource):
     """Observes the brokers: a sample before and one after the state topic is exported, as a reconciliation needs."""
 
     description = "Groups, start offsets, lag and log offsets as brokers describe them, on a schedule."
-    config_def: ClassVar[ConfigDef] = KAFKA_KEYS.with_keys(
-        ConfigDef(
-            [
-                ConfigKey(
-                    name="interval.ms",
-                    type=ConfigType.LONG,
-                    default=300_000,
-                    validator=Between(least=1_000),
-                    documentation="Milliseconds from the beginning of one observation to that of the next.",
-                    group="Observation",
-                ),
-                ConfigKey(
-                    name="state.wait.ms",
-                    type=ConfigType.LONG,
-                    default=60_000,
-                    validator=Between(least=0),
-                    documentation="How long the second sample waits until the export of the state topic (by another "
-                    "connector) has come past the first one.",
-                    group="Observation",
-                ),
-            ]
-        )
+    config_def: ClassVar[ConfigDef] = scheduled_keys(
+        300_000,
+        "Milliseconds from the beginning of one observation to that of the next.",
+        ConfigKey(
+            name=_WAIT,
+            type=ConfigType.LONG,
+            default=60_000,
+            validator=Between(least=0),
+            documentation="How long the second sample waits until the export of the state topic (by another "
+            "connector) has come past the first one.",
+            group=OBSERVATION,
+        ),
     )
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._kafka = kafka_config(config)
-        self._cluster_id: str | None = None
-
-    def start(self) -> None:
-        """Ask for the cluster's id."""
-        with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self._cluster_id
-
-    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look at the whole cluster is one task
-        return [{}]
-
-    def task(self, config: Config) -> ObservationTask:  # noqa: ARG002  # as above
-        interval_s, wait_s = self.config["interval.ms"] / _MS, self.config["state.wait.ms"] / _MS
-        return ObservationTask(self._kafka, interval_s=interval_s, wait_s=wait_s)
+    def task(self, config: Config) -> ObservationTask:  # noqa: ARG002  # there is one task
+        return ObservationTask(self._kafka, interval_s=self.seconds(), wait_s=self.seconds(_WAIT))
 
 
-class ObservationTask(SourceTask):
-    """Two samples every `interval_s` seconds under a run id of their own. The second waits, at most `wait_s`, until the
-    exported positions have reached the ends of the state topic's logs that the first one saw."""
+class ObservationTask(ScheduledTask):
+    """Two samples under a run id of their own. The second waits, at most `wait_s`, until the exported positions have
+    reached the ends of the state topic's logs that the first one saw."""
 
     def __init__(
         self, config: KafkaConfig, *, interval_s: float, wait_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._config, self._interval_s, self._wait_s, self._clock = config, interval_s, wait_s, clock
-        self._context = SourceTaskContext()
-        self._admin: ShareGroupAdmin | None = None
-        self._begins_at = self._began_at = 0.0
+        super().__init__(config, interval_s=interval_s, clock=clock)
+        self._wait_s = wait_s
         self._run_id: str | None = None
         self._ends: Mapping[SourcePartition, int] = {}
         self._gauges: Sequence[Gauge] = ()
 
-    def start(self, context: SourceTaskContext) -> None:
-        self._context = context
-        self._admin = ShareGroupAdmin(self._config)
-        self._begins_at = self._clock()
-
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
         """The next sample when it is time for it."""
         assert self._admin is not None
-        now = self._clock()
         if self._run_id is None:
-            if now < self._begins_at:
-                self._context.stop.wait(min(timeout_s, self._begins_at - now))
-                return ()
-            return [self._before(self._admin, now)]
-        if now - self._began_at < self._wait_s and not self._is_exported():
+            return super().poll(timeout_s)
+        if self._clock() - self._began_at < self._wait_s and not self._is_exported():
             self._context.stop.wait(timeout_s)
             return ()
         batch = observe(self._admin, run_id=self._run_id, phase="after")
@@ -111,20 +72,16 @@ class ObservationTask(SourceTask):
         self._gauges = group_gauges(batch, time.time())
         return [batch]
 
-    def stop(self) -> None:
-        if self._admin is not None:
-            self._admin.close()
-
-    def gauges(self) -> Sequence[Gauge]:
-        """The newest sample's groups."""
-        return self._gauges
-
-    def _before(self, admin: ShareGroupAdmin, now: float) -> SourceBatch:
-        self._began_at, self._begins_at = now, now + self._interval_s
+    def look(self, admin: ShareGroupAdmin) -> SourceBatch:
+        """The first sample."""
         self._run_id = new_run_id()
         batch = observe(admin, run_id=self._run_id, phase="before")
         self._ends = self._log_ends(admin, batch)
         return batch
+
+    def gauges(self) -> Sequence[Gauge]:
+        """The newest sample's groups."""
+        return self._gauges
 
     def _is_exported(self) -> bool:
         reached = self._context.committed(list(self._ends))

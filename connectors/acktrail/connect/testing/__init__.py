@@ -12,8 +12,17 @@ random runs shrink to a small example.
 
 from acktrail.connect.testing.connector_suite import ConnectorSuite
 from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
+from acktrail.connect.testing.observation_suite import ObservationSuite
 from acktrail.connect.testing.sink_suite import SinkSuite
 from acktrail.connect.testing.source_suite import SourceSuite
 from acktrail.connect.testing.transform_suite import TransformSuite
 
-__all__ = ["ConnectorSuite", "MemorySink", "MemoryTables", "SinkSuite", "SourceSuite", "TransformSuite"]
+__all__ = [
+    "ConnectorSuite",
+    "MemorySink",
+    "MemoryTables",
+    "ObservationSuite",
+    "SinkSuite",
+    "SourceSuite",
+    "TransformSuite",
+]

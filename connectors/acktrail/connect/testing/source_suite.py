@@ -1,23 +1,21 @@
-"""What every source promises: life cycle, positions, and restarts that lose and double nothing."""
+"""What every source with positions promises: restarts that lose and double nothing."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from acktrail.connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
-from acktrail.connect.testing.connector_suite import ConnectorSuite
 from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
 from acktrail.connect.testing.random_runs import RandomRun, for_random_runs
+from acktrail.connect.testing.source_life_suite import SourceLifeSuite
 
 Positions = Mapping[SourcePartition, Position]
 
 
-class SourceSuite(ConnectorSuite):
+class SourceSuite(SourceLifeSuite):
     """Set also ``write``. `rows` is how many rows a test writes at first: enough for several batches. `patience_s` is
     how long rows may take to come, `quiet_polls` how many polls without rows show that there are no more, `examples`
     how many random sequences are tried."""
@@ -32,32 +30,15 @@ class SourceSuite(ConnectorSuite):
         """Let the origin grow by `count` rows, each different from all others."""
         raise NotImplementedError
 
+    def prepare_rows(self) -> None:
+        self.write(self.rows)
+
+    def found_partitions(self) -> set[SourcePartition]:
+        return {batch.source_partition for batch in self._read({}, self.rows)}
+
     def identity(self, table: str, row: Mapping[str, Any]) -> str:
         """What makes a row the same when it is read again: by default all of it."""
         return f"{table} {json.dumps(row, sort_keys=True, default=repr)}"
-
-    def test_stop_needs_no_start_and_may_come_twice(self) -> None:
-        """Connector and task can be stopped at any time."""
-        connector = self.connector()
-        connector.stop()
-        connector.start()
-        for config in connector.task_configs(1):
-            task = connector.task(config)
-            task.stop()
-            task.stop()
-        connector.stop()
-        connector.stop()
-
-    def test_tasks_are_no_more_than_asked_for(self) -> None:
-        """At least one part of the work, no more than wanted, each of JSON."""
-        self.write(self.rows)
-        connector = self.connector()
-        connector.start()
-        for most in (1, 2, 7):
-            configs = connector.task_configs(most)
-            assert 1 <= len(configs) <= most, f"{len(configs)} tasks, wanted were 1 to {most}"
-            assert json.loads(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
-        connector.stop()
 
     def test_everything_is_read_once(self) -> None:
         """From no position, by one task or several, every row comes once, in tables of one source partition each."""
@@ -91,18 +72,6 @@ class SourceSuite(ConnectorSuite):
             connector.check_position(batch.source_partition, batch.position)
         connector.stop()
 
-    def test_fields_name_a_source_partition(self) -> None:
-        """What REST shows of a source partition leads back to it, today and for another object of the connector."""
-        self.write(self.rows)
-        connector, other = self.connector(), self.connector()
-        connector.start()
-        found = {batch.source_partition for batch in self._read({}, self.rows)} | {*connector.source_partitions()}
-        for each in found:
-            fields = json.loads(json.dumps(dict(connector.fields_of(each))))
-            assert connector.source_partition(fields) == each, f"{fields} does not lead back to {each}"
-            assert dict(other.fields_of(each)) == fields, "another object gives other fields"
-        connector.stop()
-
     def test_an_idle_source_gives_no_rows(self) -> None:
         """At its end a source gives nothing; what is written then comes without what came before."""
         self.write(self.rows)
@@ -130,7 +99,7 @@ class SourceSuite(ConnectorSuite):
 
     def _run(self, tables: MemoryTables, run: RandomRun) -> None:
         sink = MemorySink(tables)
-        with self._tasks(sink.position) as tasks:
+        with self.running(sink.position) as tasks:
             for number in range(run.polls):
                 for task in tasks:
                     for batch in task.poll(self.poll_s):
@@ -161,28 +130,13 @@ class SourceSuite(ConnectorSuite):
         stored = json.loads(json.dumps(dict(positions)))
         found: list[SourceBatch] = []
         quiet, deadline = 0, time.monotonic() + self.patience_s
-        with self._tasks(stored.get, tasks) as running:
+        with self.running(stored.get, tasks) as running:
             while quiet < self.quiet_polls or len(self._rows(found)) < wanted:
                 assert time.monotonic() < deadline, f"{len(self._rows(found))} of {wanted} rows came in time"
                 came = [batch for task in running for batch in task.poll(self.poll_s)]
                 quiet = 0 if self._rows(came) else quiet + 1
                 found += came
         return found
-
-    @contextmanager
-    def _tasks(self, position: Any, most: int = 1) -> Iterator[list[SourceTask]]:
-        connector: SourceConnector = self.connector()
-        tasks: list[SourceTask] = []
-        try:
-            connector.start()
-            for config in connector.task_configs(most):
-                tasks.append(connector.task(config))
-                tasks[-1].start(SourceTaskContext(position=position))
-            yield tasks
-        finally:
-            for task in tasks:
-                task.stop()
-            connector.stop()
 
 
 def _positions(batches: Sequence[SourceBatch]) -> dict[SourcePartition, Position]:

@@ -16,6 +16,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.retention import drop_rows
 
@@ -144,6 +145,39 @@ def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
     assert [kept[each]["fence_exact"] for each in (0, 1)] == [15, 16]
     assert [kept[each]["fence_low"] for each in (0, 1)] == [10, 10]
     assert {row["confidence"] for row in kept.values()} == {"exact"}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_records_that_were_lost_void_what_was_known(tmp_path: Path, is_late: bool) -> None:
+    """R003-09: a look that is stored late shows that partition 0 lost records. Neither its interval nor what a key
+    audit found there counts any more, and that outlives the looks; partition 1 keeps what is known of it. `is_late`:
+    the look from before the expansion is gone by then."""
+    rows, straddling, late = expanded(), ExpansionRows(), ExpansionRows()
+    look(straddling, 1, [10, 11], {})
+    rows.observations += [
+        {**row, "observed_at": row["observed_at"] - MINUTE / 2, "run_id": "run-half", "consistency": "straddles"}
+        for row in straddling.observations
+    ]
+    config = filled(tmp_path, rows)
+    audit(config, KeyMapping.MURMUR2)
+    tables = Tables(config)
+    fences = tables.read("expansion_fences")
+    place = fences.column_names.index("fence_exact")
+    tables.replace("expansion_fences", fences.set_column(place, "fence_exact", pa.array([15, 16], pa.int64())))
+    if is_late:
+        drop_rows(tables, "partition_observations", ms_of(BEGIN + MINUTE / 4))
+    look(late, 5, [12, 17, 1, 1], {})
+    late.observations[0] |= {"leader_epoch": 4, "ended_epoch": 3, "epoch_end_offset": 7}
+    tables.append("partition_observations", late.observations)
+    for minute in (0.0, 0.25, 7.0):
+        drop_rows(tables, "partition_observations", ms_of(BEGIN + minute * MINUTE))
+        audit(config, KeyMapping.MURMUR2)
+        found = {row["partition"]: row for row in tables.read("expansion_fences").to_pylist()}
+        numbers = ("fence_low", "fence_high", "fence_exact", "epoch_end_offset")
+        assert [found[0][name] for name in numbers] == [None, None, None, None if is_late else 7]
+        assert (found[0]["confidence"], found[0]["reason"]) == ("unknown", FenceGap.TRUNCATED.value)
+        assert [found[1][name] for name in numbers] == [10, 20 if is_late else 17, 16, None]
+        assert {row["partition"]: row["verdict"] for row in contents(config)["ordering_audits"]}[2] == "unknown_fence"
 
 
 def test_where_a_share_group_began(tmp_path: Path) -> None:

@@ -16,12 +16,15 @@ _KEYS: Final = ("cluster_id", "event_id", "partition")
 
 def with_exact_fences(fences: pa.Table, key_audits: pa.Table) -> pa.Table:
     """`fences` (``EXPANSION_FENCES``) with `fence_exact` from those of `key_audits` (``KEY_AUDITS``, one row an
-    expansion and source) whose confidence is exact; theirs is exact then, and that of no other interval."""
+    expansion and source) whose confidence is exact; theirs is exact then, and that of no other interval. A partition
+    whose low fence is not known (its log lost records) gets none."""
     is_exact = pc.equal(key_audits["confidence"], EXACT)
     audited = key_audits.filter(is_exact).select([*_KEYS, "fence_exact"])
     own = fences.drop_columns(["fence_exact"]).append_column("row", pa.array(range(fences.num_rows), pa.int64()))
     both = own.join(audited, keys=list(_KEYS), join_type="left outer")
     both = both.take(pc.sort_indices(both, [("row", "ascending")]))
+    known = pc.if_else(both["fence_low"].is_valid(), both["fence_exact"], pa.scalar(None, pa.int64()))
+    both = both.set_column(both.column_names.index("fence_exact"), "fence_exact", known)
     is_wide = pc.fill_null(pc.not_equal(both["fence_low"], both["fence_high"]), fill_value=True)
     was_exact = pc.and_(pc.equal(both["confidence"], EXACT), is_wide)
     before = pc.if_else(was_exact, _BRACKETED, both["confidence"])

@@ -132,7 +132,7 @@ def with_stored(
 ) -> tuple[list[FencedTopicExpansion], int]:
     """`found`, and the `stored` ones that are older than every look at their topic that is left; by topic id and time.
     And how many only the tables have. What a key audit found is kept; so are the fences of an expansion whose looks
-    from before it are gone."""
+    from before it are gone. Where a log lost records since, neither is."""
     begins, known = looks.bounds()[:-1], {each.event_id for each in found}
     oldest = dict(zip(looks.topic_ids.to_pylist(), looks.at[begins].tolist(), strict=True))
     carried = [
@@ -147,12 +147,17 @@ def with_stored(
 def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | None) -> FencedTopicExpansion:
     if stored is None:
         return found
-    is_void = np.isin(found.reasons, _VOID)
-    lost = (found.low < 0) & (stored.low >= 0) & ~is_void
-    if stored.status is not ExpansionStatus.SETTLED or not lost.any():
-        return replace(found, exact=np.where(is_void, MISSING, stored.exact))
-    own = {name: np.where(is_void, getattr(found, name), getattr(stored, name)) for name in (*_OF_FENCES, "reasons")}
-    return replace(stored, **{**own, "exact": np.where(is_void, MISSING, stored.exact), "log_start": found.log_start})
+    is_void, was_void = np.isin(found.reasons, _VOID), np.isin(stored.reasons, _VOID)
+    is_gone = (found.low < 0) & (found.epoch_low < 0)  # the look that gave the low fence
+    is_kept = is_gone & (was_void | ((stored.low >= 0) & ~is_void))
+    exact = np.where(is_void | was_void, MISSING, stored.exact)
+    if stored.status is not ExpansionStatus.SETTLED or not is_kept.any():
+        return replace(found, exact=exact)
+    own = {
+        name: np.where(is_void & ~is_kept, getattr(found, name), getattr(stored, name))
+        for name in (*_OF_FENCES, "reasons")
+    }
+    return replace(stored, **{**own, "exact": exact, "log_start": found.log_start})
 
 
 def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:

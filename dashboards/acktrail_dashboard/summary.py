@@ -15,6 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import AUDIT_RULES
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
@@ -164,7 +165,9 @@ def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     """The findings table keeps one row a finding, with the run that saw it last."""
     end = run_end(own)
     others = (
-        row for row in rows(tables.findings, ("run_id", "first_seen_at", "last_seen_at")) if row["run_id"] != run_id
+        row
+        for row in rows(tables.findings, ("run_id", "rule", "first_seen_at", "last_seen_at"))
+        if row["run_id"] != run_id and row["rule"] not in AUDIT_RULES
     )
     spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
     return sum(None not in (first, end, last) and first <= end < last for first, last in spans)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.tables.open_runs import OpenRuns
 from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, runs_of_results, suites_of
 from acktrail_dashboard.lists.export_list import (
     connector_lines,
@@ -48,16 +49,23 @@ def finding(number: int, **changes: Any) -> dict[str, Any]:
     return own | changes
 
 
+RUNS = OpenRuns("new", "audit")
+
+
 def page_of(found: list[dict[str, Any]], at: int = 1, **wanted: Any) -> FindingPage:
     topics = {"t-1": "orders"}
-    return finding_page(rows("findings", found), FindingFilter(**wanted), run_id="new", topics=topics, at=at)
+    return finding_page(rows("findings", found), FindingFilter(**wanted), runs=RUNS, topics=topics, at=at)
 
 
+AUDITED = "group_kept_order"
+rules = st.sampled_from(["a", AUDITED])
 severities = st.sampled_from(["info", "warning", "error", "critical", "of a later release"])
 
 
 @given(
-    st.lists(st.tuples(severities, st.sampled_from("ab"), st.sampled_from(["new", "old"])), max_size=130),
+    st.lists(
+        st.tuples(severities, st.sampled_from(["a", AUDITED]), st.sampled_from(["new", "audit", "old"])), max_size=130
+    ),
     st.sampled_from(["open", "gone", "all"]),
 )
 def test_every_finding_is_on_one_page_the_worst_first(found: list[tuple[str, str, str]], shown: str) -> None:
@@ -73,7 +81,10 @@ def test_every_finding_is_on_one_page_the_worst_first(found: list[tuple[str, str
         assert sum(count for _, count in page.severities) == sum(count for _, count in page.rules) == page.total
         assert len(page.lines) <= ROWS_A_PAGE
         lines += page.lines
-    expected = {row["subject"] for row in known if shown == "all" or (row["run_id"] == "new") == (shown == "open")}
+    newest = {"a": "new", AUDITED: "audit"}
+    expected = {
+        row["subject"] for row in known if shown == "all" or (row["run_id"] == newest[row["rule"]]) == (shown == "open")
+    }
     assert {line.subject for line in lines} == expected
     assert len(lines) == len(expected)
     order = ["critical", "error", "warning", "info", "of_a_later_release"]
@@ -103,8 +114,13 @@ def test_findings_are_filtered_by_what_the_address_says() -> None:
 
 def test_without_a_newest_run_every_finding_is_shown_as_of_unknown_standing() -> None:
     """Nothing is called open or gone where that is not known; which run is the newest comes from either table."""
-    page = finding_page(rows("findings", [finding(1)]), FindingFilter(), run_id=None, topics={})
+    page = finding_page(rows("findings", [finding(1)]), FindingFilter(), runs=OpenRuns(None, None), topics={})
     assert [(line.is_open, line.topic) for line in page.lines] == [(None, None)]
+    found = [finding(1), finding(2, rule=AUDITED, run_id="audit"), finding(3, rule=AUDITED, run_id="old")]
+    for shown, own in (("open", ["s0001", "s0002"]), ("gone", ["s0001", "s0003"])):
+        wanted = FindingFilter(shown=shown)
+        lines = finding_page(rows("findings", found), wanted, runs=OpenRuns(None, "audit"), topics={}).lines
+        assert sorted(line.subject for line in lines) == own
     checks = rows("reconcile_checks", [{"run_id": "a", "reconciled_at": AT}])
     totals = rows(
         "run_totals", [{"run_id": "b", "observed_at": AT}, {"run_id": "c", "observed_at": AT - 2 * (AT - AT)}]

@@ -43,7 +43,7 @@ def test_the_command_says_what_it_found(
     done = run(capsys, "expand", "audit", "--tables", config.uri)
 
     assert done.code == 0
-    assert "1 expansions of 1 topics, 1 of them settling; 1 groups" in done.stdout
+    assert "1 expansion among 1 topic, 1 of them settling; 1 pair of group and topic" in done.stdout
     assert "not_started" in done.stdout
     assert r"fewer partitions than before, which no broker does: or\x1b[2Jders\n" in done.stdout
 

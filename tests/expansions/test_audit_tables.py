@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from samples.audited_ledger import SETTLE, audit, filled
-from samples.expansion_world import BEGIN, CLUSTER, ExpansionRows
+from samples.expansion_world import BEGIN, CLUSTER, MINUTE, ExpansionRows, look
 from samples.plain_audit import ms_of
 
 from acktrail.columnar.schemas.table_schemas import TABLES
@@ -19,38 +19,6 @@ from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.retention import drop_rows
-
-MINUTE = dt.timedelta(minutes=1)
-
-
-def look(
-    rows: ExpansionRows,
-    minute: int,
-    ends: list[int],
-    positions: dict[int, int | None],
-    *,
-    starts: list[int] | None = None,
-    group: tuple[str, str] = ("g", "consumer"),
-) -> None:
-    """One look at one topic and one group."""
-    own = {"cluster_id": CLUSTER, "run_id": f"run-{minute:03}", "observed_at": BEGIN + minute * MINUTE}
-    topic = {**own, "topic_id": "t", "topic": "topic", "error_code": 0}
-    for partition, end in enumerate(ends):
-        start = 0 if starts is None else starts[partition]
-        rows.observations.append(
-            {
-                **topic,
-                "partition": partition,
-                "partition_count": len(ends),
-                "consistency": "consistent",
-                "leader_epoch": 3,
-                "log_start_offset": start,
-                "log_end_offset": end,
-            }
-        )
-    for partition, position in positions.items():
-        row = {**topic, "group_id": group[0], "group_type": group[1], "partition": partition, "position": position}
-        rows.positions.append(row)
 
 
 def expanded(

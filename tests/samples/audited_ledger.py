@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Container
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -43,9 +44,13 @@ def _whole(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def audit(
-    config: TablesConfig, mapping: KeyMapping, open_workers: OpenWorkers = in_process, settle: dt.timedelta = SETTLE
+    config: TablesConfig,
+    mapping: KeyMapping,
+    open_workers: OpenWorkers = in_process,
+    settle: dt.timedelta = SETTLE,
+    ordered: Container[str] = (),
 ) -> ExpansionSummary:
-    return audit_expansions(config, open_workers, settle=settle, mapping_of=lambda topic: mapping)
+    return audit_expansions(config, open_workers, settle=settle, mapping_of=lambda topic: mapping, ordered=ordered)
 
 
 def check(folder: Path, world: ExpansionRows, mapping: KeyMapping, open_workers: OpenWorkers = in_process) -> int:

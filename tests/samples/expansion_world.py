@@ -9,6 +9,7 @@ from typing import Any, Final
 
 BEGIN: Final = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 MS: Final = dt.timedelta(milliseconds=1)
+MINUTE: Final = dt.timedelta(minutes=1)
 CLUSTER: Final = "c"
 
 
@@ -47,6 +48,36 @@ class ExpansionRows:
 
     observations: list[dict[str, Any]] = field(default_factory=list)
     positions: list[dict[str, Any]] = field(default_factory=list)
+
+
+def look(
+    rows: ExpansionRows,
+    minute: int,
+    ends: list[int],
+    positions: dict[int, int | None],
+    *,
+    starts: list[int] | None = None,
+    group: tuple[str, str] = ("g", "consumer"),
+) -> None:
+    """One look at one topic and one group."""
+    own = {"cluster_id": CLUSTER, "run_id": f"run-{minute:03}", "observed_at": BEGIN + minute * MINUTE}
+    topic = {**own, "topic_id": "t", "topic": "topic", "error_code": 0}
+    for partition, end in enumerate(ends):
+        start = 0 if starts is None else starts[partition]
+        rows.observations.append(
+            {
+                **topic,
+                "partition": partition,
+                "partition_count": len(ends),
+                "consistency": "consistent",
+                "leader_epoch": 3,
+                "log_start_offset": start,
+                "log_end_offset": end,
+            }
+        )
+    for partition, position in positions.items():
+        row = {**topic, "group_id": group[0], "group_type": group[1], "partition": partition, "position": position}
+        rows.positions.append(row)
 
 
 def random_world(chance: Random, *, runs: int = 14, is_bad: bool = True) -> ExpansionRows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.expansions.audit_findings import findings_of_audit, write_findings
 from acktrail.expansions.audit_rows import NumberedExpansions, StartRows, ordering_rows
 from acktrail.expansions.audited_groups import plan_audit
 from acktrail.expansions.expansion_rows import dependency_rows, expansion_rows, fence_rows
@@ -62,7 +63,8 @@ _US: Final = dt.timedelta(microseconds=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionSummary:
     """What an audit found: `run_id` is the newest observation; verdicts with how many groups and destinations have
-    each; `fallen`: topics with fewer partitions than before. `carried`: expansions that only the tables have."""
+    each; `fallen`: topics with fewer partitions than before. `carried`: expansions that only the tables have.
+    `findings`: open ones by rule."""
 
     run_id: str
     cluster_id: str
@@ -74,16 +76,23 @@ class ExpansionSummary:
     verdicts: dict[str, int]
     starts: dict[str, int]
     fallen: tuple[str, ...]
+    findings: dict[str, int]
 
 
 def audit_expansions(
-    tables: TablesConfig, open_workers: OpenWorkers, *, settle: dt.timedelta, mapping_of: MappingOf
+    tables: TablesConfig,
+    open_workers: OpenWorkers,
+    *,
+    settle: dt.timedelta,
+    mapping_of: MappingOf,
+    ordered: Container[str] = (),
 ) -> ExpansionSummary:
     """Find every expansion that ``partition_observations`` shows, judge every group in ``group_positions`` across it,
-    and replace the five tables about expansions.
+    replace the five tables about expansions, and open and close their ``findings``.
 
-    `settle`: how long producers may use the old count after an expansion was first seen. A stopped audit leaves tables
-    of two runs, and the next one replaces all of them: ``partition_expansions`` is written last.
+    `settle`: how long producers may use the old count after an expansion was first seen; `ordered`: the groups that
+    rely on the order of keys. A stopped audit leaves tables of two runs, and the next one replaces all of them:
+    ``partition_expansions`` is written after the others, ``findings`` last.
 
     Raises:
         ConfigurationError: nothing was observed, or the tables cannot be read or written.
@@ -98,7 +107,7 @@ def audit_expansions(
         )
     rows = sum(_rows(snapshot) for snapshot in (observations, positions) if snapshot is not None)
     with open_workers(rows // _ROWS_LIKE_A_RECORD) as workers:
-        run = _Run(stored, workers, observations, positions, mapping_of)
+        run = _Run(stored, workers, observations, positions, mapping_of, ordered)
         return run.audit(settle // _US)
 
 
@@ -114,8 +123,9 @@ class _Run:
         observations: TableSnapshot,
         positions: TableSnapshot | None,
         mapping_of: MappingOf,
+        ordered: Container[str],
     ) -> None:
-        self._stored, self._workers, self._mapping_of = stored, workers, mapping_of
+        self._stored, self._workers, self._mapping_of, self._ordered = stored, workers, mapping_of, ordered
         self._observations, self._positions = observations, positions
 
     def audit(self, settle_us: int) -> ExpansionSummary:
@@ -143,10 +153,12 @@ class _Run:
         doing(f"writing {len(expansions):,} expansions and {ordering.num_rows:,} verdicts")
         for name in written:
             create_for(stored, name, cluster_id)
-        number = int(looks.at[newest])
+        number = max(int(looks.at[newest]), done or 0)
         for name, rows in written.items():
             expected = {STEP: done} if name == EXPANSIONS else None
-            stored.replace(name, rows, transactions={STEP: max(number, done or 0)}, expected=expected)
+            stored.replace(name, rows, transactions={STEP: number}, expected=expected)
+        broken = findings_of_audit(looks, fell, expansions, (ordering, starts), self._ordered)
+        findings = write_findings(stored, cluster_id, broken, number)
         return ExpansionSummary(
             run_id=run_id,
             cluster_id=cluster_id,
@@ -158,6 +170,7 @@ class _Run:
             verdicts=_counts(ordering["verdict"]),
             starts=_counts(starts["verdict"]),
             fallen=tuple(sorted({looks.topic_names[int(looks.topic[look])] for look in fell.tolist()})),
+            findings=findings,
         )
 
     def _looks(self) -> tuple[LookColumns, str]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from acktrail.model.expansion.expansion_texts import broken_order_text, counted, skipped_text
 from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail.model.expansion.start_audit import StartVerdict
 from acktrail.model.queue_status import Urgency
@@ -99,24 +100,17 @@ def _group(event: _Row, group_id: str, broken: Sequence[_Row], skipped: Sequence
 def _sentences(broken: Sequence[_Row], skipped: Sequence[_Row]) -> Iterator[str]:
     if broken:
         worst = max(broken, key=lambda row: (_unfinished(row), -row["partition"]))
-        yield (
-            f"It began with partition {worst['partition']} while at least {_unfinished(worst):,} records of partition "
-            f"{worst['source_partition']} from before the expansion were unfinished{_others(broken, 'partition')}."
-        )
+        places = worst["partition"], worst["source_partition"]
+        yield f"It {broken_order_text(*places, _unfinished(worst), len(broken))}."
     if skipped:
         total = sum(row["skipped_records"] for row in skipped)
         worst = max(skipped, key=lambda row: (row["skipped_records"], -row["partition"]))
-        yield f"It skipped {total:,} records, first in partition {worst['partition']}{_others(skipped, 'partition')}."
+        yield f"It {skipped_text(worst['partition'], total, len(skipped))}."
 
 
 def _unfinished(row: _Row) -> int:
     """Records of the source that were certainly there before the expansion and unfinished."""
     return int(row["fence_low"] - row["source_at"])
-
-
-def _others(rows: Sequence[_Row], noun: str) -> str:
-    more = len(rows) - 1
-    return "" if not more else f", and {more:,} more {noun}{'' if more == 1 else 's'}"
 
 
 def _gone(subject: str) -> Notification:
@@ -148,4 +142,4 @@ def _expansion(event: _Row) -> Notification:
 
 def _growth(event: _Row) -> str:
     topic = printable(event["topic"] or event["topic_id"])
-    return f"{topic}, from {event['old_count']} to {event['new_count']} partitions"
+    return f"{topic}, from {event['old_count']:,} to {counted(event['new_count'], 'partition')}"

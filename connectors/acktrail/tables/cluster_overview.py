@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from acktrail.errors import AcktrailError
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.open_runs import newest_reconciliation, open_runs
 
 _SAMPLED: Final = ("group_observations", "offset_observations")
 _SHARE: Final = "share"
@@ -34,7 +35,8 @@ class ClusterOverview:
     `newest_record_ms`: the broker's time of the newest state record, ms since the epoch. `exported_at`: when an export
     or an observation last wrote. `share_groups`: those of the newest observation. `gaps`: in the export, since the
     first one; `gap_offsets` are those of them, and `breaks` the gaps where a log was replaced. `reconciled_at`: of the
-    newest reconciliation, as `verdicts` (share partitions by verdict) and `findings` (open ones by severity).
+    newest reconciliation, as `verdicts` (share partitions by verdict). `findings`: open ones by severity, those of the
+    newest audit of expansions among them.
     """
 
     cluster_id: str | None = None
@@ -162,28 +164,21 @@ def _gaps(tables: Tables) -> _Found:
     return {"gaps": len(own), "gap_offsets": offsets, "breaks": len(own) - len(lost)}
 
 
-def newest_reconciliation(tables: Tables) -> tuple[str | None, dt.datetime | None]:
-    """The newest reconciliation that succeeded, and when; None: there is none."""
-    noted = tables.rows("reconcile_checks", columns=["run_id", "reconciled_at"])
-    return (noted[0]["run_id"], noted[0]["reconciled_at"]) if noted else (None, None)
-
-
 def _reconciled(tables: Tables) -> _Found:
     run, instant = newest_reconciliation(tables)
-    verdicts = _counts_of_run(tables, "reconciliations", run, "verdict")
+    verdicts = _counts_of_runs(tables, "reconciliations", () if run is None else (run,), "verdict")
     return {"reconciled_run_id": run, "reconciled_at": instant, "verdicts": verdicts}
 
 
 def _findings(tables: Tables) -> _Found:
-    run, _ = newest_reconciliation(tables)
-    return {"findings": _counts_of_run(tables, "findings", run, "severity")}
+    return {"findings": _counts_of_runs(tables, "findings", open_runs(tables).run_ids, "severity")}
 
 
-def _counts_of_run(tables: Tables, name: str, run_id: str | None, column: str) -> dict[str, int]:
-    """Rows of the run by the value of `column`."""
-    if run_id is None:
+def _counts_of_runs(tables: Tables, name: str, run_ids: Sequence[str], column: str) -> dict[str, int]:
+    """Rows of the runs by the value of `column`."""
+    if not run_ids:
         raise _NotKnown("nothing was reconciled yet: run `acktrail reconcile`")
-    rows = tables.rows(name, {"run_id": run_id}, columns=[column])
+    rows = tables.rows(name, {"run_id": list(run_ids)}, columns=[column])
     return dict(sorted(Counter(row[column] or "unknown" for row in rows).items()))
 
 

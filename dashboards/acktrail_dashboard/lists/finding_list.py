@@ -10,12 +10,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.open_runs import AUDIT_RULES, OpenRuns
 from acktrail_dashboard.wording import SEVERITIES, canonical, tally
 
 ROWS_A_PAGE: Final = 50
 
 SHOWN: Final = ("open", "gone", "all")
-"""Findings that the newest reconciliation saw, those that it did not see any more, and both."""
+"""Findings that are open (see ``acktrail.tables.open_runs``), those that are not any more, and both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class FindingFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingLine:
-    """One finding. `is_open` None: which reconciliation is the newest is not known. `topic` None: only its id is."""
+    """One finding. `is_open` None: which run is the newest is not known. `topic` None: only its id is."""
 
     rule: str
     severity: str
@@ -75,11 +76,11 @@ def newest_run(checks: pa.Table, totals: pa.Table) -> str | None:
 
 
 def finding_page(
-    findings: pa.Table, wanted: FindingFilter, *, run_id: str | None, topics: Mapping[str, str], at: int = 1
+    findings: pa.Table, wanted: FindingFilter, *, runs: OpenRuns, topics: Mapping[str, str], at: int = 1
 ) -> FindingPage:
-    """Part `at` of rows of ``findings``, or the nearest that there is. `run_id`: the newest reconciliation; `topics`:
-    names by topic id, for findings that have none."""
-    ranked = _ranked(_chosen(findings, wanted, run_id))
+    """Part `at` of rows of ``findings``, or the nearest that there is. `runs`: the newest ones; `topics`: names by
+    topic id, for findings that have none."""
+    ranked = _ranked(_chosen(findings, wanted, runs))
     by_severity = _equal(ranked, "rule", wanted.rule)
     by_rule = _equal(ranked, "severity", wanted.severity)
     found = _equal(by_severity, "severity", wanted.severity)
@@ -88,7 +89,7 @@ def finding_page(
     at = min(max(1, at), count)
     page = found.sort_by(order).slice((at - 1) * ROWS_A_PAGE, ROWS_A_PAGE) if found.num_rows else found
     return FindingPage(
-        lines=tuple(finding_line(row, run_id, topics) for row in page.drop_columns(["rank"]).to_pylist()),
+        lines=tuple(finding_line(row, runs, topics) for row in page.drop_columns(["rank"]).to_pylist()),
         at=at,
         count=count,
         total=found.num_rows,
@@ -97,7 +98,7 @@ def finding_page(
     )
 
 
-def finding_line(row: Mapping[str, Any], run_id: str | None, topics: Mapping[str, str]) -> FindingLine:
+def finding_line(row: Mapping[str, Any], runs: OpenRuns, topics: Mapping[str, str]) -> FindingLine:
     """One row of ``findings``."""
     own = {name: row[name] for name in FindingLine.__slots__ if name in row}
     texts = {name: row[name] or "" for name in ("rule", "subject", "detail")}
@@ -107,7 +108,7 @@ def finding_line(row: Mapping[str, Any], run_id: str | None, topics: Mapping[str
             **texts,
             "severity": canonical(row["severity"]),
             "topic": row["topic"] if row["topic"] is not None else topics.get(row["topic_id"] or ""),
-            "is_open": None if run_id is None else row["run_id"] == run_id,
+            "is_open": runs.is_open(row["rule"], row["run_id"]),
         }
     )
 
@@ -118,16 +119,25 @@ def topic_names(topics: pa.Table) -> dict[str, str]:
     return {topic_id: name for topic_id, name in pairs if topic_id is not None and name is not None}
 
 
-def _chosen(findings: pa.Table, wanted: FindingFilter, run_id: str | None) -> pa.Table:
-    """Without the filters by rule and severity."""
+def _chosen(findings: pa.Table, wanted: FindingFilter, runs: OpenRuns) -> pa.Table:
+    """Without the filters by rule and severity. Those that may be open or not are in both parts."""
     found = _equal(findings, "group_id", wanted.group_id)
-    if run_id is not None and wanted.shown != "all":
-        is_open = pc.fill_null(pc.equal(found["run_id"], run_id), fill_value=False)
-        found = found.filter(is_open if wanted.shown == "open" else pc.invert(is_open))
+    if wanted.shown != "all":
+        of_open, of_gone = open_and_gone(found, runs)
+        found = found.filter(of_open if wanted.shown == "open" else of_gone)
     if wanted.first_seen is not None:
         since = pa.scalar(wanted.first_seen, type=found["first_seen_at"].type)
         found = found.filter(pc.greater_equal(found["first_seen_at"], since))
     return found
+
+
+def open_and_gone(findings: pa.Table, runs: OpenRuns) -> tuple[Any, Any]:
+    """Which of the rows may be open, and which may be closed, as masks."""
+    of_audit = pc.is_in(findings["rule"], value_set=pa.array(sorted(AUDIT_RULES)))
+    newest = pc.if_else(of_audit, pa.scalar(runs.audit, pa.string()), pa.scalar(runs.reconciliation, pa.string()))
+    is_unknown = pc.is_null(newest)
+    is_open = pc.fill_null(pc.equal(findings["run_id"], newest), fill_value=False)
+    return pc.or_(is_unknown, is_open), pc.invert(is_open)
 
 
 def _equal(table: pa.Table, column: str, value: str) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.open_runs import OpenRuns, newest_audit
 from acktrail_dashboard.web.web_page import Visit
 from acktrail_dashboard.wording import SEVERITIES
 
@@ -36,12 +37,13 @@ def by_severity(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def findings_where(visit: Visit, where: pc.Expression, newest_run: str | None) -> dict[str, Any]:
-    """Findings that a filter lets through; open are those that the newest reconciliation saw."""
+    """Findings that a filter lets through, open ones first, by ``acktrail.tables.open_runs``. `newest_run`: the newest
+    reconciliation."""
+    runs = OpenRuns(newest_run, visit.ask("findings", newest_audit, None))
     rows = by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=where))
-    is_open = [row["run_id"] == newest_run for row in rows]
-    ordered = [row for row, own in zip(rows, is_open, strict=True) if own]
-    ordered += [row for row, own in zip(rows, is_open, strict=True) if not own]
-    return {"rows": ordered[:_FINDINGS_SHOWN], "count": len(rows), "open": sum(is_open), "newest_run": newest_run}
+    judged = [{**row, "is_open": bool(runs.is_open(row["rule"], row["run_id"]))} for row in rows]
+    ordered = sorted(judged, key=lambda row: not row["is_open"])
+    return {"rows": ordered[:_FINDINGS_SHOWN], "count": len(rows), "open": sum(row["is_open"] for row in judged)}
 
 
 def changes_where(visit: Visit, where: pc.Expression) -> dict[str, Any]:

@@ -31,31 +31,28 @@ def findings(
     since: Annotated[
         str | None, typer.Option("--since", help=f"Only what was first seen at or after this time: {TIME}.")
     ] = None,
-    all_of_them: Annotated[
-        bool, typer.Option("--all", help="Also those that the newest reconciliation did not see.")
-    ] = False,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """List the findings that are open, the worst first: which rule, where, since when, and the evidence.
 
-    Open is what the newest reconciliation saw. EVIDENCE is the state record that shows it: its state partition and
-    offset in __share_group_state. The JSON form has one object for each finding. The exit code is 0 also when there are
-    findings: `acktrail status` is the one for scripts.
+    Open is what the newest reconciliation saw, and the newest audit of expansions (`acktrail expand audit`). EVIDENCE
+    is the state record that shows it: its state partition and offset in __share_group_state. The JSON form has one
+    object for each finding. The exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
 
     Example: acktrail findings --severity error --since 1d
     """
     from_ms = None if since is None else time_ms("--since", since)
     config = row_tables(tables, tables_options)
-    from acktrail.tables.cluster_overview import newest_reconciliation
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.health.open_findings import SEVERITIES, open_findings
+    from acktrail.tables.open_runs import open_runs
 
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
     store = Tables(config)
-    run_id, _ = newest_reconciliation(store)
     worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
     tests: list[Callable[[SeenFinding], bool]] = [
         lambda each: worse is None or each.severity in worse,
@@ -63,7 +60,8 @@ def findings(
         lambda each: not group or (each.group_id is not None and _is_one_of(each.group_id, group)),
         lambda each: from_ms is None or _ms(each.first_seen_at) >= from_ms,
     ]
-    found = [each for each in open_findings(store, run_id, closed_too=all_of_them) if all(test(each) for test in tests)]
+    listed = open_findings(store, open_runs(store), closed_too=all_of_them)
+    found = [each for each in listed if all(test(each) for test in tests)]
     if as_json:
         for each in found:
             typer.echo(json_line(health_text.finding_json(each)))

@@ -39,8 +39,34 @@ def _number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "topic"), counted(2_000, "topic")
+    ('1 topic', '2,000 topics')
+    """
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def broken_order_text(partition: int, source: int, unfinished: int, partitions: int) -> str:
+    """What a group did whose order of keys is broken for certain in `partitions` destinations: in `partition` of them,
+    while at least `unfinished` records of `source` were left.
+
+    >>> broken_order_text(2, 0, 1, 1)
+    'began with partition 2 while at least 1 record of partition 0 from before the expansion was unfinished'
+    """
+    was = "was" if unfinished == 1 else "were"
+    left = f"at least {counted(unfinished, 'record')} of partition {source} from before the expansion {was} unfinished"
+    return f"began with partition {partition} while {left}{_and_more(partitions)}"
+
+
+def skipped_text(partition: int, records: int, partitions: int) -> str:
+    """What a group did that skipped `records` in `partitions` added partitions, most in `partition`."""
+    return f"skipped {counted(records, 'record')}, most in partition {partition}{_and_more(partitions)}"
+
+
+def _and_more(partitions: int) -> str:
+    return "" if partitions == 1 else f", and {counted(partitions - 1, 'more partition')}"
 
 
 def dependency_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -65,9 +91,9 @@ _FEW: Final = 6
 def _of_alike(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     first, count = rows[0], len(rows)
     if any(first[name] is None for name in _ALIKE) or first["source_step"] < 1:
-        return [f"What {_counted(count, 'partition')} wait for is not known."]
+        return [f"What {counted(count, 'partition')} wait for is not known."]
     earlier = "" if first["source_event_id"] == first["event_id"] else " an earlier expansion"
-    scope = f"{_number(first['sources'])} of the {_counted(first['source_count'], 'partition')} from before{earlier}"
+    scope = f"{_number(first['sources'])} of the {counted(first['source_count'], 'partition')} from before{earlier}"
     why = _WHY.get(first["kind"], "for a reason that this release does not know")
     if count > _FEW:
         step = first["source_step"]
@@ -113,11 +139,11 @@ def uncertainties(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fen
             "new partition waits for every old one, and moves between old ones are not seen."
         )
     if unknown_fences:
-        what = _counted(unknown_fences, "source")
+        what = counted(unknown_fences, "source")
         lines.append(f"Where the records from before the expansion end in {what}: the fence is not known.")
     for verdict in (_V.POSSIBLE_VIOLATION, _V.INDETERMINATE, _V.UNKNOWN_FENCE):
         if counts.get(verdict.value):
-            places, word = _counted(counts[verdict.value], "destination"), verdict.value.replace("_", " ")
+            places, word = counted(counts[verdict.value], "destination"), verdict.value.replace("_", " ")
             lines.append(f"The order of {places} ({word}): {ordering_meaning(verdict.value)}.")
     return [*lines, _BEGUN]
 

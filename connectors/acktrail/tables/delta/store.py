@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,7 +19,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, DamagedTables, UnknownName
+from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
@@ -37,6 +38,8 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _APPEND_ONLY: Final = "delta.appendOnly"
+_MERGES: Final = 5
+"""Tries of a merge beside other writers."""
 _STEPS: Final = 25
 """Versions that a followed table is taken forward: those between two checkpoints."""
 
@@ -197,13 +200,30 @@ class Tables:
         write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)
         return commit(snapshot, write, transactions, metadata)
 
-    def upsert(self, name: str, rows: pa.Table, *, transactions: Mapping[str, int] = _NOTHING) -> int:
-        """Insert or update rows of a table with a key (``table_layout``) in one commit; gives its version. A second
-        call with the same rows changes nothing. The last of several rows with the same key counts."""
-        snapshot, distinct = self.create(name), last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
-        if not distinct.num_rows:
-            return snapshot.version
-        return commit(snapshot, lambda done: merge_rows(name, snapshot.delta, distinct, done), transactions, _NO_TEXT)
+    def upsert(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        transactions: Mapping[str, int] = _NOTHING,
+        expected: Mapping[str, int | None] | None = None,
+    ) -> int:
+        """Insert or update rows of a table with a key (``table_layout``) in one commit, with `transactions` and
+        `expected` as in ``append``; gives its version. A second call with the same rows changes nothing. The last of
+        several rows with the same key counts. Without rows there is no commit. Where another writer commits meanwhile
+        the rows are merged into what it left."""
+        distinct = last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
+        for tries_left in reversed(range(_MERGES)):
+            snapshot = self.create(name)
+            check_expected(snapshot, expected)
+            if not distinct.num_rows:
+                break
+            try:
+                return commit(snapshot, partial(merge_rows, name, snapshot.delta, distinct), transactions, _NO_TEXT)
+            except ConcurrentCommit:
+                if not tries_left:
+                    raise
+        return snapshot.version
 
     def read(self, name: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows of a table (see ``TableSnapshot.read``); none when the table was never created."""

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import AcktrailError
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, newest_reconciliation
+from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
 from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
+from acktrail.tables.open_runs import open_runs
 from acktrail.tables.status_reader import StatusReader
 from acktrail.times import ago_text
 
@@ -182,8 +183,8 @@ def queue_status(text: str | None) -> QueueStatus:
 
 
 def _findings(tables: Tables) -> dict[str, Any]:
-    run_id, _ = newest_reconciliation(tables)
-    return {"findings": None if run_id is None else open_findings(tables, run_id)}
+    runs = open_runs(tables)
+    return {"findings": open_findings(tables, runs) if runs.run_ids else None}
 
 
 def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:

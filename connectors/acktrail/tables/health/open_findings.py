@@ -1,4 +1,4 @@
-"""Findings as people read them: topics by name, the worst first, those that the newest reconciliation saw."""
+"""Findings as people read them: topics by name, the worst first, open ones before others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import OpenRuns
 
 SEVERITIES: Final = ("critical", "error", "warning", "info")
 """Worst first."""
@@ -23,7 +24,8 @@ _COLUMNS: Final = (
 class SeenFinding:
     """One finding. `topic` is the id where no name is known; group, topic and partition are None where the subject is
     no share partition. `evidence`: state partition and offset of the state record that shows it; None: none does.
-    `is_open`: the newest reconciliation saw it."""
+    `is_open`: the newest reconciliation saw it, or the newest audit of
+    expansions, by whose rule it is."""
 
     severity: str
     rule: str
@@ -47,16 +49,17 @@ class SeenFinding:
         return not self.is_open, rank, begun, self.rule, self.subject
 
 
-def open_findings(tables: Tables, run_id: str | None, *, closed_too: bool = False) -> tuple[SeenFinding, ...]:
-    """The findings that the reconciliation `run_id` saw, worst first; behind them, where `closed_too`, those that only
-    earlier ones saw. None for no reconciliation. Raises ConfigurationError, RetryableError: a table cannot be read."""
-    where = None if closed_too else pc.field("run_id") == run_id
-    rows = tables.read("findings", columns=_COLUMNS, where=where).to_pylist() if run_id is not None else []
+def open_findings(tables: Tables, runs: OpenRuns, *, closed_too: bool = False) -> tuple[SeenFinding, ...]:
+    """The findings that the newest `runs` saw, worst first; behind them, where `closed_too`, those that only earlier
+    ones saw. Where no run is known there are none. Raises ConfigurationError, RetryableError: a table cannot be
+    read."""
+    where = None if closed_too else pc.field("run_id").isin(list(runs.run_ids))
+    rows = tables.read("findings", columns=_COLUMNS, where=where).to_pylist() if runs.run_ids else []
     names = _topic_names(tables) if any(row["topic"] is None and row["topic_id"] is not None for row in rows) else {}
-    return tuple(sorted((_finding(row, run_id, names) for row in rows), key=lambda finding: finding.urgency))
+    return tuple(sorted((_finding(row, runs, names) for row in rows), key=lambda finding: finding.urgency))
 
 
-def _finding(row: Mapping[str, Any], run_id: str | None, names: Mapping[str, str]) -> SeenFinding:
+def _finding(row: Mapping[str, Any], runs: OpenRuns, names: Mapping[str, str]) -> SeenFinding:
     place = row["evidence_state_partition"]
     return SeenFinding(
         **{name: row[name] for name in ("rule", "group_id", "topic_id", "partition", "subject", "times_seen")},
@@ -65,7 +68,7 @@ def _finding(row: Mapping[str, Any], run_id: str | None, names: Mapping[str, str
         topic=row["topic"] or names.get(row["topic_id"], row["topic_id"]),
         detail=row["detail"] or "",
         evidence=None if place is None else (place, row["evidence_offset"]),
-        is_open=row["run_id"] == run_id,
+        is_open=bool(runs.is_open(row["rule"], row["run_id"])),
     )
 
 

@@ -33,6 +33,7 @@ from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, Qu
 from acktrail.tables.health.expansion_health import START_VERDICTS, ExpansionHealth
 from acktrail.tables.health.metrics_input import MetricsInput
 from acktrail.tables.health.open_findings import SEVERITIES
+from acktrail.tables.open_runs import AUDIT_RULES
 
 PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality", "expansions")
 _REASONS: Final = (
@@ -145,6 +146,7 @@ def _reconciliation(found: MetricsInput, cluster: str) -> Iterator[Metric]:
         *(cluster, found.lasting_mismatches),
     )
     if findings is not None:
+        findings = tuple(each for each in findings if each.rule not in AUDIT_RULES)
         severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in findings)
         yield _by("open_findings", "Findings of the newest reconciliation.", cluster, "severity", severities)
         rules = Counter((each.rule, each.severity) for each in findings)

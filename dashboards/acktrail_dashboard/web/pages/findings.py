@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from acktrail.errors import InputError, UnknownName
 from acktrail.tables.exported.record_at import record_at
 from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.open_runs import OpenRuns, newest_audit
 from acktrail.times import ago_ms, time_ms
 from acktrail_dashboard.lists.finding_list import (
     SHOWN,
@@ -33,6 +34,11 @@ def newest_reconciliation(visit: Visit) -> str | None:
     return newest_run(checks, visit.read("run_totals", columns=("run_id", "observed_at")))
 
 
+def open_runs(visit: Visit) -> OpenRuns:
+    """The runs whose findings are open."""
+    return OpenRuns(newest_reconciliation(visit), visit.ask("findings", newest_audit, None))
+
+
 def topics_of(visit: Visit) -> dict[str, str]:
     """Names of topics by their ids."""
     return topic_names(visit.read("topics", columns=("topic_id", "topic")))
@@ -53,7 +59,7 @@ def since(visit: Visit) -> datetime | None:
 
 def _findings(visit: Visit) -> dict[str, Any]:
     shown = visit.choice("shown", SHOWN) or "open"
-    run_id = newest_reconciliation(visit)
+    runs = open_runs(visit)
     wanted = FindingFilter(
         rule=visit.text("rule"),
         severity=visit.choice("severity", SEVERITIES),
@@ -62,14 +68,14 @@ def _findings(visit: Visit) -> dict[str, Any]:
         shown=shown,
     )
     page = finding_page(
-        visit.read("findings"), wanted, run_id=run_id, topics=topics_of(visit), at=visit.number("page") or 1
+        visit.read("findings"), wanted, runs=runs, topics=topics_of(visit), at=visit.number("page") or 1
     )
     return {
         "list": page,
         "wanted": wanted,
         "since": visit.text("since"),
         "since_choices": _SINCE,
-        "run_id": run_id,
+        "run_id": runs.reconciliation,
         "is_new": not visit.exists("findings"),
     }
 
@@ -82,8 +88,8 @@ def _finding(visit: Visit) -> dict[str, Any]:
     rows = visit.read("findings", where=where).sort_by([("last_seen_at", "descending")]).to_pylist()
     if not rows and not visit.problems:
         raise UnknownName("finding", f"{rule} of {subject}")
-    topics, run_id = topics_of(visit), newest_reconciliation(visit)
-    line = finding_line(rows[0], run_id, topics) if rows else None
+    topics, runs = topics_of(visit), open_runs(visit)
+    line = finding_line(rows[0], runs, topics) if rows else None
     evidence = None
     if line is not None and line.evidence_state_partition is not None and line.evidence_offset is not None:
         evidence = _evidence(visit, line.evidence_state_partition, line.evidence_offset)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.model.expansion.ordering import OrderingVerdict
+from acktrail.tables.open_runs import OpenRuns, newest_audit
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
 from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
@@ -111,10 +112,10 @@ def _newest_export(visit: Visit) -> datetime | None:
 
 
 def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """What the newest reconciliation saw, the most severe first, then the latest."""
-    if totals is None:
-        return []
-    return by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=pc.field("run_id") == totals["run_id"]))
+    """The most severe first, then the latest. Before the first reconciliation those of audits of expansions alone."""
+    runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
+    where = pc.field("run_id").isin(pa.array(runs.run_ids, pa.string()))
+    return by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=where))
 
 
 def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:

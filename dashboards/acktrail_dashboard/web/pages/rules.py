@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
-from acktrail_dashboard.web.pages.findings import newest_reconciliation
+from acktrail_dashboard.lists.finding_list import open_and_gone
+from acktrail_dashboard.web.pages.findings import open_runs
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 
@@ -29,10 +29,10 @@ def _rule(visit: Visit) -> dict[str, Any]:
 
 
 def _open_by_rule(visit: Visit) -> dict[str, int]:
-    """How many findings the newest reconciliation saw, by rule."""
+    """How many findings are open, or may be, by rule."""
     findings = visit.read("findings", columns=("rule", "run_id"))
-    run_id = newest_reconciliation(visit)
-    own = findings if run_id is None else findings.filter(pc.equal(findings["run_id"], pa.scalar(run_id)))
+    of_open, _ = open_and_gone(findings, open_runs(visit))
+    own = findings.filter(of_open)
     return {each["values"]: each["counts"] for each in pc.value_counts(own["rule"]).to_pylist()}
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
 from servers.broker_diagnosis import diagnosis
-from xdist.scheduler import LoadScopeScheduling
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -93,12 +93,12 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ScopeSharing:
     """How tests are shared out between processes: by module, those of ``_ONE_PROCESS`` together."""
     return _ByModule(config, log)
 
 
-class _ByModule(LoadScopeScheduling):
+class _ByModule(ScopeSharing):
     def _split_scope(self, nodeid: str) -> str:
         return _process_of(nodeid.split("::", maxsplit=1)[0])
 

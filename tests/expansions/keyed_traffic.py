@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
@@ -97,6 +97,7 @@ class CommittingGroup:
         if protocol == "classic":
             own |= {"partition.assignment.strategy": "cooperative-sticky"}
         self.waits, self.reads, self._topic = waits, list[Read](), topic
+        self._uncommitted: dict[int, int] = {}
         self._consumer = Consumer({**to_librdkafka(config), "log_level": 3, **own})
         self._consumer.subscribe([topic], on_assign=self._assign)
 
@@ -105,11 +106,21 @@ class CommittingGroup:
         self._rest()
         found = [Read.of(message) for message in self._consumer.consume(500, 0.05)]
         self.reads += found
-        if found:
-            ends = {read.partition: read.offset + 1 for read in found}
-            places = [TopicPartition(self._topic, partition, offset) for partition, offset in ends.items()]
-            self._consumer.commit(offsets=places, asynchronous=False)
+        self._uncommitted |= {read.partition: read.offset + 1 for read in found}
+        if self._uncommitted:
+            self._commit()
         return bool(found)
+
+    def _commit(self) -> None:
+        """What a rebalance refuses is committed after it."""
+        places = [TopicPartition(self._topic, partition, offset) for partition, offset in self._uncommitted.items()]
+        try:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS:
+                raise
+        else:
+            self._uncommitted = {}
 
     def close(self) -> None:
         self._consumer.close()

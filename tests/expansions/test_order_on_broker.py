@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -106,16 +106,15 @@ def opened(ledger: Ledger, group: str) -> list[OpenWhenBegun]:
 def everything(ledger: Ledger, partitions: int) -> list[Read]:
     """All records of the topic."""
     own = {"group.id": "reader-of-all", "enable.auto.commit": False}
-    consumer = Consumer({**to_librdkafka(ledger.broker.config()), **own})
     places = [TopicPartition(ledger.topic, partition, 0) for partition in range(partitions)]
-    left = {place.partition: consumer.get_watermark_offsets(place, timeout=60)[1] for place in places}
-    consumer.assign(places)
     reads: list[Read] = []
-    while any(left.values()):
-        for message in consumer.consume(1_000, 0.2):
-            reads.append(Read.of(message))
-            left[reads[-1].partition] = max(0, left[reads[-1].partition] - 1)
-    consumer.close()
+    with Consumer({**to_librdkafka(ledger.broker.config()), **own}) as consumer:
+        left = {place.partition: consumer.get_watermark_offsets(place, timeout=60)[1] for place in places}
+        consumer.assign(places)
+        while any(left.values()):
+            for message in consumer.consume(1_000, 0.2):
+                reads.append(Read.of(message))
+                left[reads[-1].partition] = max(0, left[reads[-1].partition] - 1)
     return reads
 
 
@@ -177,41 +176,41 @@ class Crowd:
         until(have, what=f"offset {offset}")
 
     def close(self) -> None:
+        """Also after a failure: a consumer that is left to the garbage collector hangs once its broker is gone."""
         for group in (*self.late.values(), *self.drained.values()):
             group.close()
 
 
 def live_through(ledger: Ledger, mapping: KeyMapping, new_count: int) -> Crowd:
     """An expansion to `new_count` partitions under traffic, with looks all along."""
-    crowd, new = Crowd(ledger), range(2, new_count)
-    explicit = {"share.acknowledgement.mode": "explicit"}
-    with (
-        KeyedProducer(ledger.broker.config(), ledger.topic, PARTITIONERS[mapping]).running() as producer,
-        ledger.workload.share_consumer(crowd.share_group, ledger.topic, **explicit) as sharing,
-    ):
-        crowd.step_until([*crowd.late.values(), *crowd.drained.values()], (0, 1), 20)
-        crowd.is_held = True
-        until(lambda: share_reads(sharing, but=0), what="the share group at work")
-        ledger.look()
-        ledger.expand(new_count)
-        ends = ledger.settle(crowd.step)
-        for _ in range(2):  # a first position proves no progress, a second one does
-            crowd.by_share += reads_of_each(sharing, new)
+    new, explicit = range(2, new_count), {"share.acknowledgement.mode": "explicit"}
+    with closing(Crowd(ledger)) as crowd:
+        with (
+            KeyedProducer(ledger.broker.config(), ledger.topic, PARTITIONERS[mapping]).running() as producer,
+            ledger.workload.share_consumer(crowd.share_group, ledger.topic, **explicit) as sharing,
+        ):
+            crowd.step_until([*crowd.late.values(), *crowd.drained.values()], (0, 1), 20)
+            crowd.is_held = True
+            until(lambda: share_reads(sharing, but=0), what="the share group at work")
             ledger.look()
-        crowd.step_until(crowd.late.values(), new, 40)
-        crowd.step_until(crowd.drained.values(), (0,), ends[0])
-        crowd.step_until(crowd.drained.values(), (1,), ends[1])
+            ledger.expand(new_count)
+            ends = ledger.settle(crowd.step)
+            for _ in range(2):  # a first position proves no progress, a second one does
+                crowd.by_share += reads_of_each(sharing, new)
+                ledger.look()
+            crowd.step_until(crowd.late.values(), new, 40)
+            crowd.step_until(crowd.drained.values(), (0,), ends[0])
+            crowd.step_until(crowd.drained.values(), (1,), ends[1])
+            ledger.look()
+            crowd.is_draining = False
+            crowd.step_until(crowd.drained.values(), new, 40)
+            ledger.look()
+            producer.stop()
+            while not any(read.partition == 0 for read in crowd.by_share):
+                crowd.by_share += share_reads(sharing)
+        crowd.is_held = False
+        crowd.step_until(crowd.late.values(), (0,), ends[0])
         ledger.look()
-        crowd.is_draining = False
-        crowd.step_until(crowd.drained.values(), new, 40)
-        ledger.look()
-        producer.stop()
-        while not any(read.partition == 0 for read in crowd.by_share):
-            crowd.by_share += share_reads(sharing)
-    crowd.is_held = False
-    crowd.step_until(crowd.late.values(), (0,), ends[0])
-    ledger.look()
-    crowd.close()
     return crowd
 
 

@@ -47,6 +47,7 @@ from acktrail.expansions.table_shares import (
     read_logs,
     read_looks,
 )
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
@@ -150,7 +151,7 @@ class _Run:
             "start_audits": starts,
             EXPANSIONS: expansion_rows(cluster_id, run_id, expansions, self._mapping_of),
         }
-        doing(f"writing {len(expansions):,} expansions and {ordering.num_rows:,} verdicts")
+        doing(f"writing {counted(len(expansions), 'expansion')} and {counted(ordering.num_rows, 'verdict')}")
         for name in written:
             create_for(stored, name, cluster_id)
         number = max(int(looks.at[newest]), done or 0)
@@ -206,7 +207,7 @@ class _Run:
     def _logs(self, wanted: WantedLooks) -> pa.Table:
         if not len(wanted.number):
             return LOG_RESULTS["logs"].empty_table()
-        doing(f"reading log ends of {len(wanted.number):,} looks")
+        doing(f"reading log ends of {counted(len(wanted.number), 'look')}")
         files = files_within(self._observations, np.unique(wanted.at))
         work = partial(read_logs, self._stored.config, wanted)
         return merged(self._workers.run(file_shares(files, self._workers.count), work), LOG_RESULTS)["logs"]
@@ -224,7 +225,7 @@ class _Run:
         found = merged(self._workers.run(shares, partial(read_groups, config, topic_ids)), GROUP_RESULTS)
         self._cluster(found["groups"]["cluster_id"], cluster_id)
         plan = plan_audit(expansions, self._mapping_of, looks, found)
-        doing(f"judging {len(plan.groups):,} groups of {len(plan.topics):,} topics")
+        doing(f"judging {counted(len(plan.groups), 'group')} of {counted(len(plan.topics), 'topic')}")
         paths = tuple(sorted(file.path for file in files))
         audits = merged(
             self._workers.run(list(plan.shares(self._workers.count)), partial(read_audits, config, paths)),

@@ -21,6 +21,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster, RetryableError, UnknownName
 from acktrail.expansions.key_audit_rows import judged_rows, write_audit
 from acktrail.expansions.key_moves import COUNTS, KINDS, NEW, OLD, KeyStretch, find_moves, keys_of_both
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.tables.cluster_check import ensure_same_cluster
@@ -97,7 +98,7 @@ def audit_keys(
         stretches = scope.stretches(kafka)
         compacted = is_compacted(admin, topic)
     rows = sum(each.end_offset - each.first_offset for each in stretches)
-    doing(f"reading the keys of about {rows:,} records")
+    doing(f"reading the keys of about {counted(rows, 'record')}")
     with open_workers(rows) as workers:
         shares = balanced_shares(stretches, lambda each: each.end_offset - each.first_offset, workers.count)
         found = merged(workers.run(shares, find_moves), KINDS)

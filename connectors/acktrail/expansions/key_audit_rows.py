@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.expansion_schemas import KEY_AUDITS, KEYS_AT_RISK
 from acktrail.expansions.exact_fences import EXACT, with_exact_fences
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 
@@ -72,11 +73,11 @@ def _why_not_known(low: int | None, own: Sequence[_Row], sums: Mapping[str, int]
     if sums["elsewhere"]:
         first = min(each["first_elsewhere"] for each in own if each["first_elsewhere"] is not None)
         return (
-            f"{sums['elsewhere']} records are where neither count puts their keys, the first at offset {first}: "
+            f"{counted(sums['elsewhere'], 'record')} where neither count puts the key, the first at offset {first}: "
             "some producers choose partitions in another way"
         )
     if sums["pruned"] and not sums["old_records"]:
-        return f"the first {sums['pruned']} offsets are gone from the log"
+        return f"gone from the start of the log: {counted(sums['pruned'], 'offset')}"
     return None
 
 

@@ -18,6 +18,7 @@ from acktrail.group_changes.audit.audit_chain import Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.lifecycle.plan_status import Admission
 from acktrail.group_changes.planning.notices import refusal_error
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.partition_ledger import ExpansionStatus, FenceGap, PartitionExpansion
 from acktrail.times import new_run_id, now_ms
 from acktrail.topic_expansion.expansion_plan import ExpansionPlan
@@ -210,7 +211,7 @@ def _checked_count(plan: ExpansionPlan, listed: ListedTopic | None) -> int:
         text = f"the topic {plan.topic!r} was deleted and created again since the plan was made"
         raise PlanStale("topic_recreated", text, hint=_AGAIN)
     if listed.partition_count not in (plan.old_count, plan.new_count):
-        text = f"the topic {plan.topic!r} had {plan.old_count} partitions and has {listed.partition_count}"
+        text = f"the topic {plan.topic!r} had {counted(plan.old_count, 'partition')} and has {listed.partition_count}"
         raise PlanStale("count_changed", text, hint=_AGAIN)
     return listed.partition_count
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from acktrail.group_changes.planning.notices import Notice, Severity
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.topic_expansion.expansion_facts import ExpandedTopic, FirstPosition, GroupOnTopic
 
@@ -36,7 +37,8 @@ def _refusals(facts: ExpandedTopic, new_count: int) -> Iterator[Notice]:
         text = "internal topics are Kafka's own: their records are found by the number of partitions"
         yield Notice(Severity.REFUSAL, "internal_topic", text, topic=topic)
     if new_count <= facts.partition_count:
-        text = f"it has {facts.partition_count} partitions, {new_count} are not more: Kafka takes none away"
+        has = counted(facts.partition_count, "partition")
+        text = f"it has {has}, and {new_count} would be no more: Kafka takes none away"
         yield Notice(Severity.REFUSAL, "not_more_partitions", text, topic=topic)
     if new_count > MOST_PARTITIONS:
         text = f"{new_count} partitions are more than {MOST_PARTITIONS}, and cannot be taken away again"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.times import instant_text
 from acktrail.topic_expansion.apply_expansion import ExpansionResult
@@ -81,7 +82,7 @@ def result_lines(result: ExpansionResult) -> list[str]:
     spread = f"{min(widths)} to {max(widths)} offsets wide" if widths else "none is known"
     return [
         *lines,
-        f"every producer knows the count since {at}; fences of {len(widths)} partitions, {spread}"
+        f"every producer knows the count since {at}; fences of {counted(len(widths), 'partition')}, {spread}"
         + (f", {unknown} not known" if unknown else ""),
     ]
 
@@ -104,7 +105,7 @@ def verdict_lines(found: Iterable[tuple[str, str, int]]) -> list[str]:
         by_group.setdefault(group_id, []).append(f"{count} {verdict}")
     lines = [f"order of keys in group {group_id}: {', '.join(each)}" for group_id, each in by_group.items()]
     more = len(lines) - _SHOWN
-    return [*lines[:_SHOWN], *([f"and {more} more groups"] if more > 0 else [])]
+    return [*lines[:_SHOWN], *([f"and {counted(more, 'more group')}"] if more > 0 else [])]
 
 
 def _listed(numbers: Iterable[int]) -> str:

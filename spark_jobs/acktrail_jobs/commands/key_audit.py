@@ -11,6 +11,7 @@ import typer
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.model.expansion.expansion_texts import counted
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 from acktrail_jobs.commands.job_options import Master
@@ -84,10 +85,11 @@ def _text(summary: KeyAuditSummary) -> str:
         for row in summary.sources
     ]
     counts = f"from {summary.old_count} to {summary.new_count} partitions ({summary.event_id})"
+    read = f"{counted(summary.records, 'record')} read"
     lines = [
-        f"{printable(summary.topic)} {counts}, keys by {summary.key_mapping}: {summary.records:,} records read",
+        f"{printable(summary.topic)} {counts}, keys by {summary.key_mapping}: {read}",
         table(("PARTITION", "FENCE-LOW", "FENCE-HIGH", "FENCE-EXACT", "OLD-RECORDS", "NOTE"), rows),
-        f"{summary.keys_at_risk:,} keys have records of both counts: their order depends on the consumer",
+        f"keys with records of both counts, whose order depends on the consumer: {summary.keys_at_risk:,}",
         *(
             f"partition {partition}: a record of the old count lies behind the high fence: the settle time "
             "(ACKTRAIL_SETTLE) is too short for the producers of this topic"

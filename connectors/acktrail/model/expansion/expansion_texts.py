@@ -145,10 +145,14 @@ def uncertainties(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fen
         if counts.get(verdict.value):
             places, word = counted(counts[verdict.value], "destination"), verdict.value.replace("_", " ")
             lines.append(f"The order of {places} ({word}): {ordering_meaning(verdict.value)}.")
-    return [*lines, _BEGUN]
+    return [*lines, _BEGUN, _NOT_SEEN]
 
 
 _BEGUN: Final = (
     "When a delivery began: a position shows that records were finished. One that is in progress is not seen, and a "
     "position that another tool moved forward looks like consumption."
+)
+_NOT_SEEN: Final = (
+    "Who else reads the topic: a group without a committed offset in it, or a share group without a state there, is in "
+    "no look and has no verdict."
 )

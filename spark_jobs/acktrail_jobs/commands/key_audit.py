@@ -89,7 +89,7 @@ def _text(summary: KeyAuditSummary) -> str:
     lines = [
         f"{printable(summary.topic)} {counts}, keys by {summary.key_mapping}: {read}",
         table(("PARTITION", "FENCE-LOW", "FENCE-HIGH", "FENCE-EXACT", "OLD-RECORDS", "NOTE"), rows),
-        f"keys with records of both counts, whose order depends on the consumer: {summary.keys_at_risk:,}",
+        f"keys with records of both counts: {summary.keys_at_risk:,}; their order depends on the consumer",
         *(
             f"partition {partition}: a record of the old count lies behind the high fence: the settle time "
             "(ACKTRAIL_SETTLE) is too short for the producers of this topic"

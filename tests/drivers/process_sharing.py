@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
@@ -16,6 +17,16 @@ class ScopeSharing(LoadScopeScheduling):
     ``LoadScopeScheduling`` would share out what the process had finished, too, and the failed test again: a process
     that gets nothing but finished tests says nothing more, and all wait for each other without an end.
     """
+
+    def _reschedule(self, node: Any) -> None:
+        """A process that has not collected its tests gets its share once it has."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Where the process is gone already, `remove_node` is about to share out what it was to get."""
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
 
     def remove_node(self, node: Any) -> str | None:
         work = self.assigned_work[node]

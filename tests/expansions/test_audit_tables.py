@@ -85,23 +85,29 @@ def test_looks_in_files_of_their_own(tmp_path: Path) -> None:
     assert {row["confidence"] for row in contents(config)["expansion_fences"]} == {"bracketed"}
 
 
-def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
-    """R003-09: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
-    and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
-    rows = expanded()
-    config = filled(tmp_path, rows)
+def audited_with_exact_fences(folder: Path, rows: ExpansionRows) -> Tables:
+    """Tables of an audit, and of the key audit that came after it."""
+    config = filled(folder, rows)
     audit(config, KeyMapping.MURMUR2)
     tables = Tables(config)
     fences = tables.read("expansion_fences")
     place = fences.column_names.index("fence_exact")
     tables.replace("expansion_fences", fences.set_column(place, "fence_exact", pa.array([15, 16], pa.int64())))
+    return tables
+
+
+def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
+    """R003-09: after the retention dropped the looks from before an expansion it stays with its fences, its sequence
+    and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
+    rows = expanded()
+    tables = audited_with_exact_fences(tmp_path, rows)
     assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE)) > 0
     later = ExpansionRows()
     look(later, 20, [30, 30, 10, 10, 0, 0, 0], {0: 21})
     for name, own in (("partition_observations", later.observations), ("group_positions", later.positions)):
         tables.append(name, [{column: row.get(column) for column in TABLES[name].names} for row in own])
-    summary = audit(config, KeyMapping.MURMUR2)
-    found = contents(config)
+    summary = audit(tables.config, KeyMapping.MURMUR2)
+    found = contents(tables.config)
 
     assert (summary.expansions, summary.carried) == (2, 1)
     events = {row["event_id"]: row for row in found["partition_expansions"]}
@@ -126,12 +132,7 @@ def test_records_that_were_lost_void_what_was_known(tmp_path: Path, is_late: boo
         {**row, "observed_at": row["observed_at"] - MINUTE / 2, "run_id": "run-half", "consistency": "straddles"}
         for row in straddling.observations
     ]
-    config = filled(tmp_path, rows)
-    audit(config, KeyMapping.MURMUR2)
-    tables = Tables(config)
-    fences = tables.read("expansion_fences")
-    place = fences.column_names.index("fence_exact")
-    tables.replace("expansion_fences", fences.set_column(place, "fence_exact", pa.array([15, 16], pa.int64())))
+    tables = audited_with_exact_fences(tmp_path, rows)
     if is_late:
         drop_rows(tables, "partition_observations", ms_of(BEGIN + MINUTE / 4))
     look(late, 5, [12, 17, 1, 1], {})
@@ -139,13 +140,15 @@ def test_records_that_were_lost_void_what_was_known(tmp_path: Path, is_late: boo
     tables.append("partition_observations", late.observations)
     for minute in (0.0, 0.25, 7.0):
         drop_rows(tables, "partition_observations", ms_of(BEGIN + minute * MINUTE))
-        audit(config, KeyMapping.MURMUR2)
+        audit(tables.config, KeyMapping.MURMUR2)
         found = {row["partition"]: row for row in tables.read("expansion_fences").to_pylist()}
         numbers = ("fence_low", "fence_high", "fence_exact", "epoch_end_offset")
         assert [found[0][name] for name in numbers] == [None, None, None, None if is_late else 7]
         assert (found[0]["confidence"], found[0]["reason"]) == ("unknown", FenceGap.TRUNCATED.value)
         assert [found[1][name] for name in numbers] == [10, 20 if is_late else 17, 16, None]
-        assert {row["partition"]: row["verdict"] for row in contents(config)["ordering_audits"]}[2] == "unknown_fence"
+        assert {row["partition"]: row["verdict"] for row in contents(tables.config)["ordering_audits"]}[
+            2
+        ] == "unknown_fence"
 
 
 def test_where_a_share_group_began(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class ScheduledSource(SourceConnector):
     def cluster_id(self) -> str | None:
         return self._cluster_id
 
-    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # see above
+    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look is one task
         return [{}]
 
     def seconds(self, key: str = _INTERVAL) -> float:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow.compute as pc
 import pytest
 from broker.workload import Worked, Workload, until
-from confluent_kafka import Consumer, TopicPartition
+from drivers.whole_topic import messages_of
 from jobs.replaying import replayed_again, replayed_here
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -70,20 +70,13 @@ def records(batches: Sequence[SourceBatch]) -> list[Record]:
 
 def log_of(config: KafkaConfig) -> list[Record]:
     """The whole topic by a plain consumer: partition by partition."""
-    consumer = Consumer({**to_librdkafka(config), "group.id": "plain", "enable.partition.eof": True})
-    count = len(consumer.list_topics(STATE_TOPIC, timeout=120).topics[STATE_TOPIC].partitions)
-    consumer.assign([TopicPartition(STATE_TOPIC, p, 0) for p in range(count)])
-    rows: list[Record] = []
-    ended = 0
-    while ended < count:
-        message = consumer.poll(10)
-        assert message is not None
-        if message.error() is not None:
-            ended += 1
-        else:
-            rows.append((message.partition(), message.offset(), message.key(), message.value()))
-    consumer.close()
-    return sorted(rows, key=lambda row: row[:2])
+    return sorted(
+        (
+            (message.partition(), message.offset(), message.key(), message.value())
+            for message in messages_of(to_librdkafka(config), STATE_TOPIC)
+        ),
+        key=lambda row: row[:2],
+    )
 
 
 def test_two_bounded_runs_give_every_record_once(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from drivers.whole_topic import messages_of
 from embedded.workload_report import (
     Fate,
     SharePartitionRun,
@@ -40,7 +40,7 @@ from acktrail.errors import ConfigurationError, InputError, Unreachable
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.wire.dialects.released import decode
 
 PREFIX = "workload-"
@@ -84,26 +84,13 @@ def performance(request: pytest.FixtureRequest) -> Iterator[Performance]:
 
 def _state_records(broker: EmbeddedBroker) -> Iterator[StateRecord]:
     """The state topic from its beginning to its end; nothing is pruned in the minutes a test takes."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
-    )
-    try:
-        partitions = consumer.list_topics("__share_group_state", timeout=120).topics["__share_group_state"].partitions
-        consumer.assign([TopicPartition("__share_group_state", p, OFFSET_BEGINNING) for p in partitions])
-        ended = 0
-        while ended < len(partitions):
-            for message in consumer.consume(1000, timeout=0.2):
-                if message.error() is not None:
-                    ended += 1
-                    continue
-                try:
-                    record = decode(message.key(), message.value())
-                except InputError:
-                    continue  # another test's
-                if record.key.group_id.startswith(PREFIX):
-                    yield record
-    finally:
-        consumer.close()
+    for message in messages_of({"bootstrap.servers": broker.bootstrap_servers}, STATE_TOPIC):
+        try:
+            record = decode(message.key(), message.value())
+        except InputError:
+            continue  # another test's
+        if record.key.group_id.startswith(PREFIX):
+            yield record
 
 
 @pytest.mark.broker

@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload, until
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 from drivers.command_line import run
+from drivers.whole_topic import messages_of
 from samples.ledger_tables import find_expansions, look
 
 from acktrail.broker.client.librdkafka import to_librdkafka
@@ -84,27 +85,12 @@ class Writers:
         assert producer.flush(60) == 0
 
 
-def read_all(kafka: KafkaConfig, topic: str, count: int) -> tuple[Read, ...]:
+def read_all(kafka: KafkaConfig, topic: str) -> tuple[Read, ...]:
     """Every record, by a consumer of its own."""
-    settings = {
-        **to_librdkafka(kafka),
-        "group.id": "reads-all",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
-    found: list[Read] = []
-    ended = set[int]()
-    while len(ended) < count:
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error() is not None:
-            ended.add(message.partition())
-        else:
-            found.append(Read(message.partition(), message.offset(), message.key(), message.value()))
-    consumer.close()
-    return tuple(found)
+    return tuple(
+        Read(message.partition(), message.offset(), message.key(), message.value())
+        for message in messages_of(to_librdkafka(kafka), topic)
+    )
 
 
 @pytest.fixture(
@@ -142,7 +128,7 @@ def expanded(
         mapping=mapping,
         new_count=new_count,
         expansion=expansion,
-        records=read_all(kafka, topic, new_count),
+        records=read_all(kafka, topic),
     )
 
 

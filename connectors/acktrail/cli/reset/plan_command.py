@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.plan_decisions import Decision, NotedDecision, decision_command
 from acktrail.cli.reset import reset_options as options
 from acktrail.cli.reset.apply_command import apply, undo, verify
 from acktrail.cli.reset.change_preview import load_any_plan, show_new
 from acktrail.cli.reset.report_commands import audit, export, list_plans, show
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.plain_tables import printable
 
 app = command_group("Reset start offsets of share groups: plan (a dry run), approve, apply, verify, undo.")
-
-_Plan = Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")]
-_Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 
 
 @app.command("plan")
@@ -181,50 +178,37 @@ app.command()(verify)
 app.command()(undo)
 
 
-@app.command()
-def approve(
-    plan: _Plan,
-    reason: _Why = "",
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Approve a plan, noted in the audit with who and why. Nothing is sent.
-
-    With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only when
-    somebody approved it who neither made it nor asked for it.
-
-    Example: acktrail reset approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
-    """
-    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=True)
-
-
-@app.command()
-def reject(
-    plan: _Plan,
-    reason: _Why = "",
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
-    _decide(plan, row_tables(tables, tables_options), reason, as_json, approved=False)
-
-
-def _decide(plan: str, target: TablesConfig, reason: str, as_json: bool, *, approved: bool) -> None:
+def _note(decision: Decision) -> NotedDecision:
     from acktrail.group_changes import api
-    from acktrail.group_changes.lifecycle.plan_status import account
 
-    by, loaded = account(), load_any_plan(plan, target)
-    standing = api.note_decision(target, loaded, approved=approved, actor=by, note=reason)
-    if as_json:
-        typer.echo(json.dumps({"plan_id": loaded.plan_id, "standing": standing.value, "by": by}))
-        return
-    typer.echo(f"plan {loaded.plan_id} {'approved' if approved else 'rejected'} by {printable(by)}")
-    if approved:
-        typer.echo(f"to carry it out: acktrail reset apply {loaded.plan_id} --execute", err=True)
+    loaded = load_any_plan(decision.plan, decision.tables)
+    standing = api.note_decision(
+        decision.tables, loaded, approved=decision.is_approved, actor=decision.by, note=decision.why
+    )
+    command = f"acktrail reset apply {loaded.plan_id} --execute"
+    return NotedDecision(plan_id=loaded.plan_id, standing=standing.value, command=command)
 
 
+_decision_command = partial(decision_command, _note, row_tables, plan_help="The id of a stored plan, or a plan file.")
+app.command("approve")(
+    _decision_command(
+        is_approved=True,
+        about="""Approve a plan, noted in the audit with who and why. Nothing is sent.
+
+        With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only
+        when somebody approved it who neither made it nor asked for it.
+
+        Example: acktrail reset approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
+        """,
+    )
+)
+app.command("reject")(
+    _decision_command(
+        is_approved=False,
+        about="Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from "
+        "anywhere.",
+    )
+)
 app.command("list")(list_plans)
 app.command()(show)
 app.command()(audit)

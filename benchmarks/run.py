@@ -26,6 +26,7 @@ import soak
 import spark
 import statuses
 import steady
+import unmapped_audit
 import validation
 from table import Row, heading, lines
 
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "pages": pages.compare,
     "expansion": expansion.compare,
     "expansion_audit": expansion_audit.compare,
+    "unmapped_audit": unmapped_audit.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "validation": validation.compare,

@@ -21,6 +21,7 @@ from expansion import Growth  # noqa: E402  # as above
 from ledger_tables import LedgerShape  # noqa: E402  # as above
 from raw_log import LogShape  # noqa: E402  # as above
 from table import lines  # noqa: E402  # as above
+from unmapped_audit import Width  # noqa: E402  # as above
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -43,6 +44,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "pages": {"groups": 8, "partitions": 2, "runs": 4, "fine_days": 0.1, "hourly_days": 0, "rounds": 1},
     "expansion": {"growths": (Growth(old_count=4, new_count=6, members=2),)},
     "expansion_audit": {"shape": SMALL_LEDGER},
+    "unmapped_audit": {"widths": (Width(4, 8, groups=2, readings=6, modelled=4),)},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,

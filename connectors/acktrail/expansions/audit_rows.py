@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.expansion.dependency_verdicts import VERDICTS
 from acktrail.columnar.expansion.fence_columns import MISSING, LogValues
 from acktrail.columnar.expansion.look_columns import LookColumns
-from acktrail.columnar.expansion.ordering_columns import VERDICTS
 from acktrail.columnar.expansion.start_columns import judge_starts
 from acktrail.columnar.schemas.expansion_schemas import ORDERING_AUDITS, START_AUDITS
 from acktrail.columnar.schemas.schema_types import STRING

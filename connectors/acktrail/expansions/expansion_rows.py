@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.expansion.dependency_columns import DependencyColumns, dependency_chunks, step_of
+from acktrail.columnar.expansion.dependency_columns import SharedSources, shared_sources, step_of
 from acktrail.columnar.expansion.fence_columns import MISSING
 from acktrail.columnar.schemas.expansion_schemas import EXPANSION_FENCES, PARTITION_DEPENDENCIES, PARTITION_EXPANSIONS
 from acktrail.columnar.schemas.schema_types import INSTANT
@@ -85,16 +85,15 @@ def dependency_rows(
     """Rows of ``partition_dependencies``, some at a time."""
     for _, own in by_topic(expansions):
         mapping = mapping_of(own[-1].topic)
-        for chunk in dependency_chunks([(each.old_count, each.new_count) for each in own], mapping):
-            yield _dependencies(cluster_id, own, chunk, mapping)
+        for shared in shared_sources([(each.old_count, each.new_count) for each in own], mapping):
+            yield _dependencies(cluster_id, own, shared, mapping)
 
 
 def _dependencies(
-    cluster_id: str, own: Sequence[FencedTopicExpansion], chunk: DependencyColumns, mapping: KeyMapping
+    cluster_id: str, own: Sequence[FencedTopicExpansion], shared: SharedSources, mapping: KeyMapping
 ) -> pa.Table:
-    starts = chunk.starts()
-    event, source = own[int(chunk.event[0])], own[int(chunk.source_event[0])]
-    partition = chunk.destination[starts]
+    event, source = own[shared.event], own[shared.source_event]
+    partition = shared.destination
     is_new = partition >= event.old_count
     place = np.minimum(partition, event.old_count - 1)
     moved = DependencyKind.ALL_LOWER if mapping is KeyMapping.NONE else DependencyKind.NEW_PARTITION
@@ -106,10 +105,10 @@ def _dependencies(
         "source_count": source.old_count,
     }
     columns = {
-        **_repeated(constant, len(starts)),
+        **_repeated(constant, len(partition)),
         "partition": partition,
         "kind": np.where(is_new, moved.value, DependencyKind.EXISTING_MOVE.value).tolist(),
-        "sources": np.diff(np.concatenate([starts, [len(chunk.source)]])),
+        "sources": shared.waits(),
         "begins_low": known(np.where(is_new, 0, event.low[place]), pa.int64()),
         "begins_high": known(np.where(is_new, 0, event.high[place]), pa.int64()),
     }

@@ -1,0 +1,134 @@
+"""Verdicts on many dependencies of one expansion at once, as ``acktrail.model.expansion.group_series`` judges each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.expansion.fence_columns import MISSING
+from acktrail.columnar.expansion.reading_series import ReadingSeries
+from acktrail.model.expansion.ordering import OrderingVerdict
+
+VERDICTS: Final = (
+    OrderingVerdict.NOT_APPLICABLE,
+    OrderingVerdict.SAFE,
+    OrderingVerdict.NOT_STARTED,
+    OrderingVerdict.UNKNOWN_FENCE,
+    OrderingVerdict.INDETERMINATE,
+    OrderingVerdict.POSSIBLE_VIOLATION,
+    OrderingVerdict.VIOLATION,
+)
+"""The worst last: of several sources the one with the worst verdict decides."""
+NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(VERDICTS)}
+"""The number of each verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedExpansion:
+    """What is known of groups across a source event's fences to an event's destinations.
+
+    `begun` and `idle` are ``ReadingSeries.begun`` of the destinations, `low` and `high` the fences by source (MISSING:
+    not known), `at` the instants of readings, `settles_at` when producers knew the count, both in microseconds;
+    `apart`: 1 for share groups, whose partitions are not read at once.
+    """
+
+    series: ReadingSeries
+    empty_before: npt.NDArray[np.int32]
+    at: Int64Array
+    begun: Int64Array
+    idle: Int64Array
+    low: Int64Array
+    high: Int64Array
+    settles_at: int
+    apart: int
+
+
+class DependencyVerdicts:
+    """The verdict on each of n dependencies: of `group` and `source`, shape (n,), with `destination`, a row of the
+    series. `before` and `at` are the readings that it rests on (-1: there is none); of a destination that is not begun,
+    `at` is the newest one that knows the source."""
+
+    def __init__(self, known: JudgedExpansion, group: Int64Array, destination: Int64Array, source: Int64Array) -> None:
+        series = self._series = known.series
+        self._known, self._group = known, group
+        self._source = group * series.partitions + source
+        self.low, self.high = known.low[source], known.high[source]
+        first = np.maximum(series.restart[destination], series.restart[self._source])
+        # Positions only grow: begun before the restart of the source is begun at the first reading that knows it.
+        begun, idle = known.begun[destination], known.idle[destination]
+        begun = np.where(begun < first, series.after[destination, first], begun)
+        perhaps = 1 + np.where(idle >= first, idle, first - 1)
+        is_begun, is_started = begun < series.readings, perhaps < series.readings
+        self.at = self._known_from(np.where(is_begun, begun, perhaps) + known.apart)
+        self.before = self._known_until(perhaps - 1 - known.apart, first)
+        self.source_before, self.source_at = (self._positions(each) for each in (self.before, self.at))
+        joined = self._joined(first)
+        self.verdict = self._verdicts(joined >= 0, is_started, is_begun)
+        newest = self._known_until(np.full_like(first, series.readings - 1), first)
+        self.at = np.where(joined >= 0, joined, np.where(is_started, self.at, newest))
+        self.before = np.where((joined >= 0) | ~is_started, -1, self.before)
+        self.source_before, self.source_at = (self._positions(each) for each in (self.before, self.at))
+        is_known = (self.high >= 0) & (self.source_at >= 0)
+        self.remaining = np.where(is_known, np.maximum(self.high - self.source_at, 0), MISSING)
+
+    def _known_from(self, readings: Int64Array) -> Int64Array:
+        """The first reading from each of `readings` on that knows the position in the source; -1: there is none."""
+        last = self._series.readings - 1
+        found = self._series.after[self._source, np.minimum(readings, last)].astype(np.int64)
+        return np.where((readings <= last) & (found <= last), found, -1)
+
+    def _known_until(self, readings: Int64Array, first: Int64Array) -> Int64Array:
+        """The newest one from `first` up to each of `readings`; -1: there is none."""
+        found = self._series.before[self._source, np.maximum(readings, 0)].astype(np.int64)
+        return np.where((readings >= first) & (found >= first), found, -1)
+
+    def _positions(self, readings: Int64Array) -> Int64Array:
+        return positions_at(self._series, self._source, readings)
+
+    def _joined(self, first: Int64Array) -> Int64Array:
+        """The first reading that knows the source, where the group joined behind it after the expansion; else -1."""
+        known, at = self._known_from(first), self._known.at
+        away = self._known.empty_before[self._group, np.maximum(known, 0)].astype(np.int64)
+        was_away = (known >= 0) & (away >= first) & (at[np.maximum(away, 0)] >= self._known.settles_at)
+        is_behind = (self.high >= 0) & (self._positions(known) >= self.high)
+        return np.where(was_away & is_behind, known, -1)
+
+    def _verdicts(self, is_joined: BoolArray, is_started: BoolArray, is_begun: BoolArray) -> Int64Array:
+        earlier, now, has_high = self.source_before, self.source_at, self.high >= 0
+        conditions = {
+            OrderingVerdict.NOT_APPLICABLE: is_joined,
+            OrderingVerdict.NOT_STARTED: ~is_started,
+            OrderingVerdict.UNKNOWN_FENCE: self.low < 0,
+            OrderingVerdict.VIOLATION: is_begun & (now >= 0) & (now < self.low),
+            OrderingVerdict.SAFE: has_high & (np.maximum(earlier, 0) >= self.high),
+            OrderingVerdict.INDETERMINATE: (earlier < 0) | (now < 0) | (has_high & (now >= self.high)),
+        }
+        otherwise = NUMBER_OF[OrderingVerdict.POSSIBLE_VIOLATION]
+        return np.select([*conditions.values()], [NUMBER_OF[each] for each in conditions], otherwise)
+
+    def deciding(self, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Of each stretch of dependencies the one that decides, and the one that decides without it (the same one where
+        it is alone): of the worst verdict, the most left, then the first."""
+        best = _deciding(self.verdict, self.remaining, starts)
+        others = self.verdict.copy()
+        others[best] = -1
+        return best, _deciding(others, self.remaining, starts)
+
+
+def positions_at(series: ReadingSeries, rows: Int64Array, readings: Int64Array) -> Int64Array:
+    """The positions of rows of the series at `readings`; MISSING where there is none, or it is not known."""
+    found = series.flat[rows, np.maximum(readings, 0)]
+    return np.where(readings >= 0, np.maximum(found, MISSING), MISSING)
+
+
+def _deciding(verdict: Int64Array, remaining: Int64Array, starts: Int64Array) -> Int64Array:
+    lengths = np.diff(np.append(starts, len(verdict)))
+    worst = np.repeat(np.maximum.reduceat(verdict, starts), lengths)
+    left = np.where(verdict == worst, remaining, MISSING - 1)
+    most = np.repeat(np.maximum.reduceat(left, starts), lengths)
+    places = np.arange(len(verdict))
+    return np.minimum.reduceat(np.where(left == most, places, len(places)), starts)

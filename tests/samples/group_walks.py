@@ -1,0 +1,106 @@
+"""Positions of random groups in one topic that gained partitions, as matrices and as the model has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from acktrail.columnar.expansion.position_matrix import UNKNOWN_POSITION, AuditedExpansion, AuditedTopic
+from acktrail.model.expansion.group_series import NO_POSITION, GroupReading
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import ExpansionFence
+from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion, TopicLedger
+
+_OFFSETS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupWalk:
+    """`positions` of shape (groups, partitions, readings), `at` in microseconds."""
+
+    topic: AuditedTopic
+    ledger: TopicLedger
+    positions: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
+
+    def readings(self, group: int) -> list[GroupReading]:
+        """What the model judges of one group."""
+        return [
+            GroupReading(
+                observed_at_ms=int(at) // 1000,
+                positions={p: None if x == UNKNOWN_POSITION else x for p, x in enumerate(self.positions[group, :, n])},
+            )
+            for n, at in enumerate(self.at.tolist())
+        ]
+
+
+def random_walk(chance: Random, counts: list[int], mapping: KeyMapping, *, groups: int, is_share: bool) -> GroupWalk:
+    """Groups whose partitions take one of a few courses, with restarts, gaps and fences that are not known."""
+    at = np.array(sorted(chance.sample(range(1, 60), chance.randint(1, 9))), np.int64) * 1000
+    events = [_expansion(chance, number, counts) for number in range(len(counts) - 1)]
+    courses = [_course(chance, len(at)) for _ in range(chance.randint(1, 4))]
+    courses += [_restarted(chance, each) for each in courses if chance.random() < 0.7]
+    positions = np.array(
+        [[chance.choice(courses) for _ in range(counts[-1])] for _ in range(groups)], np.int64
+    ).reshape(groups, counts[-1], len(at))
+    names = tuple(f"g{number}" for number in range(groups))
+    topic = AuditedTopic(
+        topic_id="t",
+        mapping=mapping,
+        expansions=tuple(_audited(each) for each in events),
+        groups=((), names) if is_share else (names, ()),
+        first_group=(7, 7),
+    )
+    return GroupWalk(
+        topic=topic, ledger=TopicLedger(expansions=tuple(events), anomalies=()), positions=positions, at=at
+    )
+
+
+def _course(chance: Random, readings: int) -> list[int]:
+    now, found = chance.choice((NO_POSITION, NO_POSITION, 0, 5)), []
+    for _ in range(readings):
+        now = max(now, 0) + chance.randint(0, 4) if chance.random() < 0.6 else now
+        now = chance.choice((NO_POSITION, 0)) if chance.random() < 0.05 else now
+        found.append(UNKNOWN_POSITION if chance.random() < 0.1 else now)
+    return found
+
+
+def _restarted(chance: Random, course: list[int]) -> list[int]:
+    """The same from some reading on; before that far ahead."""
+    since = chance.randint(0, len(course) - 1)
+    return [_OFFSETS * 2] * since + course[since:]
+
+
+def _expansion(chance: Random, number: int, counts: list[int]) -> PartitionExpansion:
+    fences = [_fence(chance) for _ in range(counts[number])]
+    return PartitionExpansion(
+        event_id=str(number),
+        old_count=counts[number],
+        new_count=counts[number + 1],
+        last_seen_old_at_ms=0,
+        first_seen_new_at_ms=0,
+        settles_at_ms=chance.randint(0, 60),
+        status=ExpansionStatus.SETTLED,
+        is_single=False,
+        fences=tuple(fences),
+        gaps=(None,) * len(fences),
+    )
+
+
+def _fence(chance: Random) -> ExpansionFence:
+    low = chance.randint(0, _OFFSETS)
+    high = low + chance.randint(0, 3)
+    return ExpansionFence(low=None if chance.random() < 0.05 else low, high=None if chance.random() < 0.1 else high)
+
+
+def _audited(event: PartitionExpansion) -> AuditedExpansion:
+    low, high = (
+        np.array([-1 if each is None else each for each in own], np.int64)
+        for own in ([each.low for each in event.fences], [each.high for each in event.fences])
+    )
+    return AuditedExpansion(
+        old_count=event.old_count, new_count=event.new_count, settles_at=event.settles_at_ms * 1000, low=low, high=high
+    )

@@ -20,6 +20,7 @@ from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
 from acktrail_dashboard.ranking import group_statuses, totals_by_group, worst_first
+from acktrail_dashboard.rows import expansion_rows
 from acktrail_dashboard.rows import listed_rows as listed
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows, rows_of_run, run_end
@@ -53,6 +54,7 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
             ),
             export_ranges=tables.read("export_ranges", columns=listed.EXPORT_COLUMNS),
             archived=_history_of_archived(tables, own["share_partition_states"]),
+            **_audited_expansions(tables),
         ),
         chosen,
     )
@@ -63,6 +65,22 @@ def shown_run(config: TablesConfig, run_id: str | None) -> str:
     tables = Tables(config)
     runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
     return chosen_run(runs, run_id, root=tables.root)
+
+
+def _audited_expansions(tables: Tables) -> dict[str, Any]:
+    """The fields of `RunTables` about expansions."""
+    if not tables.exists("partition_expansions"):
+        is_observed = tables.exists("partition_observations")
+        command = "acktrail expand audit" if is_observed else "acktrail expand observe"
+        return {"expansions_reason": f"No topic was {'audited' if is_observed else 'observed'} yet: run {command}."}
+    is_shown = pc.field("verdict").isin(expansion_rows.SHOWN)
+    return {
+        "partition_expansions": tables.read("partition_expansions"),
+        "expansion_fences": tables.read("expansion_fences", columns=expansion_rows.FENCES),
+        "ordering_audits": tables.read("ordering_audits", columns=expansion_rows.COUNTED),
+        "ordering_proofs": tables.read("ordering_audits", columns=expansion_rows.PROOFS, where=is_shown),
+        "start_audits": tables.read("start_audits", columns=expansion_rows.STARTS),
+    }
 
 
 def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
@@ -123,6 +141,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         archived=archived_rows(own.share_partition_states, own.archived),
         findings=findings,
         findings_seen_later=_seen_later(tables, own, run_id),
+        expansions=expansion_rows.run_expansions(own),
         expectations=expectations,
         exports=exports,
         gaps=gaps,
@@ -141,6 +160,13 @@ def summary_json(summary: Summary) -> str:
         group["statuses"], group["verdicts"] = dict(group["statuses"]), dict(group["verdicts"])
     for group in form["groups"]:
         group["configs"] = dict(group["configs"])
+    for lists, names in (
+        ("expansions", ("destinations", "groups")),
+        ("orders", ("destinations",)),
+        ("starts", ("partitions",)),
+    ):
+        for row in form["expansions"][lists]:
+            row |= {name: dict(row[name]) for name in names}
     return json.dumps(form, default=lambda instant: utc_text(instant, "auto"), ensure_ascii=True)
 
 

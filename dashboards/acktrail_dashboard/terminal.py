@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from acktrail.plain_tables import printable, table
 from acktrail_dashboard import status_wording, trouble_wording, wording
+from acktrail_dashboard.expansion_wording import expansions_line
 from acktrail_dashboard.ranking import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
 
@@ -105,6 +106,7 @@ def _lines(summary: Summary) -> tuple[str, ...]:
         f"Expectations  {wording.quality_line(totals)}",
         f"Export        {wording.export_line(totals)}",
         f"Findings      {wording.findings_line(totals)}",
+        f"Expansions    {expansions_line(summary.expansions)}",
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from samples.expansion_tables import NOW, SampleExpansion, expansion_rows
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch, terminal_count
@@ -312,6 +313,32 @@ def findings() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+EXPANSIONS = (
+    SampleExpansion(
+        verdicts={"fraud-scoring": "violation", "billing-workers": "safe", "search-indexer": "possible_violation",
+                  "warehouse-sync": "indeterminate"},
+        types={"fraud-scoring": "share"}, skipped={"fraud-scoring": 312},
+    ),
+    SampleExpansion(topic="invoices", topic_id="000001MCtK-X86swAAAAAA", new_count=4, look=6),
+    SampleExpansion(topic="clickstream", topic_id="000002MCtK-X86swAAAAAA", old_count=30, new_count=40, look=18,
+                    verdicts={"warehouse-sync": "unknown_fence"}),
+)  # fmt: skip
+
+
+def expansions(samples: Sequence[SampleExpansion]) -> dict[str, pa.Table]:
+    """Fields of `RunTables` about expansions that were seen before the run."""
+    found = {
+        name: [
+            {column: value - (NOW - SEEN) if isinstance(value, datetime) else value for column, value in row.items()}
+            for row in rows
+        ]
+        for name, rows in expansion_rows(samples).items()
+    }
+    names = ("partition_expansions", "expansion_fences", "ordering_audits", "start_audits")
+    tables = {name: table(name, found[name]) for name in names}
+    return {**tables, "ordering_proofs": tables["ordering_audits"]}
+
+
 def build_run() -> RunTables:
     pairs = share_partitions()
     return RunTables(
@@ -322,6 +349,7 @@ def build_run() -> RunTables:
         export_ranges=table("export_ranges", ranges()),
         group_observations=table("group_observations", groups()),
         topics=table("topics", topics()),
+        **expansions(EXPANSIONS),
     )
 
 
@@ -334,6 +362,11 @@ def run_id() -> str:
 def sample() -> RunTables:
     """The tables of one run with five groups and every kind of trouble."""
     return build_run()
+
+
+@pytest.fixture(scope="session")
+def make_expansions() -> Callable[[Sequence[SampleExpansion]], dict[str, pa.Table]]:
+    return expansions
 
 
 @pytest.fixture(scope="session")

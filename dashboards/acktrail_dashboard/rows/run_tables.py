@@ -21,6 +21,7 @@ ValueT = TypeVar("ValueT")
 _OF_ONE_RUN: Final = (
     "share_partition_states", "reconciliations", "findings", "quality_results", "group_observations", "queue_statuses",
 )  # fmt: skip
+_OF_EXPANSIONS: Final = ("expansion_fences", "ordering_audits", "ordering_proofs", "start_audits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,9 @@ class RunTables:
     """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
 
     `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
-    of groups that archived more than their states show.
+    of groups that archived more than their states show. `ordering_proofs` are the rows of ``ordering_audits`` whose
+    readings are shown; that table, ``start_audits`` and ``expansion_fences`` may lack columns. `expansions_reason`: why
+    nothing is known of expansions.
     """
 
     share_partition_states: pa.Table
@@ -40,6 +43,12 @@ class RunTables:
     topics: pa.Table
     queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
     archived: tuple[ArchivedRange, ...] = ()
+    partition_expansions: pa.Table = field(default_factory=TABLES["partition_expansions"].empty_table)
+    expansion_fences: pa.Table = field(default_factory=TABLES["expansion_fences"].empty_table)
+    ordering_audits: pa.Table = field(default_factory=TABLES["ordering_audits"].empty_table)
+    ordering_proofs: pa.Table = field(default_factory=TABLES["ordering_audits"].empty_table)
+    start_audits: pa.Table = field(default_factory=TABLES["start_audits"].empty_table)
+    expansions_reason: str = ""
 
     @classmethod
     def empty(cls) -> RunTables:
@@ -67,12 +76,16 @@ def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> s
 
 
 def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
-    """What belongs to `run_id`: its own rows, and of topics and exports everything that was known when it ended."""
+    """What belongs to `run_id`: its own rows, and of topics, exports and expansions all that was known at its end."""
     own = {name: getattr(tables, name).filter(pc.field("run_id") == run_id) for name in _OF_ONE_RUN}
     ended = run_end(replace(tables, **own))
+    expansions = _until(tables.partition_expansions, "first_seen_new_at", ended, run_id)
+    audited = {name: _of_events(getattr(tables, name), expansions["event_id"]) for name in _OF_EXPANSIONS}
     return replace(
         tables,
         **own,
+        **audited,
+        partition_expansions=expansions,
         export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
         topics=_until(tables.topics, "first_seen_at", ended, run_id),
     )
@@ -92,6 +105,10 @@ def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) ->
     earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
     own = pc.equal(table["run_id"], run_id)
     return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))
+
+
+def _of_events(table: pa.Table, event_ids: pa.ChunkedArray) -> pa.Table:
+    return table.filter(pc.is_in(table["event_id"], value_set=event_ids.combine_chunks())) if table.num_rows else table
 
 
 def rows(

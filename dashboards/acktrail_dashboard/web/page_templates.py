@@ -10,7 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 
 from acktrail.model.expansion import expansion_texts
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail_dashboard import expansion_wording, status_wording
+from acktrail_dashboard import status_wording
 from acktrail_dashboard.html.report import page_templates
 from acktrail_dashboard.web.charts import fence_charts, trend_charts
 from acktrail_dashboard.web.static_files import static_files
@@ -26,10 +26,7 @@ def web_templates() -> Environment:
     )
     found = page_templates().overlay(loader=loader)
     filters = (
-        expansion_wording.expansion_status_tone,
         expansion_texts.ordering_meaning,
-        expansion_wording.ordering_tone,
-        expansion_wording.start_tone,
         status_wording.status_text,
         status_wording.status_tone,
         status_wording.ago,

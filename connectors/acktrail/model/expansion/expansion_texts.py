@@ -120,6 +120,11 @@ def _sources(row: Mapping[str, Any]) -> str:
 
 
 def uncertainties(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fences: int) -> list[str]:
+    """The `doubts` about an expansion, then what no look sees of any."""
+    return [*doubts(row, counts, unknown_fences), *NEVER_SEEN]
+
+
+def doubts(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fences: int) -> list[str]:
     """What is not certain of an expansion (row of ``partition_expansions``), a sentence each. `counts`: destinations by
     verdict; `unknown_fences`: sources whose fence is not known."""
     lines = []
@@ -145,14 +150,17 @@ def uncertainties(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fen
         if counts.get(verdict.value):
             places, word = counted(counts[verdict.value], "destination"), verdict.value.replace("_", " ")
             lines.append(f"The order of {places} ({word}): {ordering_meaning(verdict.value)}.")
-    return [*lines, _BEGUN, _NOT_SEEN]
+    return lines
 
 
-_BEGUN: Final = (
-    "When a delivery began: a position shows that records were finished. One that is in progress is not seen, and a "
-    "position that another tool moved forward looks like consumption."
+NEVER_SEEN: Final = (
+    (
+        "When a delivery began: a position shows that records were finished. One that is in progress is not seen, and "
+        "a position that another tool moved forward looks like consumption."
+    ),
+    (
+        "Who else reads the topic: a group without a committed offset in it, or a share group without a state there, "
+        "is in no look and has no verdict."
+    ),
 )
-_NOT_SEEN: Final = (
-    "Who else reads the topic: a group without a committed offset in it, or a share group without a state there, is in "
-    "no look and has no verdict."
-)
+"""What no look sees."""

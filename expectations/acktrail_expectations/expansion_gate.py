@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.expansion.lost_proofs import OPEN_COLUMNS, OPEN_VERDICTS
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
 from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
@@ -38,6 +39,7 @@ from acktrail_expectations.suites.partition_expansions import (
     FENCE_CHECKS,
     FENCE_COLUMNS,
     expansions_frame,
+    fences_frame,
 )
 from acktrail_expectations.suites.partition_observations import (
     LEADER_EPOCH_CHECKS,
@@ -183,7 +185,9 @@ def _frames(
     fences = store.read("expansion_fences", columns=FENCE_COLUMNS)
     expansions = store.read("partition_expansions", columns=EXPANSION_COLUMNS)
     yield EXPANSION_CHECKS, expansions_frame(expansions, fences, now=now), EXPANSION
-    yield FENCE_CHECKS, frame_of(fences), SOURCE
+    is_open = pc.field("verdict").isin(OPEN_VERDICTS)
+    unproven = store.read("ordering_audits", columns=OPEN_COLUMNS, where=is_open)
+    yield FENCE_CHECKS, fences_frame(fences, unproven), SOURCE
     audits = store.read("ordering_audits", columns=AUDIT_COLUMNS)
     yield ORDERING_CHECKS, ordering_frame(audits, ordered=ordered), DESTINATION
     yield START_CHECKS, frame_of(store.read("start_audits", columns=START_COLUMNS)), DESTINATION

@@ -115,8 +115,8 @@ def test_an_audit_alone_closes(tmp_path: Path) -> None:
 
 
 def test_every_rule_of_an_audit(tmp_path: Path) -> None:
-    """A count that falls, a fence that the retention passed, an exact fence behind the high one, skipped records: each
-    topic, expansion, or group in one, is one finding with its numbers."""
+    """A count that falls, an exact fence behind the high one, skipped records: each topic, expansion, or group in one,
+    is one finding with its numbers. The retention passed a fence that nothing rests on: none."""
     rows = ExpansionRows()
     look(rows, 0, [10, 10], {0: 5, 1: 5}, group=("g", "share"))
     look(rows, 1, [11, 12, 3], {0: 6, 1: 5, 2: None}, group=("g", "share"))
@@ -148,16 +148,12 @@ def test_every_rule_of_an_audit(tmp_path: Path) -> None:
 
     assert judged(config) == {
         "partition_count_not_falling": 1,
-        "fence_not_expired": 1,
         "fence_exact_le_high": 1,
         "new_partition_records_not_skipped": 1,
     }
     details = {rule: row["detail"] for (rule, _), row in stored(config).items()}
     assert details["partition_count_not_falling"].startswith(
         "from 3 to 2 partitions in the look of 2026-05-01T00:12:00"
-    )
-    assert details["fence_not_expired"].endswith(
-        "removed 3 offsets behind the low fence of partition 0, and reached the fences of 1 of 2 sources"
     )
     assert "up to 5 offsets behind the high fence of partition 0" in details["fence_exact_le_high"]
     assert details["new_partition_records_not_skipped"].endswith("it skipped 1 record, most in partition 2")
@@ -166,6 +162,48 @@ def test_every_rule_of_an_audit(tmp_path: Path) -> None:
         assert subject == {"partition_count_not_falling": "t", "new_partition_records_not_skipped": SUBJECT}.get(
             rule, "t:2-3"
         )
+
+
+def between_fences(*, begins_at: int) -> ExpansionRows:
+    """The group begins with the new partition while it is at offset `begins_at` of source 0, whose fence is 10 to 20;
+    later the retention removes what is below 13."""
+    rows = ExpansionRows()
+    look(rows, 0, [10, 10], {0: 9, 1: 10})
+    look(rows, 1, [11, 10, 4], {0: 9, 1: 10, 2: None})
+    look(rows, 10, [20, 20, 4], {0: begins_at, 1: 20, 2: 3})
+    look(rows, 11, [20, 20, 8], {0: begins_at, 1: 20, 2: 8})
+    look(rows, 12, [21, 21, 9], {0: 21, 1: 21, 2: 9}, starts=[13, 0, 0])
+    return rows
+
+
+def test_expiry_is_found_where_it_leaves_a_verdict_open(tmp_path: Path) -> None:
+    """Records are gone whose keys could have proven a verdict: a finding, until an exact fence is known all the same,
+    or the readings are gone that it would be compared with."""
+    config = filled(tmp_path, between_fences(begins_at=15))
+    assert judged(config) == {"fence_not_expired": 1}
+    [row] = stored(config).values()
+    assert row["severity"] == "warning"
+    assert row["detail"].endswith(
+        "verdicts cannot be proven any more: the retention removed 3 offsets behind the low fence of partition 0, and "
+        "reached the fences of 1 of 2 sources"
+    )
+    assert drop_rows(Tables(config), "group_positions", ms_of(BEGIN + 11 * MINUTE + MINUTE / 2)) > 0
+    assert audit(config, KeyMapping.NONE).verdicts == {"indeterminate": 1}
+    assert opened(config) == set()
+
+
+def test_expiry_is_expected_where_nothing_rests_on_the_fence(tmp_path: Path) -> None:
+    """A group that jumped over the whole fence between two looks is not proven by its records; a group that finished
+    the source before is proven without; an exact fence is known."""
+    assert judged(filled(tmp_path / "over", between_fences(begins_at=20))) == {}
+    known = filled(tmp_path / "known", between_fences(begins_at=15))
+    judged(known)
+    tables = Tables(known)
+    fences = tables.read("expansion_fences")
+    exact = pa.array([12 if each == 0 else None for each in fences["partition"].to_pylist()], pa.int64())
+    place = fences.column_names.index("fence_exact")
+    tables.replace("expansion_fences", fences.set_column(place, "fence_exact", exact))
+    assert judged(known) == {}
 
 
 def test_names_of_groups_do_no_harm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

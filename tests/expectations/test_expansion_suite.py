@@ -59,7 +59,7 @@ def test_tables_in_order_break_no_rule(store: Tables) -> None:
     assert [result.expectation for result in summary.results] == [check.rule for check in PARTITION_EXPANSION_CHECKS]
     assert {rule.id for rule in EXPANSION_RULES} == set(states(summary))
     assert {rule for rule, state in states(summary).items() if state is not RuleState.HOLDS} == {
-        "expansion_events_chain", "expansion_settles", "fence_exact_ge_low", "fence_exact_le_high",
+        "expansion_events_chain", "expansion_settles", "fence_exact_ge_low", "fence_exact_le_high", "fence_not_expired",
     }  # fmt: skip
     assert all(result.reason for result in summary.not_evaluated)
     assert all(result.error is None for result in summary.results)
@@ -121,6 +121,17 @@ def _violated(group: str) -> Callable[[Rows], None]:
     return change("ordering_audits", lambda row: row["group_id"] == group, verdict="violation")
 
 
+def _unprovable(rows: Rows) -> None:
+    """A group was between the fences of a source whose records are gone."""
+    fence = rows["expansion_fences"][0]
+    fence["log_start_offset"] = fence["fence_low"] + 1
+    audit = next(row for row in rows["ordering_audits"] if row["group_id"] == "audit")
+    audit |= {"verdict": "possible_violation", "source_event_id": fence["event_id"],
+              "source_partition": fence["partition"], "source_before": fence["fence_low"] - 1,
+              "source_at": fence["fence_low"] + 1, "fence_low": fence["fence_low"],
+              "fence_high": fence["fence_high"]}  # fmt: skip
+
+
 def _any(row: dict[str, Any]) -> bool:
     return True
 
@@ -145,7 +156,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Rows], None]]] = {
     "a fence that ends before it begins": ("fence_low_le_high", change("expansion_fences", _any, fence_high=1)),
     "an exact fence below": ("fence_exact_ge_low", change("expansion_fences", _any, fence_exact=7)),
     "an exact fence above": ("fence_exact_le_high", change("expansion_fences", _any, fence_exact=90_000)),
-    "an expired fence": ("fence_not_expired", change("expansion_fences", _any, log_start_offset=90_000)),
+    "an expired fence that could prove a verdict": ("fence_not_expired", _unprovable),
     "an expansion that does not settle": (
         "expansion_settles", change("partition_expansions", _any, status="settling")
     ),
@@ -195,7 +206,7 @@ def test_a_chain_without_a_hole_and_an_expansion_that_settles_hold(store: Tables
     rows["expansion_fences"][0]["fence_exact"] = rows["expansion_fences"][0]["fence_low"] + 5
     summary = validated(store, rows)
     assert failing(summary) == set()
-    assert {result.expectation for result in summary.not_evaluated} == {"group_kept_order"}
+    assert {result.expectation for result in summary.not_evaluated} == {"group_kept_order", "fence_not_expired"}
 
 
 def _count(run: str) -> int:
@@ -224,6 +235,23 @@ def test_what_is_not_known_is_not_evaluated(store: Tables, table: str, column: s
     summary = validated(store, rows)
     assert failing(summary) == set()
     assert {rule for rule in rules if states(summary)[rule] is not RuleState.NOT_EVALUATED} == set()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verdict": "safe"},
+        {"verdict": "not_started"},
+        {"verdict": "indeterminate", "source_before": None, "source_at": 90_000},
+        {"source_partition": 1},
+    ],
+)
+def test_an_expired_fence_that_proves_nothing_is_no_finding(store: Tables, changes: dict[str, Any]) -> None:
+    """Where every verdict is proven, not begun, open for good, or rests on another source, expiry is expected."""
+    rows = expansion_rows(TWO)
+    _unprovable(rows)
+    next(row for row in rows["ordering_audits"] if row["group_id"] == "audit").update(changes)
+    assert failing(validated(store, rows)) == set()
 
 
 @pytest.mark.parametrize("verdict", ["possible_violation", "indeterminate", "not_started", "unknown_fence"])

@@ -28,7 +28,7 @@ from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, evaluate
 from acktrail_expectations.results import RuleState
 from acktrail_expectations.suites.frame_columns import frame_of
 from acktrail_expectations.suites.ordering_audits import ORDERING_CHECKS, START_CHECKS, ordering_frame
-from acktrail_expectations.suites.partition_expansions import FENCE_CHECKS
+from acktrail_expectations.suites.partition_expansions import FENCE_CHECKS, fences_frame
 from acktrail_expectations.suites.partition_observations import TOPIC_OBSERVATION_CHECKS, topic_observations_frame
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -59,7 +59,7 @@ def _frames(tables: Tables) -> Iterator[tuple[tuple[SuiteCheck, ...], pd.DataFra
     looks = tables.read("partition_observations")
     frame = topic_observations_frame(looks, run_id="", since=BEGIN - MINUTE, positions_at=None, now=NOW)
     yield TOPIC_OBSERVATION_CHECKS[:1], frame, lambda row: str(row["topic_id"])
-    yield FENCE_CHECKS, frame_of(tables.read("expansion_fences")), expansion
+    yield FENCE_CHECKS, fences_frame(tables.read("expansion_fences"), tables.read("ordering_audits")), expansion
     yield ORDERING_CHECKS, ordering_frame(tables.read("ordering_audits"), ordered=ORDERED), group
     yield START_CHECKS, frame_of(tables.read("start_audits")), group
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.look_columns import LookColumns
+from acktrail.columnar.expansion.lost_proofs import provable_fences
 from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.expansions.found_expansions import FencedTopicExpansion
 from acktrail.model.expansion.expansion_texts import broken_order_text, counted, skipped_text
@@ -49,10 +50,11 @@ def findings_of_audit(
     expansion has one finding of a rule at most. Cost: each table is read once; only the findings become Python's.
     """
     yield from _fallen(looks, fell)
-    for each in expansions:
-        yield from _of_fences(each)
     known = {each.event_id: each for each in expansions}
     ordering, starts = groups
+    needed = _needed_fences(ordering)
+    for each in expansions:
+        yield from _of_fences(each, needed.get(each.event_id, []))
     for row in _broken_order(ordering):
         rule = "ordered_group_kept_order" if row["group_id"] in ordered else "group_kept_order"
         own = known[row["event_id"]]
@@ -112,13 +114,23 @@ def _fallen(looks: LookColumns, fell: Int64Array) -> Iterator[_Row]:
         }
 
 
-def _of_fences(each: FencedTopicExpansion) -> Iterator[_Row]:
-    is_known = each.low >= 0
-    expired = is_known & (each.log_start > each.low)
+def _needed_fences(ordering: pa.Table) -> dict[str, list[int]]:
+    """The sources of each expansion whose exact fences could prove an open verdict."""
+    found: dict[str, list[int]] = {}
+    for row in provable_fences(ordering).to_pylist():
+        found.setdefault(row["event_id"], []).append(row["partition"])
+    return found
+
+
+def _of_fences(each: FencedTopicExpansion, needed: Sequence[int]) -> Iterator[_Row]:
+    is_needed = np.zeros(each.old_count, np.bool_)
+    is_needed[needed] = True
+    expired = is_needed & (each.low >= 0) & (each.log_start > each.low)
     if expired.any():
         worst = _worst(expired, each.log_start - each.low)
         gone = counted(int(each.log_start[worst] - each.low[worst]), "offset")
         text = f"the retention removed {gone} behind the low fence of partition {worst}, and reached the fences"
+        text = f"verdicts cannot be proven any more: {text}"
         yield _of_expansion("fence_not_expired", each, f"{text} of {_of_all(expired)}")
     late = (each.exact >= 0) & (each.high >= 0) & (each.exact > each.high)
     if late.any():

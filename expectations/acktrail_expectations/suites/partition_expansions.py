@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.expansion.lost_proofs import provable_fences
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, rule_check
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
@@ -42,9 +43,13 @@ FENCE_CHECKS: Final[tuple[SuiteCheck, ...]] = (
     rule_check("fence_low_le_high", at_least("fence_high", "fence_low")),
     rule_check("fence_exact_ge_low", at_least("fence_exact", "fence_low"), only_where=_OF_KEY_AUDIT),
     rule_check("fence_exact_le_high", at_least("fence_high", "fence_exact"), only_where=_OF_KEY_AUDIT),
-    rule_check("fence_not_expired", at_least("fence_low", "log_start_offset")),
+    rule_check(
+        "fence_not_expired",
+        at_least("fence_low", "needed_log_start"),
+        only_where="fence that could prove an open verdict",
+    ),
 )
-"""Rules on the rows of ``EXPANSION_FENCES``."""
+"""Rules on `fences_frame`."""
 
 
 def expansions_frame(expansions: pa.Table, fences: pa.Table, *, now: dt.datetime) -> pd.DataFrame:
@@ -65,6 +70,20 @@ def expansions_frame(expansions: pa.Table, fences: pa.Table, *, now: dt.datetime
         settling_ms=where(pd.Series([epoch_ms(now)] * len(frame), dtype="Int64"), is_settling),
         overdue_ms=where(first_seen + SETTLE_TIMES * (frame["settles_ms"] - first_seen), is_settling),
     )
+
+
+def fences_frame(fences: pa.Table, audits: pa.Table) -> pd.DataFrame:
+    """Every fence. `audits`: ``OPEN_COLUMNS`` of ``ORDERING_AUDITS``.
+
+    Returns:
+        ``FENCE_COLUMNS`` and `needed_log_start`: the log start of a source whose records could prove an open verdict;
+        missing elsewhere.
+    """
+    frame, needed = frame_of(fences.select(list(FENCE_COLUMNS))), provable_fences(audits)
+    keys = set(zip(needed["event_id"].to_pylist(), needed["partition"].to_pylist(), strict=True))
+    own = zip(fences["event_id"].to_pylist(), fences["partition"].to_pylist(), strict=True)
+    is_needed = pd.Series([key in keys for key in own], index=frame.index, dtype="bool")
+    return frame.assign(needed_log_start=where(frame["log_start_offset"], is_needed))
 
 
 def _fence_counts(expansions: pa.Table, fences: pa.Table, event_ids: pd.Series) -> pd.Series:

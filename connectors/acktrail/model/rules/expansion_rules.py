@@ -134,14 +134,15 @@ EXPANSION_RULES: Final = (
     _rule(
         id="fence_not_expired",
         severity=QualitySeverity.WARNING,
-        title="Records at a fence are still in the log",
-        meaning="The log of a source begins above the low end of its fence: the retention removed records from before "
-        "the "
-        "expansion.",
-        why="What was removed cannot be consumed out of order any more, and can be proven by no key audit.",
-        advice="Nothing to do where groups were past the fence. Else compare the verdicts with what the groups lost.",
+        title="Records that could prove an open verdict are still in the log",
+        meaning="A verdict on a group is `possible_violation` or `indeterminate` where the exact fence of its source "
+        "could prove it, and the log of this source begins above the low end of the fence.",
+        why="No key audit can prove the verdict any more: whether the group kept order stays open. That the retention "
+        "reaches other fences is expected, and no finding.",
+        advice="Treat a group that needs order as one that may have broken it. In other topics run `acktrail expand "
+        "keys TOPIC` before their retention is over.",
         sources=("Kafka configuration retention.ms",),
-        tables=("expansion_fences",),
+        tables=("expansion_fences", "ordering_audits"),
     ),
     _rule(
         id="expansion_settles",

@@ -8,6 +8,7 @@ audit has it, and no other run touches it.
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.look_columns import LookColumns
 from acktrail.columnar.expansion.lost_proofs import provable_fences
 from acktrail.columnar.schemas.table_schemas import FINDINGS
+from acktrail.errors import ConcurrentCommit
 from acktrail.expansions.found_expansions import FencedTopicExpansion
 from acktrail.model.expansion.expansion_texts import broken_order_text, counted, skipped_text
 from acktrail.model.expansion.ordering import OrderingVerdict
@@ -26,10 +28,12 @@ from acktrail.model.expansion.start_audit import StartVerdict
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import AUDITS, audit_run_id, newest_audit
+from acktrail.tables.open_runs import AUDITS, audit_run_id
 from acktrail.times import utc_text
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_SEEN: Final = f"{AUDITS}/looks"
+"""The app id whose number is the newest look of the newest audit, in microseconds."""
 _SAME: Final = ("rule", "subject", "severity", "detail", "last_seen_at")
 """The columns in which an audit that found nothing else agrees with the one before."""
 _GROUP: Final = ("event_id", "group_id")
@@ -71,27 +75,35 @@ def write_findings(tables: Tables, cluster_id: str, found: Iterable[Mapping[str,
     """Open what was `found`, close what was not, in one commit; gives how many of each rule are open. `seen_us`: the
     newest look, microseconds. An audit that finds what the one before found in the same looks changes nothing.
 
-    Raises ConcurrentCommit: another audit is writing.
+    Of two audits that write at once the second one fails, and nothing of it lands; and
+    none undoes what an audit of later looks has written.
+
+    Raises ConcurrentCommit: another audit is writing, or has written what later looks show.
     """
     seen_at = _EPOCH + dt.timedelta(microseconds=seen_us)
     times = {"first_seen_at": seen_at, "last_seen_at": seen_at, "times_seen": 1}
     rows = [
         {**times, **row, "cluster_id": cluster_id, "severity": RULE_BY_ID[row["rule"]].severity.value} for row in found
     ]
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["rule"]] = counts.get(row["rule"], 0) + 1
-    newest = newest_audit(tables)
-    before = [] if newest is None else tables.rows("findings", {"run_id": newest}, columns=_SAME)
-    if {_same(row) for row in rows} == {_same(row) for row in before}:
-        return counts
-    done = tables.transaction_version("findings", AUDITS)
-    number = (done or 0) + 1
-    table = pa.Table.from_pylist([{**row, "run_id": audit_run_id(number)} for row in rows], schema=FINDINGS)
-    create_for(tables, "findings", cluster_id)
-    write = tables.upsert if rows else tables.append  # a merge of nothing is no commit
-    write("findings", table, transactions={AUDITS: number}, expected={AUDITS: done})
-    return counts
+    before = create_for(tables, "findings", cluster_id)
+    done, seen_before = (before.transaction_version(app_id) for app_id in (AUDITS, _SEEN))
+    _check_order(tables, seen_us, seen_before)
+    known = [] if done is None else before.rows({"run_id": audit_run_id(done)}, columns=_SAME)
+    if seen_before != seen_us or {_same(row) for row in rows} != {_same(row) for row in known}:
+        number = (done or 0) + 1
+        table = pa.Table.from_pylist([{**row, "run_id": audit_run_id(number)} for row in rows], schema=FINDINGS)
+        write = tables.upsert if rows else tables.append  # a merge of nothing is no commit
+        write("findings", table, transactions={AUDITS: number, _SEEN: seen_us}, expected={AUDITS: done})
+    return dict(Counter(row["rule"] for row in rows))
+
+
+def _check_order(tables: Tables, seen_us: int, seen_before: int | None) -> None:
+    if seen_before is not None and seen_before > seen_us:
+        raise ConcurrentCommit(
+            f"another audit has written the findings of later looks to the tables at {tables.root}",
+            hint="run `acktrail expand audit` again",
+            data={"table": "findings", "newest_us": seen_us, "found_us": seen_before},
+        )
 
 
 def _same(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -16,11 +16,15 @@ import pyarrow as pa
 import pytest
 import typer
 from broker.workload import Workload, until
+from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from reset.world import World
 from servers.real_broker import kafka_tool
 
 from acktrail.broker.acl_probes import granted
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.broker_client import NoResponse
+from acktrail.broker.client.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
+from acktrail.broker.ledger.partition_listing import list_partitions
 from acktrail.broker.topics.topic_sink import KafkaTopicSink
 from acktrail.cli.commands.doctor import doctor as command
 from acktrail.config import KafkaConfig, TablesConfig
@@ -203,6 +207,34 @@ def test_the_acls_of_an_expansion_are_enough(
         assert admin.topics([topic])[0].partition_count == 2
     for acl in (*acls, Acl("DESCRIBE", "topic", topic)):
         guarded_workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
+
+
+def test_describe_on_a_topic_is_enough_for_its_epochs(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """R003-19: where the records of a leader epoch end is answered to who may describe the topic, and to no other one;
+    no right on the cluster is needed."""
+    topic = "with-epochs"
+    guarded_workload.create_topic(topic)
+    guarded_workload.produce(topic, 3)
+    with ShareGroupAdmin(guarded.config("admin")) as admin:
+        [listed] = list_partitions(admin, [topic])
+    own, leader = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, listed.partitions[0]
+    row = own.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=leader.leader_epoch, leader_epoch=leader.leader_epoch
+    )
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[own(topic=topic, partitions=[row])])
+
+    def answer() -> tuple[int, int]:
+        """Error code and end offset."""
+        with ShareGroupAdmin(guarded.config(USER)) as admin:
+            [reply] = admin.send_all([(leader.leader_id, request)])
+        assert not isinstance(reply, NoResponse)
+        found = reply.topics[0].partitions[0]
+        return found.error_code, found.end_offset
+
+    assert answer() == (TOPIC_AUTHORIZATION_FAILED, -1)
+    guarded_workload.allow(USER, "DESCRIBE", "TOPIC", topic)
+    until(lambda: answer() == (NONE, 3), what="the end of the epoch")
+    guarded_workload.revoke(USER, "DESCRIBE", "TOPIC", topic)
 
 
 def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:

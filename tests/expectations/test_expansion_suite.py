@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from samples.audited_ledger import audit
 from samples.expansion_tables import LOOK, LOOKS, NOW, Rows, SampleExpansion, expansion_rows, run_id, write_rows
 
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, QualityGateFailed, UnknownName
 from acktrail.model.expansion.key_mapping import KeyMapping
@@ -24,6 +27,7 @@ from acktrail_expectations.expansion_gate import (
 )
 from acktrail_expectations.inputs import observation_slices
 from acktrail_expectations.results import RuleState, ValidationSummary
+from acktrail_expectations.suites.partition_observations import leader_epochs_frame
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -147,6 +151,9 @@ DAMAGES: dict[str, tuple[str, Callable[[Rows], None]]] = {
     "a leader epoch that falls": (
         "partition_leader_epoch_not_back", change("partition_observations", _newest, leader_epoch=0)
     ),
+    "a log that lost records of an earlier epoch": (
+        "epoch_end_ge_earlier_log_end", change("partition_observations", _newest, epoch_end_offset=0)
+    ),
     "a chain with a hole": ("expansion_events_chain", _unchained),
     "a source without a fence": ("expansion_has_every_fence", drop("expansion_fences", _any)),
     "a fence twice": ("expansion_has_every_fence", change("expansion_fences", _any, partition=1)),
@@ -220,6 +227,8 @@ def _count(run: str) -> int:
         ("partition_observations", "partition_count", {"partition_count_not_falling"}),
         ("partition_observations", "partition_count", {"observation_has_every_partition"}),
         ("partition_observations", "leader_epoch", {"partition_leader_epoch_not_back"}),
+        ("partition_observations", "epoch_end_offset", {"epoch_end_ge_earlier_log_end"}),
+        ("partition_observations", "log_end_offset", {"epoch_end_ge_earlier_log_end"}),
         ("partition_expansions", "old_count", {"expansion_has_every_fence"}),
         ("expansion_fences", "fence_low", {"fence_low_le_high", "fence_not_expired"}),
         ("expansion_fences", "fence_high", {"fence_low_le_high"}),
@@ -268,7 +277,7 @@ def test_observations_alone_are_enough(store: Tables) -> None:
     rows = expansion_rows()
     summary = validated(store, {"partition_observations": rows["partition_observations"]})
     assert failing(summary) == set()
-    assert len(summary.holding) == 5
+    assert len(summary.holding) == 6
     assert {result.reason for result in summary.not_evaluated} == {
         "no expansion was found", "no expansion with a fence was found", "no group was audited",
         "no group was audited on a partition that was added",
@@ -353,3 +362,28 @@ def test_hostile_names_are_named_as_text(store: Tables) -> None:
     with pytest.raises(QualityGateFailed) as caught:
         pass_expansion_gate(validated(store, rows, ("*",)))
     assert all(line.isprintable() for line in str(caught.value.hint).split("\n"))
+
+
+def test_epochs_are_compared_with_what_is_known_of_them() -> None:
+    """R003-19: with the newest known epoch, also behind looks that could not ask. Where earlier epochs end is compared
+    with the newest log end under an earlier leader, and not with what came under the same one, or one not known."""
+    looks = [(5, 100), (5, 110), (None, 130), (6, 140), (6, 150), (None, None), (8, 160), (7, 170)]
+    own = {"cluster_id": "c", "topic_id": "t", "topic": "t", "partition": 0, "partition_count": 1}
+    rows = [
+        {
+            **own,
+            "run_id": str(number),
+            "observed_at": NOW + number * LOOK,
+            "leader_epoch": leader,
+            "log_end_offset": end,
+        }
+        for number, (leader, end) in enumerate(looks)
+    ]
+    names = [*rows[0], "epoch_end_offset"]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([TABLES["partition_observations"].field(n) for n in names]))
+    frame = leader_epochs_frame(table, run_id="", since=NOW - LOOK)
+    before, ends = (
+        [None if pd.isna(each) else each for each in frame[name]] for name in ("previous_epoch", "earlier_end")
+    )
+    assert before == [None, 5, 5, 5, 6, 6, 6, 8]
+    assert ends == [None, None, None, 110, 110, 110, 150, 150]

@@ -104,10 +104,16 @@ def _observe(rows: Rows, sample: SampleExpansion) -> None:
                 **_of_topic(sample), "run_id": run_id(look), "observed_at": at(look), "partition": partition,
                 "partition_count": count, "consistency": "consistent", "leader_id": 1, "leader_epoch": look // 6,
                 "isr_count": 3, "log_start_offset": 0, "log_end_offset": (look + 1) * _A_LOOK + partition,
-                "error_code": 0,
+                "error_code": 0, **_ended(look, partition),
             }
             for partition in range(count)
         ]  # fmt: skip
+
+
+def _ended(look: int, partition: int) -> dict[str, int]:
+    """The epoch before the leader's own, and where it ended."""
+    epoch = look // 6
+    return {"ended_epoch": epoch - 1, "epoch_end_offset": epoch * 6 * _A_LOOK + partition} if epoch else {}
 
 
 def _of_topic(sample: SampleExpansion) -> dict[str, Any]:

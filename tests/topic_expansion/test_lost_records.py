@@ -26,6 +26,7 @@ from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.topic_expansion.stored_look import take_look
 from acktrail.workers import InProcessWorkers
+from acktrail_expectations.expansion_gate import validate_observation
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -102,8 +103,9 @@ def test_a_leader_knows_where_the_epoch_before_it_ended() -> None:
 
 @pytest.mark.full
 def test_a_log_that_lost_records_and_grew_again_is_never_safe(pair: BrokerPair, tmp_path: Path) -> None:
-    """R003-09: its end lies above what was there before, so only the leader epochs show the loss. The group that reads
-    everything in order has an unknown fence there, and a proof at the partition beside it."""
+    """R003-09, R003-19: its end lies above what was there before, so only the leader epochs show the loss. The group
+    that reads everything in order has an unknown fence there, and a proof at the partition beside it; the expectation
+    on epochs names that partition alone."""
     config, workload = TablesConfig(uri=str(tmp_path)), Workload(pair.first.config())
     with ShareGroupAdmin(pair.first.config()) as admin:
 
@@ -133,3 +135,6 @@ def test_a_log_that_lost_records_and_grew_again_is_never_safe(pair: BrokerPair, 
     assert (fences[0]["fence_low"], fences[0]["fence_high"], fences[0]["epoch_end_offset"]) == (None, None, 40)
     assert (fences[1]["fence_low"], fences[1]["fence_high"], fences[1]["reason"]) == (40, 40, None)
     assert {number: row["verdict"] for number, row in verdicts.items()} == {2: "unknown_fence", 3: "safe"}
+    results = {each.expectation: each for each in validate_observation(Tables(config)).results}
+    lost = results["epoch_end_ge_earlier_log_end"]
+    assert (lost.unexpected_count, f"{TOPIC}/0," in str(lost.observed_value)) == (3, True)

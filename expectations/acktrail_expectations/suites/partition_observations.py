@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, rule_check
-from acktrail_expectations.suites.frame_columns import combined_codes, frame_of, known_true, previous
+from acktrail_expectations.suites.frame_columns import combined_codes, frame_of, known_true, last_known, previous, where
 
 OBSERVATION_COLUMNS: Final = (
     "cluster_id", "run_id", "observed_at", "topic_id", "topic", "partition", "partition_count", "leader_epoch",
+    "epoch_end_offset", "log_end_offset",
 )  # fmt: skip
 """The columns of ``PARTITION_OBSERVATIONS`` that the frames are made of."""
 
@@ -41,6 +42,11 @@ LEADER_EPOCH_CHECKS: Final[tuple[SuiteCheck, ...]] = (
         "partition_leader_epoch_not_back",
         at_least("leader_epoch", "previous_epoch"),
         only_where="partition that was observed before",
+    ),
+    rule_check(
+        "epoch_end_ge_earlier_log_end",
+        at_least("epoch_end_offset", "earlier_end"),
+        only_where="partition that was observed under an earlier leader",
     ),
 )
 """Rules on `leader_epochs_frame`."""
@@ -83,13 +89,18 @@ def leader_epochs_frame(observations: pa.Table, *, run_id: str, since: dt.dateti
     """The same rows as of `topic_observations_frame`, one a partition.
 
     Returns:
-        `topic_id`, `topic`, `run_id`, `partition`, `leader_epoch` and `previous_epoch` (missing in a partition's first
-        observation).
+        `topic_id`, `topic`, `run_id`, `partition`, `leader_epoch` and `previous_epoch` (the newest known one of the
+        observations before), `epoch_end_offset` and `earlier_end`: the newest log end that is known under the leader
+        epoch before. Both are missing where there is none.
     """
-    rows = _known(observations).select([*_KEY, "observed_at", "topic", "partition", "leader_epoch"])
-    frame = _ordered(rows, ["topic_id", "partition", "observed_ms"])
+    names = [*_KEY, "observed_at", "topic", "partition", "leader_epoch", "epoch_end_offset", "log_end_offset"]
+    frame = _ordered(_known(observations).select(names), ["topic_id", "partition", "observed_ms"])
     chain = combined_codes(_codes(frame["topic_id"]), _codes(frame["partition"]))
-    return _own(frame.assign(previous_epoch=previous(frame["leader_epoch"], chain)), run_id, since)
+    leader = frame["leader_epoch"]
+    before = previous(last_known(leader, chain), chain)
+    end = last_known(where(frame["log_end_offset"], leader.notna()), chain)
+    at_change = where(previous(end, chain), known_true(leader > before))
+    return _own(frame.assign(previous_epoch=before, earlier_end=last_known(at_change, chain)), run_id, since)
 
 
 def _known(observations: pa.Table) -> pa.Table:

@@ -73,7 +73,24 @@ EXPANSION_RULES: Final = (
         meaning="A partition has a lower leader epoch than in the observation before.",
         why="Its metadata was restored or its log is another one: offsets of both observations cannot be compared.",
         advice="Find out what happened to the cluster's metadata. Fences of that partition from before prove nothing.",
-        sources=("KIP-101", "KIP-320"),
+        sources=("KIP-101", "KIP-320", "Kafka class PartitionRegistration (each new leader has a higher epoch)"),
+        tables=("partition_observations",),
+    ),
+    _rule(
+        id="epoch_end_ge_earlier_log_end",
+        severity=QualitySeverity.ERROR,
+        title="A leader has what the one before it had",
+        meaning="The records of the epochs before the leader's own end below the log end that was observed under an "
+        "earlier leader epoch.",
+        why="The log lost records that every replica in sync had. Others stand at their offsets, so that offsets from "
+        "before prove nothing.",
+        advice="Look for unclean leader elections (`unclean.leader.election.enable`) and lost disks. Fences of that "
+        "partition from before are unknown, with a reason in `expansion_fences`.",
+        sources=(
+            "Kafka class LeaderEpochFileCache (an epoch ends where the next one begins)",
+            "Kafka class Partition (all replicas in sync have what is below the high watermark)",
+            "KIP-101",
+        ),
         tables=("partition_observations",),
     ),
     _rule(

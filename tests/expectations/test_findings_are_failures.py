@@ -26,10 +26,16 @@ from acktrail_expectations.expansion_gate import validate_observation
 from acktrail_expectations.gx import suite_check
 from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, evaluate
 from acktrail_expectations.results import RuleState
+from acktrail_expectations.row_labels import OBSERVED_PARTITION
 from acktrail_expectations.suites.frame_columns import frame_of
 from acktrail_expectations.suites.ordering_audits import ORDERING_CHECKS, START_CHECKS, ordering_frame
 from acktrail_expectations.suites.partition_expansions import FENCE_CHECKS, fences_frame
-from acktrail_expectations.suites.partition_observations import TOPIC_OBSERVATION_CHECKS, topic_observations_frame
+from acktrail_expectations.suites.partition_observations import (
+    LEADER_EPOCH_CHECKS,
+    TOPIC_OBSERVATION_CHECKS,
+    leader_epochs_frame,
+    topic_observations_frame,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -110,7 +116,8 @@ def _with_evidence(chance: Random, config: TablesConfig, world: ExpansionRows) -
 
 
 def test_findings_are_what_breaks_the_expectations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any history of looks, the bad ones included: subject by subject, no more and no less."""
+    """On any history of looks, the bad ones included: subject by subject, no more and no less. Elections that lose
+    nothing break no expectation on epochs."""
     monkeypatch.setitem(suite_check.RESULT_FORMAT, "partial_unexpected_count", 1_000_000)
     seen: set[str] = set()
     for seed in range(12):
@@ -125,6 +132,10 @@ def test_findings_are_what_breaks_the_expectations(tmp_path: Path, monkeypatch: 
         opened = _opened(tables)
         assert opened == {each for each in _breaches(tables) if each[0] in OF_AUDITS}, seed
         seen |= {rule for rule, _ in opened}
+        if seed % 4 == 0:
+            epochs = leader_epochs_frame(tables.read("partition_observations"), run_id="", since=BEGIN - MINUTE)
+            results = evaluate(EXPANSION_SUITE, LEADER_EPOCH_CHECKS, epochs, OBSERVED_PARTITION)
+            assert [each.success for each in results] == [True, True], seed
     assert seen == OF_AUDITS
 
 

@@ -79,15 +79,15 @@ class SharedVerdicts:
         ordered = slice(int(self._begins[begin]), last)
         members, own_case = self._order[ordered], self._case[ordered] - begin
         place = self._place[members]
-        own = shared.own[place] - shared.bounds[shared.of_class[place]] + starts[own_case]
-        own = np.where(shared.own[place] >= 0, own, MISSING)
+        left_out = shared.left_out[place] - shared.bounds[shared.of_class[place]] + starts[own_case]
+        left_out = np.where(shared.left_out[place] >= 0, left_out, MISSING)
         best, second = judged.deciding(starts)
-        chosen = np.where(best[own_case] == own, second[own_case], best[own_case])
+        chosen = np.where(best[own_case] == left_out, second[own_case], best[own_case])
 
         def count(verdict: OrderingVerdict) -> Int64Array:
             mask = judged.verdict == NUMBER_OF[verdict]
             every = np.add.reduceat(mask.astype(np.int64), starts)[own_case]
-            return np.asarray(every - np.where(own >= 0, mask[np.maximum(own, 0)], 0), np.int64)
+            return np.asarray(every - np.where(left_out >= 0, mask[np.maximum(left_out, 0)], 0), np.int64)
 
         before, at, series = judged.before[chosen], judged.at[chosen], self._known.series
         return {
@@ -96,7 +96,7 @@ class SharedVerdicts:
             "source_event": np.full(len(members), shared.source_event),
             "partition": shared.destination[place],
             "source_partition": source[chosen],
-            "sources": pairs[own_case] - (own >= 0),
+            "sources": pairs[own_case] - (left_out >= 0),
             "sources_safe": count(OrderingVerdict.SAFE),
             "sources_violated": count(OrderingVerdict.VIOLATION),
             "destination_before": positions_at(series, self._row[members], before),

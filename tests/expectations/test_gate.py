@@ -3,91 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from expectations.gate_scenes import ALL_CHECKS, compared, export_more, failed, idle_run, named, stored, totals
 from expectations.sample_tables import (
-    CONFIGS,
     NOW,
     RUN,
     changed,
     fill,
-    groups,
     logs,
-    range_row,
     ranges,
     reconciliations,
     row_where,
     states,
-    without,
 )
-from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, Coordinator, batch, everyday, share_partition
+from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, batch, everyday, share_partition
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
+from acktrail.errors import InputError, QualityGateFailed
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations import gate
 from acktrail_expectations.gate import pass_gate, validate, validate_run
-from acktrail_expectations.inputs import validation_positions
-from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_positions
-from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
-
-ALL_CHECKS = 82
-
-
-@pytest.fixture(scope="module")
-def validated_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables with everyday life, after the validation of their only run."""
-    folder = tmp_path_factory.mktemp("validated") / "tables"
-    validate(fill(folder), RUN)
-    return folder
-
-
-@pytest.fixture
-def config(validated_once: Path, tmp_path: Path) -> TablesConfig:
-    """A test's own copy of tables that are validated already."""
-    shutil.copytree(validated_once, tmp_path / "tables")
-    return TablesConfig(uri=str(tmp_path / "tables"))
-
-
-def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
-    return Tables(config).read("quality_results", where=pc.field("run_id") == run_id)
-
-
-def compared(summary: ValidationSummary, suite: str, rule: str) -> int | None:
-    return named(summary, suite, rule).element_count
-
-
-def named(summary: ValidationSummary, suite: str, rule: str) -> QualityResult:
-    return next(r for r in summary.results if (r.suite, r.expectation) == (suite, rule))
-
-
-def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
-    """What fails, without what is only for information: the sample has finished records at a start offset."""
-    return {(r.suite, r.expectation) for r in summary.failed if r.severity is not QualitySeverity.INFO}
-
-
-def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
-    """What a later run of exporter and reconciler adds: `records` beyond those that are there."""
-    tables = Tables(config)
-    there = {(r["state_partition"], r["offset"]) for r in tables.read("state_records").to_pylist()}
-    new = [
-        row | {"run_id": run_id} for row in records.to_pylist() if (row["state_partition"], row["offset"]) not in there
-    ]
-    added = pa.Table.from_pylist(new, schema=records.schema)
-    tables.append("state_records", added)
-    tables.append("export_ranges", ranges(added, run_id, pieces=1))
-    tables.append("offset_observations", logs(run_id))
-    tables.append("share_partition_states", states(life, run_id))
-    tables.append("reconciliations", reconciliations(life, run_id))
+from acktrail_expectations.results import recorded
 
 
 def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
@@ -143,21 +86,6 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     assert ahead.advice in first
 
 
-def totals(config: TablesConfig) -> list[str]:
-    """The run of each validation that has totals, after comparing them with its results."""
-    rows = Tables(config).read("quality_totals").to_pylist()
-    results = Tables(config).read("quality_results").to_pylist()
-    for row in rows:
-        own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
-        assert row["holds"] + row["fails"] + row["not_evaluated"] == len(own) > 0
-        assert row["rows_compared"] == sum(r["element_count"] for r in own)
-        broken = [r["severity"] for r in own if r["state"] == "fails"]
-        assert (row["critical_fails"], row["info_fails"]) == (broken.count("critical"), broken.count("info"))
-    found = sorted({(row["evaluated_at"], row["run_id"]) for row in rows})
-    assert len(rows) == 5 * len(found)
-    return [run_id for _, run_id in found]
-
-
 def test_totals_are_written_once_for_each_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A validation adds a row a suite; a repetition adds none; a process that died between results and totals, and
     results of releases without totals, are made good by the next validation."""
@@ -207,193 +135,6 @@ def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
     assert failed(summary) == {("reconciliations", "no_unknown"), ("reconciliations", "no_live_ahead")}
     is_legal = pc.field("severity") == "info"
     assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
-
-
-def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
-    """Records and ranges are validated by the first run after them; predecessors are found across the border."""
-    life = everyday()
-    before = life.table().num_rows
-    life.patience(100)
-    life.write(share_partition("orders"), 2, batch(7, 8))
-    for key in tuple(life.states):
-        life.initialize(key, state_epoch=10)
-    export_more(config, life, life.table(), "run-2")
-
-    summary = validate(config, "run-2")
-
-    new = life.table().num_rows - before
-    assert failed(summary) == set()
-    assert compared(summary, "state_records", "record_decoded") == new
-    assert compared(summary, "state_records", "snapshot_epoch_step") == len(life.states)
-    assert compared(summary, "state_records", "update_epoch_matches") == 1
-    assert compared(summary, "export_ranges", "export_contiguous") == 3
-    assert compared(summary, "export_ranges", "records_stored") == 3
-    assert compared(summary, "share_partition_states", "share_partition_once") == len(life.states)
-
-
-def test_a_hole_between_two_runs_is_found(config: TablesConfig) -> None:
-    """An offset that falls between what two runs exported is critical unless the exporter noted it."""
-    life = everyday()
-    life.patience(100)
-    for offset in (7, 9):
-        life.write(share_partition("orders"), 2, batch(offset, offset))
-    with_hole = without(life.table(), row_where(life.table(), state_partition=0, offset=19))
-    export_more(config, life, with_hole, "run-2")
-
-    with pytest.raises(QualityGateFailed, match="export_contiguous"):
-        validate(config, "run-2")
-
-    summary = validate_run(Tables(config), "run-2")
-    assert failed(summary) == {("export_ranges", "export_contiguous"), ("state_records", "offsets_dense")}
-    assert named(summary, "export_ranges", "export_contiguous").observed_value == "0/20-20"
-
-
-def test_a_noted_gap_is_an_error_and_explains_the_hole(config: TablesConfig) -> None:
-    """What Kafka pruned before the export is reported once, as what it is, and nothing else fails for it."""
-    life = everyday()
-    life.patience(100)
-    for offset in (7, 9):
-        life.write(share_partition("orders"), 2, batch(offset, offset))
-    export_more(config, life, life.table().slice(0, 0), "run-2")
-    last = life.table().filter((pc.field("state_partition") == 0) & (pc.field("offset") == 20))
-    Tables(config).append("state_records", last)
-    gap = range_row(0, 20, 20, "run-2") | {"gap_first": 19, "gap_last": 19}
-    Tables(config).append("export_ranges", pa.Table.from_pylist([gap], schema=EXPORT_RANGES))
-
-    summary = validate(config, "run-2")
-
-    assert failed(summary) == {("export_ranges", "nothing_pruned_before_export")}
-
-
-def test_a_run_that_nobody_validated_is_validated_with_the_next(tmp_path: Path) -> None:
-    """Ranges and records of a run that was never validated do not escape."""
-    life = everyday()
-    config = fill(tmp_path, life)
-    export_more(config, life, life.table(), "run-2")
-
-    summary = validate(config, "run-2")
-
-    assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
-    assert compared(summary, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
-    again = validate_run(Tables(config), RUN)
-    assert compared(again, "state_records", "record_decoded") == 0
-    assert compared(again, "export_ranges", "records_accounted_for") == ranges(life.table()).num_rows
-
-
-def test_every_record_can_be_validated_again(config: TablesConfig) -> None:
-    """A second look at everything finds what the first one found and changes neither results nor positions."""
-    life = everyday()
-    export_more(config, life, life.table(), "run-2")
-    validate(config, "run-2")
-    version = Tables(config).snapshot("quality_results").version
-
-    summary = validate_run(Tables(config), "run-2", every_record=True)
-
-    assert not summary.recorded
-    assert totals(config) == [RUN, "run-2"]
-    assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
-    assert Tables(config).snapshot("quality_results").version == version
-
-
-def test_many_records_are_validated_in_windows(config: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results do not depend on how many records are looked at together."""
-    whole = validate_run(Tables(config), RUN, every_record=True)
-    for most in (7, 20):
-        monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
-        assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
-
-
-@pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
-def test_records_that_lie_in_no_order_are_read_in_windows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
-) -> None:
-    """Files in another order than the log's, as an optimized table has them: the same results, by windows of offsets;
-    a record that is stored twice is found."""
-    life = everyday()
-    records = life.table()
-    middle = records.num_rows // 2
-    config = fill(
-        tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
-    )
-    Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
-    for most in (15, 1_000):
-        monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (most,))
-
-        summary = validate_run(Tables(config), RUN, every_record=True)
-
-        assert failed(summary) == ({("state_records", "record_once")} if twice else set())
-        assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
-
-
-def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> None:
-    """Of two that read the same positions, the second one's commit is refused; both report what was recorded."""
-    config = fill(tmp_path)
-    store = Tables(config)
-    slow = RunData.read(store, RUN, every_record=False)
-    summary = validate_run(store, RUN)
-
-    with pytest.raises(ConcurrentCommit):
-        record(store, summary, SEQUENCE, slow.since.sequence, slow.validated.transactions)
-
-    assert stored(config).num_rows == ALL_CHECKS
-    assert validate_run(store, RUN) == summary
-
-
-def test_positions_are_those_of_the_commit(config: TablesConfig) -> None:
-    """How far each state partition was validated is kept with the results."""
-
-    positions = read_positions(Tables(config).snapshot("quality_results"), range(5))
-
-    expected = {0: 19, 1: 8, 2: 5}
-    assert (positions.records, positions.ranges, positions.sequence) == (expected, expected, 1)
-
-
-def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
-    """What a run leaves that found no new record."""
-    tables = Tables(config)
-    tables.append("group_observations", groups(CONFIGS, run_id))
-    tables.append("offset_observations", logs(run_id))
-    tables.append("share_partition_states", states(life, run_id))
-    tables.append("reconciliations", reconciliations(life, run_id))
-
-
-def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog: pytest.LogCaptureFixture) -> None:
-    """A run without a new record: rules on records and ranges neither hold nor fail, in the summary, in the table and
-    in the log, with the reason; it passes."""
-    life = everyday()
-    idle_run(config, "run-2", life)
-    caplog.set_level("INFO", "acktrail.quality")
-
-    summary = validate(config, "run-2")
-
-    open_ = {result.suite for result in summary.not_evaluated}
-    assert open_ == {"state_records", "export_ranges"}
-    assert (len(summary.not_evaluated), len(summary.holding), failed(summary)) == (39, 42, set())
-    rows = stored(config, "run-2").to_pylist()
-    assert [row["success"] for row in rows if row["state"] == "not_evaluated"] == [None] * 39
-    assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
-        "no state record came since the last validation",
-        "nothing was exported since the last validation",
-        "records are compared with their raw bytes by acktrail validate --all",
-    }
-    logged = [record.getMessage() for record in caplog.records]
-    assert logged[0] == (
-        "42 of 82 expectations hold, 1 fail (1 of them only for information), 39 not evaluated (16 of them critical)"
-    )
-    assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
-
-
-def test_what_the_observation_lacks_is_not_evaluated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where no log could be seen, nothing is known of windows: the rules on them say which column is unknown."""
-    config = fill(tmp_path, offset_observations=logs(ends={}))
-
-    summary = validate(config, RUN)
-
-    result = named(summary, "share_partition_states", "end_offset_le_log_end")
-    assert (result.success, result.reason) == (None, "not known: log_end_offset, in any of 4 rows")
-    assert result in summary.critical_without_bounds
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"share_partition_states: 3 not evaluated, 3 of them critical: {result.reason}" in warned
 
 
 def test_a_run_that_was_not_reconciled_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""Tables that are validated already."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from expectations.sample_tables import (
+    RUN,
+    fill,
+)
+
+from acktrail.config import TablesConfig
+from acktrail_expectations.gate import validate
+
+
+@pytest.fixture(scope="session")
+def validated_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with everyday life, after the validation of their only run."""
+    folder = tmp_path_factory.mktemp("validated") / "tables"
+    validate(fill(folder), RUN)
+    return folder
+
+
+@pytest.fixture
+def config(validated_once: Path, tmp_path: Path) -> TablesConfig:
+    """A test's own copy of tables that are validated already."""
+    shutil.copytree(validated_once, tmp_path / "tables")
+    return TablesConfig(uri=str(tmp_path / "tables"))

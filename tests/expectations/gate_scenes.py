@@ -1,0 +1,79 @@
+"""What validations leave in the tables, and what later runs add to them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from expectations.sample_tables import (
+    CONFIGS,
+    RUN,
+    groups,
+    logs,
+    ranges,
+    reconciliations,
+    states,
+)
+from state_topics.coordinator_log import Coordinator
+
+from acktrail.config import TablesConfig
+from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.results import QualityResult, ValidationSummary
+
+ALL_CHECKS = 82
+
+
+def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:
+    return Tables(config).read("quality_results", where=pc.field("run_id") == run_id)
+
+
+def compared(summary: ValidationSummary, suite: str, rule: str) -> int | None:
+    return named(summary, suite, rule).element_count
+
+
+def named(summary: ValidationSummary, suite: str, rule: str) -> QualityResult:
+    return next(r for r in summary.results if (r.suite, r.expectation) == (suite, rule))
+
+
+def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
+    """What fails, without what is only for information: the sample has finished records at a start offset."""
+    return {(r.suite, r.expectation) for r in summary.failed if r.severity is not QualitySeverity.INFO}
+
+
+def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
+    """What a later run of exporter and reconciler adds: `records` beyond those that are there."""
+    tables = Tables(config)
+    there = {(r["state_partition"], r["offset"]) for r in tables.read("state_records").to_pylist()}
+    new = [
+        row | {"run_id": run_id} for row in records.to_pylist() if (row["state_partition"], row["offset"]) not in there
+    ]
+    added = pa.Table.from_pylist(new, schema=records.schema)
+    tables.append("state_records", added)
+    tables.append("export_ranges", ranges(added, run_id, pieces=1))
+    tables.append("offset_observations", logs(run_id))
+    tables.append("share_partition_states", states(life, run_id))
+    tables.append("reconciliations", reconciliations(life, run_id))
+
+
+def totals(config: TablesConfig) -> list[str]:
+    """The run of each validation that has totals, after comparing them with its results."""
+    rows = Tables(config).read("quality_totals").to_pylist()
+    results = Tables(config).read("quality_results").to_pylist()
+    for row in rows:
+        own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
+        assert row["holds"] + row["fails"] + row["not_evaluated"] == len(own) > 0
+        assert row["rows_compared"] == sum(r["element_count"] for r in own)
+        broken = [r["severity"] for r in own if r["state"] == "fails"]
+        assert (row["critical_fails"], row["info_fails"]) == (broken.count("critical"), broken.count("info"))
+    found = sorted({(row["evaluated_at"], row["run_id"]) for row in rows})
+    assert len(rows) == 5 * len(found)
+    return [run_id for _, run_id in found]
+
+
+def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
+    """What a run leaves that found no new record."""
+    tables = Tables(config)
+    tables.append("group_observations", groups(CONFIGS, run_id))
+    tables.append("offset_observations", logs(run_id))
+    tables.append("share_partition_states", states(life, run_id))
+    tables.append("reconciliations", reconciliations(life, run_id))

@@ -161,7 +161,7 @@ def test_a_hostile_name_is_text(site: str) -> None:
 
 
 def test_without_tables_the_page_says_what_to_run(tmp_path: Path) -> None:
-    """No table yet; then observations alone."""
+    """No table yet; then observations alone, which were not judged; then an audit that found nothing."""
     with web_server(create_app(TablesConfig(uri=str(tmp_path / "none")), clock=lambda: NOW)) as url:
         status, page = raw(url, "expansions")
         assert (status, "acktrail expand observe" in page) == (200, True)
@@ -169,6 +169,8 @@ def test_without_tables_the_page_says_what_to_run(tmp_path: Path) -> None:
         assert "began with a partition too early" not in raw(url, "")[1]
         rows = expansion_rows([WELL])["partition_observations"]
         write_rows(Tables(TablesConfig(uri=str(tmp_path / "none"))), {"partition_observations": rows})
+        assert "No topic was audited yet: run acktrail expand audit." in words(raw(url, "expansions")[1])
+        write_rows(Tables(TablesConfig(uri=str(tmp_path / "none"))), {"partition_expansions": []})
         assert "No topic gained partitions." in words(raw(url, "expansions")[1])
 
 
@@ -270,3 +272,5 @@ def fits(tab: Page, url: str) -> None:
         show_as(tab, scheme, width)
         assert axe_violations(tab, rules) == [], (url, scheme, width)
         assert tab.value("document.documentElement.scrollWidth <= innerWidth"), (url, width)
+    frames = "[...document.querySelectorAll('.frame')]"
+    assert tab.value(f"{frames}.every(frame => frame.scrollWidth <= frame.clientWidth)"), f"a table is cut off: {url}"

@@ -41,6 +41,8 @@ def show(
     if event is None:
         output = [json_line(audited_expansion_text.expansion_json(each)) for each in lines] if as_json else []
         typer.echo("\n".join(output) if as_json else audited_expansion_text.expansions_text(lines))
+        if not store.exists("partition_expansions"):
+            typer.echo("no topic was audited yet: run acktrail expand audit", err=True)
         return
     line = next((each for each in lines if each.row["event_id"] == event), None)
     if line is None:

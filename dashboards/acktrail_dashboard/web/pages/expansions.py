@@ -51,6 +51,7 @@ def _expansions(visit: Visit) -> dict[str, Any]:
         "wanted": wanted,
         "statuses": _STATUSES,
         "is_observed": visit.exists("partition_observations"),
+        "is_audited": visit.exists("partition_expansions"),
     }
 
 

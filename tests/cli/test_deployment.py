@@ -1,20 +1,31 @@
-"""The service and the container file start what there is: their command lines are commands of acktrail."""
+"""The service and the container file start what there is: a worker whose connector runs."""
 
 from __future__ import annotations
 
 import configparser
+import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
+from broker.workload import Workload, until
+from servers.connect_worker import ConnectWorker
 
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, InputError
+from acktrail.tables.delta.store import Tables
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 VIRTUAL_ENVIRONMENT = "/opt/acktrail/bin/"
+CONFIGURATION = "/etc/acktrail/"
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +43,89 @@ def container_lines() -> dict[str, str]:
     return dict(line for line in lines if len(line) == 2)
 
 
-def test_the_service_runs_a_command_that_exists(service: configparser.SectionProxy) -> None:
-    """Up to the worker's file, the command line of ExecStart is understood: asked for its help, it answers."""
-    command = shlex.split(service["ExecStart"])
-    assert command[0] == f"{VIRTUAL_ENVIRONMENT}acktrail"
-    program = shutil.which("acktrail", path=str(Path(sys.executable).parent))
-    assert program is not None
-    asked = subprocess.run([program, *command[1:3], "--help"], capture_output=True, text=True, check=True)
-    assert "standalone" in asked.stdout
+def documented_files() -> dict[str, str]:
+    """The worker's file and the connector's file that docs/connect.md shows first, by the names that deploy/ uses."""
+    page = (ROOT / "docs/connect.md").read_text("utf-8")
+    found = {kind: re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("toml", "json")}
+    assert found["toml"]
+    assert found["json"]
+    return {"worker.toml": found["toml"][1], "state.json": found["json"][1]}
+
+
+def test_what_the_header_installs_is_what_the_service_runs(service: configparser.SectionProxy) -> None:
+    """The files that the unit's comment says to install are the arguments of its command, and those of the docs."""
+    text = (DEPLOY / "acktrail-connect.service").read_text("utf-8")
+    installed = re.search(rf"install -m 640 -g acktrail (.*) {CONFIGURATION}$", text, re.MULTILINE)
+    assert installed
+    arguments = shlex.split(service["ExecStart"])[3:]
+    assert arguments == [CONFIGURATION + name for name in installed[1].split()]
+    assert {argument.removeprefix(CONFIGURATION) for argument in arguments} == documented_files().keys()
+
+
+def test_the_service_may_write_where_the_documented_worker_writes(service: configparser.SectionProxy) -> None:
+    """Every folder in the worker's file of the docs is the state directory of the unit, or one that it may write."""
+    folders = re.findall(r'"(/[^"]*)"', documented_files()["worker.toml"])
+    assert len(folders) > 1
+    writable = [Path("/var/lib", service["StateDirectory"])]
+    writable += [Path(path.removeprefix("-")) for path in service["ReadWritePaths"].split()]
+    assert service["ProtectSystem"] == "strict"
+    for folder in map(Path, folders):
+        assert any(folder.is_relative_to(path) for path in writable), folder
+
+
+@pytest.mark.broker
+def test_the_service_runs_the_documented_connector(
+    service: configparser.SectionProxy, broker: EmbeddedBroker, kafka: KafkaConfig, tmp_path: Path
+) -> None:
+    """The command of ExecStart with the files of the docs, only paths and addresses put in: the connector and its task
+    are RUNNING, records of share groups are in the tables, and SIGTERM ends it with 0."""
+    workload = Workload(kafka)
+    workload.create_topic("deployed")
+    workload.produce("deployed", 5)
+    workload.acknowledge("deployed", "deployed", 5)
+    places = {
+        VIRTUAL_ENVIRONMENT: f"{Path(sys.executable).parent}/",
+        CONFIGURATION: f"{tmp_path}/etc/",
+        "/var/lib/acktrail": str(tmp_path / "lib"),
+        "/data/acktrail": str(tmp_path / "data"),
+        "127.0.0.1:8083": "127.0.0.1:0",
+        "localhost:9092": broker.bootstrap_servers,
+    }
+    (tmp_path / "etc").mkdir()
+    for name, text in documented_files().items():
+        (tmp_path / "etc" / name).write_text(_replaced(text, places))
+    worker = ConnectWorker(tmp_path, [_replaced(word, places) for word in shlex.split(service["ExecStart"])])
+    worker.start()
+    try:
+        until(lambda: _states(worker) == ["RUNNING", "RUNNING"], what="a running connector")
+        tables = Tables(TablesConfig(uri=str(tmp_path / "data")))
+        until(lambda: tables.exists("state_records"), what="records in the tables")
+        assert worker.stop() == 0, worker.said
+    finally:
+        worker.kill()
+
+
+def _replaced(text: str, places: dict[str, str]) -> str:
+    for old, new in places.items():
+        text = text.replace(old, new)
+    return text
+
+
+def _states(worker: ConnectWorker) -> list[str]:
+    """Of the one connector and its tasks, as REST shows them; none while the worker is not there."""
+    assert worker.process is not None
+    assert worker.process.poll() is None, worker.said
+    address = next((line.split()[-1] for line in worker.said if line.startswith("REST interface at")), None)
+    if address is None:
+        return []
+    names = _asked(f"{address}/connectors")
+    found = [_asked(f"{address}/connectors/{name}/status") for name in names]
+    return [part["state"] for status in found for part in (status["connector"], *status["tasks"])]
+
+
+def _asked(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return json.load(answer)
 
 
 def test_the_service_is_not_restarted_for_what_a_person_must_correct(service: configparser.SectionProxy) -> None:

@@ -14,13 +14,13 @@ from table import Row
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from drivers.browser import Page, browsing  # programs of the tests
-from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables
+from samples.dashboard_tables import NOW, Sizes, topic_id_of, write_dashboard_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
 from acktrail_dashboard.web.application import create_app
 
-_STUCK = "group=fraud-scoring&topic=010000MCtK-X86swAAAAAA&partition=0"
+_STUCK = f"group=fraud-scoring&topic={topic_id_of('payments')}&partition=0"
 _PAGES = {
     "overview": "?range=90d",
     "groups": "groups",

@@ -19,6 +19,7 @@ from acktrail.tables.open_runs import AUDIT_RULES
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
+from acktrail_dashboard.lists.finding_list import topic_names
 from acktrail_dashboard.ranking import group_statuses, totals_by_group, worst_first
 from acktrail_dashboard.rows import expansion_rows
 from acktrail_dashboard.rows import listed_rows as listed
@@ -104,7 +105,8 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     partitions = worst_first(found)
     by_group = totals_by_group(partitions)
     groups = listed.group_rows(own.group_observations, partitions)
-    findings, expectations = listed.finding_rows(own.findings), listed.expectation_rows(own.quality_results)
+    findings = listed.finding_rows(own.findings, topic_names(own.topics))
+    expectations = listed.expectation_rows(own.quality_results)
     exports, gaps = listed.export_rows(own.export_ranges), listed.gap_rows(own.export_ranges)
     lags = [row.lag.value for row in partitions if row.lag.value is not None]
     archived = [row.archived.value for row in partitions if row.archived.value is not None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 PartitionKey = tuple[str, str, int]
 """Group id, topic id, partition (-1 where a row names none): one share partition."""
@@ -131,13 +132,33 @@ class ArchivedRow:
         return self.last_offset - self.first_offset + 1
 
 
+class FindingSubject(Protocol):
+    """Who a finding is about: the columns of a row of ``findings`` that say it."""
+
+    @property
+    def subject(self) -> str: ...
+    @property
+    def group_id(self) -> str | None: ...
+    @property
+    def topic_id(self) -> str | None: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
-    """One rule broken by one subject; the evidence is a record's address in the state topic."""
+    """One rule broken by one subject; the evidence is a record's address in the state topic. `topic` None: the finding
+    is about none, or only its id is known."""
 
     rule: str
     severity: str
     subject: str
+    group_id: str | None
+    topic_id: str | None
+    topic: str | None
+    partition: int | None
     detail: str
     evidence_state_partition: int | None
     evidence_offset: int | None

@@ -114,7 +114,7 @@ def _worst(summary: Summary) -> tuple[str, ...]:
     lines = []
     for row in summary.findings[:FINDINGS_SHOWN]:
         where = wording.address(row.evidence_state_partition, row.evidence_offset)
-        about = ": ".join(map(printable, (row.rule, row.subject, row.detail)))
+        about = ": ".join(map(printable, (row.rule, wording.subject_text(row), row.detail)))
         lines.append(f"  {printable(row.severity):<8}  {about}{f' [{where}]' if where else ''}")
     more = len(summary.findings) - len(lines)
     return (*lines, *([f"  … {wording.counted(more, 'more finding')}"] if more else ()))

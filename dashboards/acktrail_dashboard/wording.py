@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from acktrail.plain_tables import printable
-from acktrail_dashboard.summary_types import ExpectationRow, Figure, PartitionRow, RunTotals, Summary
+from acktrail_dashboard.summary_types import ExpectationRow, Figure, FindingSubject, PartitionRow, RunTotals, Summary
 
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
 """Most urgent first."""
@@ -103,6 +103,15 @@ def verdict_text(word: str) -> str:
 def topic_text(topic: str | None, topic_id: str) -> str:
     """The topic's name, else ``topic id`` and its id."""
     return printable(topic) if topic is not None else f"topic id {printable(topic_id) or 'unknown'}"
+
+
+def subject_text(row: FindingSubject) -> str:
+    """Who a finding is about, by name: ``billing, orders 0``; else its subject."""
+    topic = "" if row.topic_id is None else topic_text(row.topic, row.topic_id)
+    place = topic if row.partition is None else f"{topic} {row.partition}"
+    if row.group_id is None:
+        return place or printable(row.subject)
+    return ", ".join(part for part in (printable(row.group_id), place) if part)
 
 
 def notes(row: PartitionRow) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from samples.expansion_tables import NOW, SampleExpansion, expansion_rows
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch, terminal_count
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail_dashboard.rows.run_tables import RunTables
 
 RUN = "reconcile-2026-11-21T04:46:00Z"
@@ -95,11 +96,18 @@ def hash_of(group: str, partition: int) -> int:
     return (sum(group.encode()) + partition) % 4
 
 
-def finding(rule: str, severity: str, subject: str, detail: str, at: tuple[int, int] | None = None) -> dict[str, Any]:
+def finding(
+    rule: str, group: str, topic: str, partition: int, detail: str, at: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """A finding as a reconciliation stores it; the name of its topic is in ``topics`` alone."""
+    topic_id = TOPIC_IDS.get(topic, topic)
     return {
         "rule": rule,
-        "severity": severity,
-        "subject": subject,
+        "severity": RULE_BY_ID[rule].severity.value,
+        "subject": f"{group}:{topic_id}:{partition}",
+        "group_id": group,
+        "topic_id": topic_id,
+        "partition": partition,
         "detail": detail,
         "evidence_state_partition": at[0] if at else None,
         "evidence_offset": at[1] if at else None,
@@ -112,7 +120,6 @@ def finding(rule: str, severity: str, subject: str, detail: str, at: tuple[int, 
 def expectation(
     suite: str,
     name: str,
-    severity: str = "critical",
     success: bool | None = True,
     unexpected: int = 0,
     count: int = 5317,
@@ -120,7 +127,7 @@ def expectation(
     return {
         "suite": suite,
         "expectation": name,
-        "severity": severity,
+        "severity": RULE_BY_ID[name].severity.value,
         "success": success,
         "element_count": count,
         "unexpected_count": unexpected,
@@ -220,18 +227,16 @@ def _orphan() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def quality() -> list[dict[str, Any]]:
-    critical = ("first_offset_not_above_last_offset", "batches_ascending", "batches_disjoint", "batches_inside_window",
-                "start_offset_not_above_end_offset", "state_allowed_for_release")  # fmt: skip
+    critical = ("batch_first_le_last", "batches_ascending", "batches_non_overlapping", "batches_below_log_end",
+                "start_offset_le_end_offset", "delivery_state_allowed")  # fmt: skip
     rows = [expectation("share_partition_states", name, count=13) for name in critical]
-    rows += [expectation("state_records", "epochs_not_falling"), expectation("state_records", "decodes", "error")]
-    rows += [expectation("state_records", "start_offset_monotone_within_state_epoch")]
-    rows += [expectation("share_partition_states", "delivery_count_within_limit", "error", count=13)]
-    rows += [
-        expectation("reconciliations", "verdict_is_match_or_moved", "warning", success=False, unexpected=2, count=14)
-    ]
-    rows += [expectation("export_ranges", "no_export_gap", "warning", success=False, unexpected=1, count=6)]
-    rows += [expectation("export_ranges", "read_equals_decoded_plus_quarantined", count=6)]
-    rows += [expectation("reconciliations", "lag_not_negative", "error", success=None, count=14)]
+    rows += [expectation("state_records", "state_epoch_monotone"), expectation("state_records", "record_decoded")]
+    rows += [expectation("state_records", "start_offset_monotone")]
+    rows += [expectation("share_partition_states", "delivery_count_within_limit", count=13)]
+    rows += [expectation("reconciliations", "orphan_state", success=False, unexpected=1, count=14)]
+    rows += [expectation("reconciliations", "before_log_start", success=False, unexpected=1, count=14)]
+    rows += [expectation("export_ranges", "records_accounted_for", count=6)]
+    rows += [expectation("reconciliations", "not_authorized", success=None, count=14)]
     return rows
 
 
@@ -301,15 +306,16 @@ def topics() -> list[dict[str, Any]]:
 
 def findings() -> list[dict[str, Any]]:
     return [
-        finding("records_lost_to_retention", "critical", "warehouse-sync / orders / 0",
-                "500 records past the start offset were deleted before anyone acknowledged them", (1, 1398)),
-        finding("records_archived", "warning", "fraud-scoring / payments / 2",
-                "20 records were archived after 5 deliveries", (2, 1322)),
-        finding("archiving_stuck", "warning", "fraud-scoring / payments / 2",
-                "offset 360,080 waits for the dead letter queue since 41 min", (2, 1320)),
-        finding("state_of_deleted_topic", "info", "ledger-v1 / topic invoices-v1-deleted / 0",
-                "no tombstone was written when the topic was deleted", (0, 211)),
-        finding("share_partition_not_initialized", "info", "search-indexer / invoices / 0", "no consumer ever took it"),
+        finding("one_state_partition_per_key", "billing-workers", "orders", 1,
+                "its records are on state partitions 0, 1", (1, 1398)),
+        finding("before_log_start", "warehouse-sync", "orders", 0, "start offset 1200000, the log starts at 1200500",
+                (1, 1322)),
+        finding("archiving_stale", "fraud-scoring", "payments", 2,
+                "1 record(s) have been archiving for 41 minutes: the share partition is stuck or has no leader",
+                (2, 1320)),
+        finding("orphan_state", "ledger-v1", "qT5yV0aOQ3mXn8sJd1f7uw", 0,
+                "durable state of a group that does not exist", (0, 211)),
+        finding("poison_records_archived", "fraud-scoring", "payments", 2, "20 record(s) were archived"),
     ]  # fmt: skip
 
 

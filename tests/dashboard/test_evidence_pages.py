@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import shutil
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 import pytest
 from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import CHROMIUM, Page, browsing
 from reset.change_tables import unlocked
-from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from samples.dashboard_tables import CHECKS, HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.model.rules.catalogue import QUALITY_RULES
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.web.application import create_app
 
-RULE = "start_offset_regression"
+RULE = "missing_state"
 PAGES = (
     "findings?severity=critical", "record?state-partition=17&offset=90210",
     "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks?runs=20",
-    "check?run=run-00045&suite=state_records&expectation=batches_disjoint", "resets", "reset?plan=2026000001", "export",
+    "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping",
+    "resets", "reset?plan=2026000001", "export",
     "run?id=run-00047",
 )  # fmt: skip
 
@@ -87,6 +91,38 @@ def test_a_finding_leads_to_the_bytes_that_show_it(site: Site) -> None:
     assert "....billing-work" in text
 
 
+def test_no_topic_id_stands_for_a_name(site: Site) -> None:
+    """No page shows, or reads out, the id of a topic whose name is known, but as the code that a label calls an id."""
+    ids = [row["topic_id"] for row in site.tables.rows("topics")]
+    paths = ("", "groups", "share-partitions", "findings", "group?id=fraud-scoring", site.finding(), PAGES[1],
+             "share-partition?" + urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"),
+                                             "partition": 0}))  # fmt: skip
+    for path in paths:
+        status, text = site.page(path)
+        assert status == 200, path
+        hidden = r"<code>[^<]*(<wbr>[^<]*)*</code>|<head>.*?</head>|(href|value|data-[a-z]+)=\"[^\"]*\""
+        shown = re.sub(hidden, "", text, flags=re.DOTALL)
+        assert [topic_id for topic_id in ids if topic_id in shown.replace("<wbr>", "")] == [], path
+        assert path not in {"", "findings"} or "fraud-scoring" in shown
+
+
+def test_samples_are_as_the_jobs_leave_tables(site: Site, sample: RunTables) -> None:
+    """Rules are in the catalogue, subjects are keys, and the counts of a run are those of its results: else pictures
+    and pages show what no cluster has."""
+    results, totals = (site.tables.rows(name) for name in ("quality_results", "quality_totals"))
+    rules = {row["rule"] for row in site.tables.rows("findings")} | {row["expectation"] for row in results}
+    rules |= {*sample.findings["rule"].to_pylist(), *sample.quality_results["expectation"].to_pylist()}
+    assert rules <= RULE_BY_ID.keys()
+    for row in [*site.tables.rows("findings"), *sample.findings.to_pylist()]:
+        assert row["subject"] == f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+    counted = Counter((row["run_id"], row["suite"], row["state"]) for row in results)
+    checked = [row for row in totals if row["run_id"] in {run_id for run_id, _, _ in counted}]
+    assert len(checked) == CHECKED_RUNS * len({suite for suite, _ in CHECKS})
+    for row in checked:
+        for state in ("holds", "fails", "not_evaluated"):
+            assert row[state] == counted[row["run_id"], row["suite"], state], (row["run_id"], row["suite"])
+
+
 def test_a_record_in_quarantine_shows_why_and_its_bytes(site: Site) -> None:
     """The export lists it, its page has the reason and the bytes as they were."""
     assert "record?state-partition=3&offset=41" in site.page("export")[1]
@@ -99,7 +135,7 @@ def test_a_record_in_quarantine_shows_why_and_its_bytes(site: Site) -> None:
 def test_filters_are_in_the_address(site: Site) -> None:
     """Severity, rule, group, first sighting and standing; what is no filter is refused with the choices there are."""
     critical = site.page("findings?severity=critical&shown=all")[1]
-    assert "archived_records</" not in critical.split("<tbody")[1]
+    assert "poison_records_archived</" not in critical.split("<tbody")[1]
     assert site.page("findings?group=nobody")[1].count("No finding is so") == 1
     assert "No finding is so" in site.page("findings?since=1h")[1]
     assert "No finding is so" not in site.page("findings?since=2026-11-01T00:00:00Z")[1]
@@ -121,7 +157,7 @@ def test_filters_are_in_the_address(site: Site) -> None:
 
 def test_all_findings_are_reached_by_the_links_to_the_next_part(site: Site) -> None:
     """Part by part each is shown once."""
-    subjects = {row["subject"] for row in site.tables.rows("findings")}
+    subjects = {(row["rule"], row["subject"]) for row in site.tables.rows("findings")}
     seen = sum(site.page(f"findings?shown=all&page={number}")[1].count(">all about it<") for number in (1, 2))
     assert seen == len(subjects) == 90
 
@@ -132,11 +168,11 @@ def test_checks_have_their_results_behind_them(site: Site) -> None:
     assert status == 200
     assert 'aria-label="fails, 1,204 unexpected"' in text
     assert text.count('aria-label="holds"') > CHECKED_RUNS
-    assert "check?run=run-00045&suite=state_records&expectation=batches_disjoint" in text
-    text = site.page("check?run=run-00045&suite=state_records&expectation=batches_disjoint")[1]
+    assert "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping" in text
+    text = site.page("check?run=run-00037&suite=state_records&expectation=batches_non_overlapping")[1]
     assert "1,204" in text
     assert HOSTILE[0] in text
-    text = site.page("check?run=run-00034&suite=export_ranges&expectation=nothing_pruned_before_export")[1]
+    text = site.page("check?run=run-00036&suite=export_ranges&expectation=nothing_pruned_before_export")[1]
     assert "no row was compared" in text
 
 
@@ -286,6 +322,8 @@ def test_a_person_gets_from_a_check_to_its_rule_by_links(browser: Page, site: Si
     opened(browser, site, "checks?runs=20")
     browser.value("document.querySelector('td.critical a').click()")
     browser.until("location.pathname === '/check' && document.readyState === 'complete'")
-    assert browser.value("document.querySelector('h1').innerText") in {"batches_disjoint", "decoded"}
-    browser.value('document.querySelector(\'a[href*="rule?id=batches_disjoint"], a[href*="rule?id=decoded"]\').click()')
+    assert browser.value("document.querySelector('h1').innerText") in {"batches_non_overlapping", "record_decoded"}
+    browser.value(
+        'document.querySelector(\'a[href*="rule?id=batches_non"], a[href*="rule?id=record_decoded"]\').click()'
+    )
     browser.until("location.pathname === '/rule' && document.readyState === 'complete'")

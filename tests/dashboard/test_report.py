@@ -236,8 +236,11 @@ def test_a_sum_over_nothing_known_is_not_zero(
 
 
 def test_findings_show_the_record_that_proves_them(sample: RunTables, run_id: str, html: str) -> None:
-    """Evidence is the address in the state topic: partition and offset."""
+    """Evidence is the address in the state topic: partition and offset. The subject is named, not called by its key:
+    a topic id is shown where no name is known."""
     for row, cells in zip(summarize(sample, run_id).findings, _rows_of(html, "findings"), strict=True):
+        topic = f"topic id {row.topic_id}" if row.topic is None else row.topic
+        assert cells["Subject"] == f"{row.group_id} {topic} {row.partition}"
         if row.evidence_offset is not None:
             assert (
                 cells["Evidence"] == f"state partition {row.evidence_state_partition}, offset {row.evidence_offset:,}"

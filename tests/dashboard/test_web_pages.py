@@ -12,7 +12,7 @@ import pytest
 from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import CHROMIUM, Page, browsing
 from fastapi import FastAPI
-from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from servers.web_server import web_server
 from starlette.responses import HTMLResponse
 
@@ -22,7 +22,7 @@ from acktrail_dashboard.web.application import create_app
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
 
 SIZES = Sizes(groups=14, partitions_a_group=2, runs=14, fine_days=0.5, hourly_days=1.5)
-STUCK = {"group": "fraud-scoring", "topic": "010000MCtK-X86swAAAAAA", "partition": 0}
+STUCK = {"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0}
 ADDRESSES = (
     "", "groups?search=e", "share-partitions", "group?id=fraud-scoring",
     "share-partition?" + urlencode({**STUCK, "offset": 1_236_450}),

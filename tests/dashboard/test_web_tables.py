@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import pyarrow as pa
 import pytest
 from jobs.world import World, batch, key_of, snapshot, update
-from samples.dashboard_tables import HOSTILE, NOW, Sizes, write_dashboard_tables
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.history_tables import build
 from servers.web_server import web_server
 
@@ -27,7 +27,7 @@ from acktrail_dashboard.web.application import create_app
 from acktrail_dashboard.web.charts.trend_charts import charts_of
 
 SMALL = Sizes(groups=8, partitions_a_group=2, runs=4, fine_days=0.1, hourly_days=0)
-STUCK = urlencode({"group": "fraud-scoring", "topic": "010000MCtK-X86swAAAAAA", "partition": 0})
+STUCK = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
 PAGES = ("", "groups", "share-partitions", "group?id=fraud-scoring", f"share-partition?{STUCK}&offset=5")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,10 @@ import pyarrow as pa
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.model.queue_status import QueueStatus
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["HOSTILE", "NOW", "Sizes", "write_dashboard_tables"]
+__all__ = ["CHECKS", "HOSTILE", "NOW", "Sizes", "check_state", "topic_id_of", "write_dashboard_tables"]
 
 NOW = datetime(2026, 11, 23, 3, 4, 5, tzinfo=UTC)
 HOSTILE = (
@@ -31,6 +35,22 @@ HOSTILE = (
 )
 """Group ids and topic names that a client may have sent."""
 
+CHECKS = tuple(
+    (suite, rule)
+    for suite in ("export_ranges", "reconciliations", "share_partition_states", "state_partitions", "state_records")
+    for rule in QUALITY_RULES
+    if suite in rule.suites
+)
+"""What the gate of a reconciliation evaluates: suite and rule."""
+_FOUND = (
+    ("missing_state", "described by its coordinator, absent from the state topic"),
+    ("poison_records_archived", "310 record(s) were archived"),
+    (
+        "archiving_stale",
+        "41 record(s) have been archiving for 40 minutes: the share partition is stuck or has no leader",
+    ),
+)
+"""Rules that findings name, and their details."""
 _CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 _TOPICS = ("orders", "payments", "clickstream", "emails", "shipments")
 _GROUPS = ("billing-workers", "fraud-scoring", "email-sender", "warehouse", "search-index", "ledger")
@@ -72,7 +92,7 @@ class Sizes:
 @dataclass(frozen=True, kw_only=True)
 class _Queue:
     group_id: str
-    topic: str | None
+    topic: str
     topic_id: str
     partition: int
     status: QueueStatus
@@ -94,6 +114,7 @@ def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
         [_totals(queues, sizes, number, runs[number], times[number]) for number in range(sizes.runs)],
     )
     _put(tables, "quality_totals", [row for pair in zip(runs, times, strict=True) for row in _quality(*pair)])
+    _put(tables, "topics", [_topic(name) for name in sorted({queue.topic for queue in queues})])
     _put(tables, "findings", _findings(queues, sizes, runs, times))
     _put(tables, "group_observations", _observations(queues, runs[-1], times[-1]))
     _put(tables, "export_ranges", [_range(number, times[-1]) for number in range(4)])
@@ -101,6 +122,21 @@ def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
     _write_trends(tables, queues, timedelta(minutes=5), 0.0, sizes.fine_days)
     _write_states(tables, queues, runs, times)
     return tables
+
+
+def topic_id_of(topic: str) -> str:
+    """The topic's id, in Kafka's text form."""
+    return urlsafe_b64encode(md5(topic.encode(), usedforsecurity=False).digest()).decode().rstrip("=")
+
+
+def check_state(number: int, rule_id: str) -> str:
+    """What the run `number` says of a rule: most hold; a few fail in some runs, one is not evaluated in every third."""
+    if rule_id == "nothing_pruned_before_export":
+        return "not_evaluated" if number % 3 == 0 else "holds"
+    is_broken = (rule_id in {"batches_non_overlapping", "record_decoded"} and number % 11 == 4) or (
+        rule_id == "delivery_count_within_limit" and number % 48 > 43
+    )
+    return "fails" if is_broken else "holds"
 
 
 def _put(tables: Tables, name: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -118,7 +154,7 @@ def _queues(sizes: Sizes) -> Any:
             status = troubles[number] if is_first else _COMMON[(number * 7 + index) % len(_COMMON)]
             lag = {QueueStatus.OK: 40, QueueStatus.IDLE: 0, QueueStatus.STATE_UNKNOWN: None}.get(status, 2_443 + number)
             yield _Queue(
-                group_id=group_id, topic=topic, topic_id=f"{number % 7:02d}{index:04d}MCtK-X86swAAAAAA"[:22],
+                group_id=group_id, topic=topic, topic_id=topic_id_of(topic),
                 partition=index, status=status, start=1_236_441 + 1_000 * index, lag=lag,
             )  # fmt: skip
 
@@ -186,35 +222,44 @@ def _totals(queues: Sequence[_Queue], sizes: Sizes, number: int, run_id: str, at
 
 
 def _quality(run_id: str, at: datetime) -> list[dict[str, Any]]:
-    number = int(run_id.split("-")[1])
-    fails = 2 if number % 11 == 4 else 0
+    found: Counter[tuple[str, str]] = Counter()
+    for suite, rule in CHECKS:
+        state = check_state(int(run_id.split("-")[1]), rule.id)
+        found[suite, state] += 1
+        found[suite, "critical"] += state == "fails" and rule.severity == "critical"
     return [
         {
-            "run_id": run_id, "evaluated_at": at + timedelta(seconds=40), "suite": suite, "holds": 12 - fails,
-            "fails": fails, "not_evaluated": 1, "critical_fails": min(fails, 1), "rows_compared": 50_000,
+            "run_id": run_id, "evaluated_at": at + timedelta(seconds=40), "suite": suite,
+            "holds": found[suite, "holds"], "fails": found[suite, "fails"],
+            "not_evaluated": found[suite, "not_evaluated"], "critical_fails": found[suite, "critical"],
+            "rows_compared": 50_000,
         }
-        for suite in ("state_records", "share_partition_states")
+        for suite in dict.fromkeys(suite for suite, _ in CHECKS)
     ]  # fmt: skip
+
+
+def _topic(name: str) -> dict[str, Any]:
+    times = {"first_seen_at": NOW - timedelta(days=90), "last_seen_at": NOW}
+    return {"topic_id": topic_id_of(name), "topic": name, "partition_count": 8, "status": "present", **times}
 
 
 def _findings(
     queues: Sequence[_Queue], sizes: Sizes, runs: Sequence[str], times: Sequence[datetime]
 ) -> list[dict[str, Any]]:
-    rules = (("start_offset_regression", "critical"), ("archived_records", "warning"), ("no_snapshot", "info"))
     rows = []
     for number in range(sizes.findings):
-        queue, (rule, severity) = queues[number % len(queues)], rules[number % len(rules)]
+        queue, (rule, detail) = queues[number % len(queues)], _FOUND[number % len(_FOUND)]
         rows.append(
             {
                 "run_id": runs[-1] if number % 4 else runs[0],
                 "rule": rule,
-                "severity": severity,
-                "subject": f"{queue.group_id}/{queue.topic}:{queue.partition}#{number}",
+                "severity": RULE_BY_ID[rule].severity.value,
+                "subject": f"{queue.group_id}:{queue.topic_id}:{queue.partition}",
                 "group_id": queue.group_id,
                 "topic_id": queue.topic_id,
                 "topic": queue.topic,
                 "partition": queue.partition,
-                "detail": "the start offset went from 1,236,441 back to 1,200,000 without a reset",
+                "detail": detail,
                 "evidence_state_partition": 17,
                 "evidence_offset": 90_210 + number,
                 "first_seen_at": times[0],

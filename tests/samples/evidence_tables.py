@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from reset.change_tables import attempt
-from samples.dashboard_tables import HOSTILE, NOW
+from samples.dashboard_tables import CHECKS, HOSTILE, NOW, check_state, topic_id_of
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
@@ -21,14 +21,6 @@ EVIDENCE = (17, 90_210)
 QUARANTINED = (3, 41)
 CHECKED_RUNS = 14
 _EVERY = timedelta(minutes=5)
-_RULES = (
-    ("export_ranges", "export_contiguous", "critical"),
-    ("export_ranges", "nothing_pruned_before_export", "error"),
-    ("share_partition_states", "start_offset_le_end_offset", "critical"),
-    ("state_records", "decoded", "error"),
-    ("state_records", "batches_disjoint", "critical"),
-    ("state_records", "delivery_count_within_limit", "warning"),
-)
 
 
 def write_evidence_tables(tables: Tables, *, cluster_id: str = "5L6g3nShT-eMCtK--X86sw") -> None:
@@ -36,7 +28,6 @@ def write_evidence_tables(tables: Tables, *, cluster_id: str = "5L6g3nShT-eMCtK-
     put(tables, "state_records", _records(cluster_id))
     put(tables, "quality_results", _results(cluster_id))
     put(tables, "export_ranges", _gaps(cluster_id))
-    put(tables, "topics", [{"cluster_id": cluster_id, "topic_id": "000000MCtK-X86swAAAAAA", "topic": "orders"}])
     position = {"connector": HOSTILE[0], "source_partition": "p", "number": 1, "position": '{"at": 7}', "at": NOW}
     put(tables, "connector_positions", [position])
     attempt(Path(tables.config.uri), 1)
@@ -57,7 +48,7 @@ def _records(cluster_id: str) -> list[dict[str, Any]]:
     good = {
         "cluster_id": cluster_id, "run_id": "export-1", "state_partition": EVIDENCE[0], "timestamp_ms": at_ms,
         "key": b"\x00\x00\x00\x0fbilling-workers", "value": bytes(range(120)), "record_type": "update",
-        "group_id": "billing-workers", "topic_id": "000000MCtK-X86swAAAAAA", "partition": 0, "snapshot_epoch": 4,
+        "group_id": "billing-workers", "topic_id": topic_id_of("orders"), "partition": 0, "snapshot_epoch": 4,
         "leader_epoch": 7, "start_offset": 1_200_000, "delivery_complete_count": 60, "batches": batches,
         "decode_status": "decoded",
     }  # fmt: skip
@@ -73,15 +64,13 @@ def _results(cluster_id: str) -> list[dict[str, Any]]:
     rows = []
     for number in range(CHECKED_RUNS):
         run = 48 - CHECKED_RUNS + number
-        for suite, expectation, severity in _RULES:
-            is_bad = (run, suite) == (45, "state_records")
-            fails = is_bad or (expectation == "delivery_count_within_limit" and number > 9)
-            skipped = expectation == "nothing_pruned_before_export" and number % 3 == 0
+        for suite, rule in CHECKS:
+            state = check_state(run, rule.id)
+            fails, skipped = state == "fails", state == "not_evaluated"
             rows.append(
                 {
-                    "cluster_id": cluster_id, "run_id": f"run-{run:05d}", "suite": suite, "expectation": expectation,
-                    "severity": severity, "success": None if skipped else not fails,
-                    "state": "not_evaluated" if skipped else "fails" if fails else "holds",
+                    "cluster_id": cluster_id, "run_id": f"run-{run:05d}", "suite": suite, "expectation": rule.id,
+                    "severity": rule.severity.value, "success": None if skipped else not fails, "state": state,
                     "element_count": 0 if skipped else 50_000, "unexpected_count": 1_204 if fails else 0,
                     "observed_value": f"{HOSTILE[0]}; {HOSTILE[6]}" if fails else None,
                     "reason": "no row was compared" if skipped else None,

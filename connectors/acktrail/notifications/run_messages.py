@@ -107,7 +107,7 @@ def _findings(known: Known, tables: Tables, run_id: str) -> list[Notification]:
 def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notification:
     first = min(rows, key=lambda row: row["subject"])
     rule = RULE_BY_ID.get(first["rule"])
-    places = _some([printable(row["subject"]) for row in sorted(rows, key=lambda row: row["subject"])])
+    places = _some([_place(row) for row in sorted(rows, key=lambda row: row["subject"])])
     text = f"{places}: {printable(first['detail'] or '')}".rstrip(": ") + "."
     return Notification(
         kind=NotificationKind.CRITICAL_FINDING,
@@ -119,6 +119,13 @@ def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notificati
         page="finding",
         query=(("rule", first["rule"]), ("subject", first["subject"])),
     )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """Where in the group of the title a finding is: by the name of its topic, where it has one; else its subject."""
+    if row["topic"] is None:
+        return printable(row["subject"])
+    return printable(row["topic"]) if row["partition"] is None else f"{printable(row['topic'])}:{row['partition']}"
 
 
 def _gone_finding(subject: str) -> Notification:

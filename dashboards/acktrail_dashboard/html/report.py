@@ -37,8 +37,9 @@ _FILTERS: Final = (
     offset_bands.bands, offset_bands.short, offset_bands.strip_label, offset_bands.strip_paths, printable,
     printable_parts, status_text, status_tone, trouble_wording.group_line, trouble_wording.status_notes,
     trouble_wording.statuses_line, trouble_wording.trouble, wording.result_tone, wording.severity_tone,
-    wording.verdict_tone, wording.counted, wording.failed_line, wording.findings_line, wording.instant, wording.notes,
-    wording.number, wording.quality_line, wording.trail, wording.unknowns, wording.verdict_text, wording.verdicts_line,
+    wording.subject_text, wording.verdict_tone, wording.counted, wording.failed_line, wording.findings_line,
+    wording.instant, wording.notes, wording.number, wording.quality_line, wording.trail, wording.unknowns,
+    wording.verdict_text, wording.verdicts_line,
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -146,12 +146,13 @@ def _latest(table: pa.Table, name: str, time: str) -> dict[str, TableRow]:
     return {str(row[name]): row for row in rows(table, order=(time,))}
 
 
-def finding_rows(findings: pa.Table) -> tuple[FindingRow, ...]:
-    """Worst first, then by rule and subject."""
+def finding_rows(findings: pa.Table, topics: Mapping[str, str]) -> tuple[FindingRow, ...]:
+    """Worst first, then by rule and subject. `topics`: names by topic id, for findings that have none."""
     found = []
     for row in rows(findings):
         texts = {name: row[name] or "" for name in ("rule", "subject", "detail")}
-        found.append(row_value(FindingRow, row, severity=canonical(row["severity"]), **texts))
+        topic = row["topic"] if row["topic"] is not None else topics.get(row["topic_id"] or "")
+        found.append(row_value(FindingRow, row, severity=canonical(row["severity"]), topic=topic, **texts))
     return tuple(sorted(found, key=lambda row: (_rank(row.severity), row.rule, row.subject)))
 
 

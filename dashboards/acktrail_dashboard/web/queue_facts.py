@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.open_runs import OpenRuns, newest_audit
+from acktrail_dashboard.lists.finding_list import FindingLine, finding_line, topic_names
 from acktrail_dashboard.web.web_page import Visit
 from acktrail_dashboard.wording import SEVERITIES
 
 _FINDINGS_SHOWN: Final = 50
 _CHANGES_SHOWN: Final = 50
 FINDING_COLUMNS: Final = (
-    "run_id", "rule", "severity", "subject", "detail", "group_id", "topic_id", "topic", "partition",
+    "cluster_id", "run_id", "rule", "severity", "subject", "detail", "group_id", "topic_id", "topic", "partition",
     "evidence_state_partition", "evidence_offset", "first_seen_at", "last_seen_at", "times_seen",
 )  # fmt: skip
 STATUS_COLUMNS: Final = (
@@ -29,21 +29,23 @@ STATUS_COLUMNS: Final = (
 """All of ``queue_statuses`` but the window."""
 
 
-def by_severity(rows: pa.Table) -> list[dict[str, Any]]:
-    """Findings, the most severe first, of one severity the newest first."""
+def by_severity(visit: Visit, where: pc.Expression, runs: OpenRuns) -> list[FindingLine]:
+    """Findings that a filter lets through, by name, the most severe first, of one severity the newest first. `runs`:
+    the newest ones."""
     order = {severity: rank for rank, severity in enumerate(SEVERITIES)}
-    found: list[dict[str, Any]] = rows.sort_by([("first_seen_at", "descending")]).to_pylist()
-    return sorted(found, key=lambda row: order.get(row["severity"], len(order)))
+    rows = visit.read("findings", columns=FINDING_COLUMNS, where=where).sort_by([("first_seen_at", "descending")])
+    names = topic_names(visit.read("topics", columns=("topic_id", "topic"))) if rows.num_rows else {}
+    found = [finding_line(row, runs, names) for row in rows.to_pylist()]
+    return sorted(found, key=lambda line: order.get(line.severity, len(order)))
 
 
 def findings_where(visit: Visit, where: pc.Expression, newest_run: str | None) -> dict[str, Any]:
     """Findings that a filter lets through, open ones first, by ``acktrail.tables.open_runs``. `newest_run`: the newest
     reconciliation."""
     runs = OpenRuns(newest_run, visit.ask("findings", newest_audit, None))
-    rows = by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=where))
-    judged = [{**row, "is_open": bool(runs.is_open(row["rule"], row["run_id"]))} for row in rows]
-    ordered = sorted(judged, key=lambda row: not row["is_open"])
-    return {"rows": ordered[:_FINDINGS_SHOWN], "count": len(rows), "open": sum(row["is_open"] for row in judged)}
+    ordered = sorted(by_severity(visit, where, runs), key=lambda line: not line.is_open)
+    count = sum(bool(line.is_open) for line in ordered)
+    return {"rows": ordered[:_FINDINGS_SHOWN], "count": len(ordered), "open": count}
 
 
 def changes_where(visit: Visit, where: pc.Expression) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from acktrail_dashboard.web.table_reader import TableReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FateStep:
-    """One status of a record: since when and by which state record (None: from before the first one)."""
+    """One status of a record: since when and by which state record, by its address (None: from before the first one)."""
 
     since: str | None
-    state_record: str | None
+    state_partition: int | None
+    offset: int | None
     cause: str | None
     status: str
     delivery_count: int | None
@@ -59,7 +60,8 @@ def _fate(instance: RecordInstance, letters: tuple[str, ...], completeness: Hist
         steps=tuple(
             FateStep(
                 since=None if interval.since is None else instant_text(interval.since.timestamp_ms),
-                state_record=history_text.position_text(interval.since),
+                state_partition=None if interval.since is None else interval.since.state_partition,
+                offset=None if interval.since is None else interval.since.offset,
                 cause=None if interval.since is None else interval.since.cause.value,
                 status=history_text.status_text(interval.status),
                 delivery_count=interval.status.delivery_count,

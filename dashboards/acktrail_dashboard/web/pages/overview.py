@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail.tables.open_runs import OpenRuns, newest_audit
+from acktrail_dashboard.lists.finding_list import FindingLine
 from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
-from acktrail_dashboard.web.queue_facts import FINDING_COLUMNS, by_severity
+from acktrail_dashboard.web.queue_facts import by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
 from acktrail_dashboard.web.web_page import Visit, WebPage
 from acktrail_dashboard.wording import TONES, counted, number
@@ -33,7 +34,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     counts = status_counts(groups)
     totals = _newest_totals(visit)
     findings = _open_findings(visit, totals)
-    sentence, tone = _headline(counts, sum(row["severity"] == "critical" for row in findings))
+    sentence, tone = _headline(counts, sum(line.severity == "critical" for line in findings))
     return {
         "sentence": sentence,
         "tone": tone,
@@ -111,11 +112,11 @@ def _newest_export(visit: Visit) -> datetime | None:
     return newest
 
 
-def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[FindingLine]:
     """The most severe first, then the latest. Before the first reconciliation those of audits of expansions alone."""
     runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
     where = pc.field("run_id").isin(pa.array(runs.run_ids, pa.string()))
-    return by_severity(visit.read("findings", columns=FINDING_COLUMNS, where=where))
+    return by_severity(visit, where, runs)
 
 
 def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 from broker.workload import until
-from faults.conftest import Export, OpenExport, writing
+from faults.conftest import Export, OpenExport, recent_runs, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
 
@@ -158,10 +158,3 @@ def stands_by(export: Export) -> bool:
 def all_runs(export: Export) -> set[str]:
     """The runs that rows are from: each attempt of a task is one."""
     return set(Tables(export.tables).read("export_ranges", columns=["run_id"])["run_id"].to_pylist())
-
-
-def recent_runs(export: Export) -> set[str]:
-    """The runs of the last ten commits."""
-    rows = Tables(export.tables).read("export_ranges", columns=["run_id", "exported_at"]).to_pylist()
-    newest = sorted({row["exported_at"] for row in rows})[-10:]
-    return {row["run_id"] for row in rows if row["exported_at"] in newest}

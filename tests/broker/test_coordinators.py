@@ -49,10 +49,10 @@ def ask(client: SilentClient) -> dict[str, Any]:
 
 
 def test_a_request_without_an_answer_is_sent_again() -> None:
-    """One silence is no failure: the groups' answers are those of the second request."""
+    """One silence is no failure: the groups' answers are those of the next requests, one for each."""
     client = SilentClient(silences=1)
     assert {group: answer.error_code for group, answer in ask(client).items()} == {"a": 0, "b": 0}
-    assert client.asked == 2
+    assert client.asked == 3
 
 
 def test_a_coordinator_that_stays_silent_is_an_error_in_bounded_time() -> None:
@@ -137,3 +137,56 @@ def test_a_silent_coordinator_is_not_asked_about_all_its_groups() -> None:
     tries = silent.requests[1] / 2
     assert tries < 20
     assert sum(answer.error_code == 0 for answer in answers.values()) > 6_000
+
+
+class LimitedCluster(BusyCluster):
+    """One coordinator that answers in time about so many groups at once and no more, and never about those of `stuck`.
+    A request without an answer takes those beside it with it, as they wait in one connection."""
+
+    def __init__(self, most: int, stuck: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.limit, self.stuck = most, stuck
+        self.silent_rounds = 0
+
+    def learn_coordinator(self, found: Any, key: str) -> int:
+        return 1
+
+    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+        parts = [group_ids for _, group_ids in requests]
+        is_silent = any(len(part) > self.limit or self.stuck.intersection(part) for part in parts)
+        self.silent = frozenset({1} if is_silent else ())
+        self.silent_rounds += is_silent
+        return super().send_all(requests)
+
+
+@pytest.mark.parametrize("most", [99, 10, 3, 1])
+def test_a_coordinator_that_is_too_slow_for_large_requests_is_asked_about_fewer_groups(most: int) -> None:
+    """Every group is described, whatever the number is that the coordinator masters in time, and what it did not master
+    is tried a few times, not once for each request."""
+    cluster, names = LimitedCluster(most), [f"g{number}" for number in range(1_000)]
+    answers = ask_many(cluster, names)
+    assert [answers[name].body for name in names] == names
+    assert cluster.silent_rounds <= 4
+
+
+def test_a_group_that_is_never_answered_costs_the_others_nothing() -> None:
+    """Its request is divided until it is asked alone: it has the error, all others their answers, also those whose
+    requests waited beside it."""
+    cluster, names = LimitedCluster(100, frozenset({"g321"})), [f"g{number}" for number in range(1_000)]
+    answers = ask_many(cluster, names)
+    assert [name for name in names if answers[name].error_code] == ["g321"]
+    assert (answers["g321"].error_code, answers["g321"].message) == (REQUEST_TIMED_OUT, "kept silent")
+    assert cluster.silent_rounds == 3
+    with pytest.raises(RetryableError, match="kept silent"):
+        Coordinators(cast("BrokerClient", cluster)).query(names, list)
+
+
+def test_many_groups_that_are_never_answered_end_the_query() -> None:
+    """However much is answered between them, the silences of a query are few; what was answered stays."""
+    stuck = frozenset(f"g{number}" for number in range(0, 1_000, 50))
+    cluster, names = LimitedCluster(100, stuck), [f"g{number}" for number in range(1_000)]
+    answers = ask_many(cluster, names)
+    assert cluster.silent_rounds <= 11
+    assert answers.keys() == set(names)
+    assert {answers[name].error_code for name in stuck} == {REQUEST_TIMED_OUT}
+    assert {answers[name].body for name in names if not answers[name].error_code} <= set(names) - stuck

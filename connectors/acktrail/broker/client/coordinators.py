@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from acktrail.broker.client.asked_groups import AskedGroups, parts
 from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
@@ -23,12 +25,11 @@ from acktrail.broker.client.error_codes import (
 from acktrail.errors import RetryableError
 
 _LOCATED_AT_ONCE: Final = 500
-_GROUPS_AT_ONCE: Final = 100
-"""Groups of a request: a busy broker still answers it in time."""
-_IN_FLIGHT: Final = 2
-"""Requests that one broker has at a time: it answers one after the other, and each waits no longer than its timeout."""
 _TIMEOUTS: Final = 2
-"""A query is repeated for this many request timeouts, as in Kafka's clients (``default.api.timeout.ms``)."""
+"""A query is repeated for this many request timeouts after the last answer, as in Kafka's clients
+(``default.api.timeout.ms``)."""
+_SILENCES: Final = 10
+"""Silences in one query, however much is answered between them: each takes as long as a request may."""
 
 _RequestFor = Callable[[Sequence[str]], Any]
 _Read = Callable[[Any], Any]
@@ -56,6 +57,23 @@ class SendResult(NamedTuple):
     lost: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A query while it is asked: what is sent, what is kept of an answer, and the responses so far."""
+
+    request_for: _RequestFor
+    read: _Read
+    tolerates_silence: bool
+    patience: Backoff
+    asked: AskedGroups = field(default_factory=AskedGroups)
+    responses: dict[str, CoordinatorResponse] = field(default_factory=dict)
+
+    def is_open(self, group_id: str) -> bool:
+        """Whether it is to be asked again."""
+        found = self.responses.get(group_id)
+        return found is None or found.error_code in ASK_AGAIN
+
+
 class Coordinators:
     """Finds the coordinators of groups, and sends requests to them.
 
@@ -63,7 +81,8 @@ class Coordinators:
     ``__consumer_offsets`` exists) a query is repeated until twice `client.request_timeout_s` have passed. A query
     without a response in time is sent once more: a coordinator is silent for about half a minute when it looks for the
     state of a topic that is just being deleted (five tries of its persister, ``PersisterStateManager``), and answers at
-    once when asked again.
+    once when asked again. Its groups are then asked in smaller parts, each with all of the request's timeout: a busy
+    broker answers those in time, and one group that holds up its request is found among the others.
     """
 
     def __init__(self, client: BrokerClient) -> None:
@@ -84,24 +103,26 @@ class Coordinators:
 
         However many groups there are, a broker has few requests at a time, and memory few responses.
 
-        Raises Unreachable or RetryableError when a coordinator did not answer in time; with `tolerates_silence` its
-        groups have the error REQUEST_TIMED_OUT instead.
+        Raises Unreachable or RetryableError when a coordinator did not answer in time; with `tolerates_silence` the
+        groups without an answer have the error REQUEST_TIMED_OUT instead.
         """
-        responses: dict[str, CoordinatorResponse] = {}
+        patience = Backoff(_TIMEOUTS * self._client.request_timeout_s)
+        question = _Question(request_for=request_for, read=read, tolerates_silence=tolerates_silence, patience=patience)
+        responses = question.responses
         pending = list(dict.fromkeys(group_ids))
-        backoff = Backoff(_TIMEOUTS * self._client.request_timeout_s)
         while pending:
             try:
-                responses |= self._round(pending, request_for, read, backoff)
+                self._round(pending, question)
             except RetryableError as error:
                 if not tolerates_silence:
                     raise
-                return responses | dict.fromkeys(pending, CoordinatorResponse(None, REQUEST_TIMED_OUT, error.message))
-            pending = [group_id for group_id in pending if responses[group_id].error_code in ASK_AGAIN]
+                silent = CoordinatorResponse(None, REQUEST_TIMED_OUT, error.message)
+                responses |= dict.fromkeys(filter(question.is_open, pending), silent)
+            pending = [group_id for group_id in pending if question.is_open(group_id)]
             for group_id in pending:
                 if responses[group_id].error_code in MOVED_COORDINATOR:
                     self._known.pop(group_id, None)
-            if pending and not backoff.wait():
+            if pending and not patience.wait():
                 break
         return responses
 
@@ -130,42 +151,55 @@ class Coordinators:
                 return result
             self._known.pop(group_id, None)
 
-    def _round(
-        self, group_ids: Sequence[str], request_for: _RequestFor, read: _Read, backoff: Backoff
-    ) -> dict[str, CoordinatorResponse]:
-        """One response for each group; a coordinator that went away or was silent is one that moved, and is not asked
+    def _round(self, group_ids: Sequence[str], question: _Question) -> None:
+        """A response for each group; a coordinator that went away or was silent is one that moved, and is not asked
         about its other groups."""
-        responses = self._locate(group_ids)
+        question.responses.update(self._locate(group_ids))
         by_node: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
             if group_id in self._known:
                 by_node[self._known[group_id]].append(group_id)
-        left = {node: _parts(groups) for node, groups in by_node.items()}
+        left = {node: question.asked.turns(node, groups) for node, groups in by_node.items()}
         while left:
-            sent = [(node, part) for node, parts in left.items() for part in parts[:_IN_FLIGHT]]
-            left = {node: parts[_IN_FLIGHT:] for node, parts in left.items() if parts[_IN_FLIGHT:]}
-            replies = self._client.send_all([(node, request_for(part)) for node, part in sent])
-            answered = (row for reply in replies if not isinstance(reply, NoResponse) for row in reply.groups)
-            if any(row.error_code not in ASK_AGAIN for row in answered):
-                backoff.renew()  # many groups may take longer than a try
+            sent = [(node, part) for node, turns in left.items() for part in turns[0]]
+            left = {node: turns[1:] for node, turns in left.items() if turns[1:]}
+            replies = self._client.send_all([(node, question.request_for(part)) for node, part in sent])
+            answered = [(node, reply) for (node, _), reply in zip(sent, replies, strict=True) if _is_reply(reply)]
+            self._keep(answered, question)
             for (node, part), reply in zip(sent, replies, strict=True):
-                if not isinstance(reply, NoResponse):
-                    responses |= {
-                        row.group_id: CoordinatorResponse(node, row.error_code, _message(row), read(row))
-                        for row in reply.groups
-                    }
-                elif backoff.left_s > 0:
-                    unanswered = [*part, *(group_id for rest in left.pop(node, ()) for group_id in rest)]
-                    responses |= dict.fromkeys(unanswered, CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE))
-                else:
-                    raise self._client.explain(reply)
-        return responses
+                if not _is_reply(reply):
+                    rest = [group_id for turn in left.pop(node, ()) for later in turn for group_id in later]
+                    missing = CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE)
+                    question.responses.update(dict.fromkeys((*part, *rest), missing))
+                    self._count(node, part, reply, question)
+
+    def _keep(self, answered: Sequence[tuple[int, Any]], question: _Question) -> None:
+        """Keep what was answered. Time counts from here: many groups may take longer than a try."""
+        for node, reply in answered:
+            for row in reply.groups:
+                found = CoordinatorResponse(node, row.error_code, _message(row), question.read(row))
+                question.responses[row.group_id] = found
+                if row.error_code not in ASK_AGAIN:
+                    question.patience.renew()
+
+    def _count(self, node: int, part: Sequence[str], missing: NoResponse, question: _Question) -> None:
+        """What a request without a response means for its groups. Raises when it was one too many."""
+        is_over = question.patience.left_s <= 0
+        is_last = False
+        if not missing.may_try_again:
+            is_last = question.asked.keep_silence(node, part)
+            is_over |= question.asked.silences > _SILENCES
+        if is_over or (is_last and not question.tolerates_silence):
+            raise self._client.explain(missing)
+        if is_last:
+            reason = self._client.explain(missing).message
+            question.responses.update(dict.fromkeys(part, CoordinatorResponse(node, REQUEST_TIMED_OUT, reason)))
 
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
         """Learn the coordinators of `group_ids` that are not known yet; the responses are for those not found."""
         failed: dict[str, CoordinatorResponse] = {}
         unknown = [group_id for group_id in group_ids if group_id not in self._known]
-        for part in _parts(unknown, _LOCATED_AT_ONCE):
+        for part in parts(unknown, _LOCATED_AT_ONCE):
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
             for row in self._client.send(request).coordinators:
                 if row.error_code == NONE:
@@ -180,5 +214,5 @@ def _message(row: Any) -> str | None:
     return getattr(row, "error_message", None)
 
 
-def _parts(group_ids: Sequence[str], most: int = _GROUPS_AT_ONCE) -> list[Sequence[str]]:
-    return [group_ids[at : at + most] for at in range(0, len(group_ids), most)]
+def _is_reply(reply: Any) -> bool:
+    return not isinstance(reply, NoResponse)

@@ -174,8 +174,8 @@ def test_a_wrong_parameter_is_explained(root: Path, query: str) -> None:
 
 @pytest.mark.parametrize("group", ["g", *HOSTILE[:4]])
 def test_the_fate_of_a_record(tmp_path: Path, group: str) -> None:
-    """By its offset: the conclusion, every change with its state record, what is not known; an offset that the history
-    does not have, and one that is no number, are explained on the page."""
+    """By its offset: the conclusion, every change with a link to its state record, what is not known; an offset that
+    the history does not have, and one that is no number, are explained on the page."""
     key = key_of(group)
     world = World(tmp_path / "tables", state_partitions=1)
     world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 1, (batch(5, 5, 4, 5),)))
@@ -183,6 +183,7 @@ def test_the_fate_of_a_record(tmp_path: Path, group: str) -> None:
     build(world.tables)
     row = {"group_id": group, "topic_id": key.topic_id, "topic": "t", "partition": 0, "status": "ok", "run_id": "r1"}
     row |= {"observed_at": NOW, "status_since": NOW - timedelta(hours=1), "cluster_id": "c"}
+    row |= {"evidence_state_partition": 0, "evidence_offset": 0}
     world.tables.append("queue_statuses", [row])
     asked = {"group": group, "topic": key.topic_id, "partition": 0}
     with served(tmp_path / "tables") as url:
@@ -194,6 +195,11 @@ def test_the_fate_of_a_record(tmp_path: Path, group: str) -> None:
     assert [status for status, _ in found.values()] == [200] * 4
     assert "Offset 5 of" in found["5"][1]
     assert "archived, delivery count 5, since state record 0:1" in found["5"][1]
+    for offset in (0, 1):  # the newest state record, and the one of the step
+        assert (
+            f'<a href="record?state-partition=0&amp;offset={offset}">state partition 0, offset {offset}</a>'
+            in (found["5"][1])
+        )
     assert "when it was first delivered" in found["5"][1]
     assert "nothing recorded" in found["6"][1]
     assert "is no number" in found["five"][1]

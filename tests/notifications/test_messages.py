@@ -93,7 +93,13 @@ def test_a_run_that_was_not_validated_is_no_news_of_the_gate(world: HealthTables
 
 def test_a_critical_finding_is_said_once_and_when_it_is_not_seen_again(world: HealthTables) -> None:
     """One message for a rule and a group, however many subjects, which it names; lesser findings send none."""
-    own = {"rule": RULE, "severity": "critical", "group_id": "g", "topic_id": "Jx0nqVdIQm2c7dP0m8fK5A", "topic": "orders"}
+    own = {
+        "rule": RULE,
+        "severity": "critical",
+        "group_id": "g",
+        "topic_id": "Jx0nqVdIQm2c7dP0m8fK5A",
+        "topic": "orders",
+    }
     seen = [{**own, "partition": n, "subject": f"g:{own['topic_id']}:{n}"} for n in range(8)]
     lesser = {"rule": "state_log_pruned", "severity": "warning", "subject": "state partition 1"}
     for run_id, found, states in [("r1", seen, ["open"]), ("r2", seen, []), ("r3", [], [WELL]), ("r4", seen, ["open"])]:

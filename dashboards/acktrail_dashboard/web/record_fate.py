@@ -16,7 +16,8 @@ from acktrail_dashboard.web.table_reader import TableReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FateStep:
-    """One status of a record: since when and by which state record, by its address (None: from before the first one)."""
+    """One status of a record: since when, and the address of the state record that shows it (None: from before the
+    first one)."""
 
     since: str | None
     state_partition: int | None

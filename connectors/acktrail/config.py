@@ -23,8 +23,9 @@ ACKTRAIL_KEY_MAPPINGS       how producers choose partitions, by topic: ``orders=
                             one ``glob=mapping`` a line (``murmur2``, ``crc32``, ``none``); the first that fits counts,
                             a topic without one has ``none``
 ACKTRAIL_ORDERED_GROUPS     the groups that rely on the order of records of one key: ``billing,ship-*`` (default: none)
-ACKTRAIL_SETTLE             how long producers may use an old partition count after an expansion: ``7m`` (default), up
-                            to ``24h``; at least their metadata.max.age.ms and their delivery.timeout.ms together
+ACKTRAIL_SETTLE             how long producers may use an old partition count after an expansion: ``15m`` (default),
+                            up to ``24h``; at least their metadata's largest age, how long they try to deliver, and the
+                            timeouts of two requests together
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -250,13 +251,13 @@ def reconcile_every() -> dt.timedelta:
 
 
 def settle_time() -> dt.timedelta:
-    """How long producers may use an old partition count after an expansion was first seen. Raises ConfigurationError
+    """How long producers may use an old partition count after every broker lists the new one. Raises ConfigurationError
     when the variable holds no duration, or more than a day."""
-    text = os.environ.get("ACKTRAIL_SETTLE") or "7m"
+    text = os.environ.get("ACKTRAIL_SETTLE") or "15m"
     found = _duration(text)
     if found is None or found > _LONGEST_SETTLE:
         message = f"ACKTRAIL_SETTLE={text!r} is no duration up to 24 hours"
-        raise ConfigurationError(message, hint="a number and s, m or h: 7m")
+        raise ConfigurationError(message, hint="a number and s, m or h: 15m")
     return found
 
 

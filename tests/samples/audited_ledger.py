@@ -85,7 +85,8 @@ def _check_expansions(tables: Tables, plain: dict[str, PartitionExpansion]) -> N
     for event_id, own in plain.items():
         row = found[event_id]
         assert (row["old_count"], row["new_count"], row["status"]) == (own.old_count, own.new_count, own.status.value)
-        times = [ms_of(row[name]) for name in ("last_seen_old_at", "first_seen_new_at", "settles_at")]
+        seen = [row[name] for name in ("last_seen_old_at", "first_seen_new_at", "settles_at")]
+        times = [None if each is None else ms_of(each) for each in seen]
         assert times == [own.last_seen_old_at_ms, own.first_seen_new_at_ms, own.settles_at_ms]
         for number, (fence, gap) in enumerate(zip(own.fences, own.gaps, strict=True)):
             each = fences.pop((event_id, number))

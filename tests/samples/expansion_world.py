@@ -11,6 +11,8 @@ BEGIN: Final = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 MS: Final = dt.timedelta(milliseconds=1)
 MINUTE: Final = dt.timedelta(minutes=1)
 CLUSTER: Final = "c"
+_LISTS: Final = (0 * MS, 5 * MS, 900 * MS)
+"""How long brokers take to list a topic."""
 
 
 @dataclass
@@ -186,7 +188,8 @@ def _observe(
         if is_bad and chance.random() < 0.05:
             count = chance.randint(1, count)
         seen[topic.topic_id] = topic
-        found.observations += _topic_rows(chance, {**own, "topic_id": topic.topic_id}, topic, count, is_bad=is_bad)
+        own |= {"topic_id": topic.topic_id, "listed_at": None if chance.random() < 0.2 else at + chance.choice(_LISTS)}
+        found.observations += _topic_rows(chance, own, topic, count, is_bad=is_bad)
     shares = [group for group in groups if group.group_type == "share"]
     others = [group for group in groups if group.group_type != "share"]
     for after, read in ((1, shares), (2, others), (3, shares)):

@@ -74,6 +74,7 @@ def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
                 log_starts=tuple(own[each]["log_start_offset"] if each in own else None for each in range(count)),
                 epochs=tuple(_epochs(own.get(each, {})) for each in range(count)),
                 is_consistent=own[0]["consistency"] != "straddles",
+                listed_at_ms=None if own[0].get("listed_at") is None else ms_of(own[0]["listed_at"]),
             )
         )
     return {topic_id: read_ledger(cluster_id, topic_id, own, settle_ms) for topic_id, own in by_topic.items()}

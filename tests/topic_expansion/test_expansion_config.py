@@ -55,10 +55,10 @@ def test_ordered_groups_are_globs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [(None, 420), ("", 420), ("90s", 90), ("24h", 86_400), ("0s", 0), ("25h", None), ("7", None)]
+    ("text", "seconds"), [(None, 900), ("", 900), ("90s", 90), ("24h", 86_400), ("0s", 0), ("25h", None), ("7", None)]
 )
 def test_the_settle_time(monkeypatch: pytest.MonkeyPatch, text: str | None, seconds: int | None) -> None:
-    """Seven minutes unless given, at most a day."""
+    """A quarter of an hour unless given, at most a day."""
     monkeypatch.delenv("ACKTRAIL_SETTLE", raising=False)
     if text is not None:
         monkeypatch.setenv("ACKTRAIL_SETTLE", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from acktrail.broker.ledger.partition_listing import list_partitions
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SinkTaskContext, SourceTaskContext
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale, UnknownName
+from acktrail.errors import ChangeRefused, NotEverywhere, OutcomeUnknown, PlanStale, UnknownName
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.planning.plan_file import plan_json, write_text
@@ -39,6 +40,7 @@ from acktrail.topic_expansion.apply_expansion import (
 from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 from acktrail.topic_expansion.expansion_facts import FirstPosition
 from acktrail.topic_expansion.expansion_plan import ExpansionPlan
+from acktrail.topic_expansion.ledger_reading import stored_expansion
 from acktrail.topic_expansion.stored_look import take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
@@ -411,6 +413,41 @@ def test_a_request_that_is_late_is_an_unknown_outcome(
     assert (result.was_there, result.event_id is not None) == (True, True)
     assert len(events(tables, plan)) == 3
     assert finish_expansion(admin, tables, plan).is_settled
+
+
+def test_a_broker_that_does_not_list_the_partitions_keeps_fences_open(
+    workload: Workload, admin: ShareGroupAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R003-09: every second list is an old one, as of a broker that lags: producers may ask it. That is said, nothing
+    settles, and the plan, applied again, sends nothing and settles once all brokers list the partitions."""
+    monkeypatch.setattr("acktrail.topic_expansion.apply_expansion._SPREAD_S", 0.5)
+    tables = TablesConfig(uri=str(tmp_path))
+    workload.create_topic("lagging", 2)
+    plan = planned(admin, "lagging", 4)
+    with monkeypatch.context() as patch:
+        brokers, lags = admin.broker_ids() * 2, cycle([False, True])
+
+        def listing(client: Any, names: Any = None, *, node_id: int | None = None, **more: Any) -> Any:
+            found = list_partitions(client, names, node_id=node_id, **more)
+            is_old = node_id is not None and next(lags)
+            return tuple(replace(each, partitions=each.partitions[:2]) for each in found) if is_old else found
+
+        patch.setattr(admin, "broker_ids", lambda: brokers)
+        for module in ("partition_listing", "partition_observation"):
+            patch.setattr(f"acktrail.broker.ledger.{module}.list_partitions", listing)
+        for apply in (lambda: applied(admin, tables, plan), lambda: finish_expansion(admin, tables, plan)):
+            with pytest.raises(NotEverywhere, match="not every broker lists them") as raised:
+                apply()
+            assert raised.value.exit_code == 4
+    found = stored_expansion(tables, plan)
+    assert found is not None
+    assert (found.status.value, found.settles_at_ms) == ("settling", None)
+
+    result = applied(admin, tables, plan)
+
+    assert (result.was_there, result.settles_at_ms is not None) == (True, True)
+    assert finish_expansion(admin, tables, plan).is_settled
+    assert events(tables, plan) == [("before_call", None), ("after_call", "done"), ("verified", "done")]
 
 
 def holding_the_second(held: set[int]) -> Any:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.expansion.dependency_columns import SharedSources, shared_sources, step_of
 from acktrail.columnar.expansion.fence_columns import MISSING
+from acktrail.columnar.expansion.look_columns import NEVER
 from acktrail.columnar.schemas.expansion_schemas import EXPANSION_FENCES, PARTITION_DEPENDENCIES, PARTITION_EXPANSIONS
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.expansions.found_expansions import FencedTopicExpansion, MappingOf
@@ -49,7 +50,8 @@ def expansion_rows(
     rows = [
         {
             **{name: getattr(each, name) for name in (*_EVENT, "old_count", "new_count")},
-            **{name: getattr(each, name) for name in ("last_seen_old_at", "first_seen_new_at", "settles_at")},
+            **{name: getattr(each, name) for name in ("last_seen_old_at", "first_seen_new_at")},
+            "settles_at": None if each.settles_at == NEVER else each.settles_at,
             "cluster_id": cluster_id,
             "sequence": number,
             "status": each.status.value,

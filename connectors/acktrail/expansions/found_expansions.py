@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.expansion.fence_columns import MISSING, FenceColumns, LogValues, fences
-from acktrail.columnar.expansion.look_columns import FoundExpansion, LookColumns, microseconds
+from acktrail.columnar.expansion.look_columns import NEVER, FoundExpansion, LookColumns, microseconds
 from acktrail.expansions.table_shares import WantedLooks
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import ExpansionStatus, FenceGap, expansion_id
@@ -40,8 +41,8 @@ _UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedTopicExpansion:
-    """One expansion of one topic id; times in microseconds, arrays of shape (old_count,) with MISSING where a number is
-    not known. `reasons`: why an end of a fence is not known."""
+    """One expansion of one topic id; times in microseconds (`settles_at` NEVER: not known yet), arrays of shape
+    (old_count,) with MISSING where a number is not known. `reasons`: why an end of a fence is not known."""
 
     event_id: str
     topic_id: str
@@ -173,7 +174,8 @@ def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:
 def _numbered(rows: pa.Table) -> pa.Table:
     for name in ("last_seen_old_at", "first_seen_new_at", "settles_at"):
         place = rows.column_names.index(name)
-        rows = rows.set_column(place, name, pa.array(microseconds(rows[name]), pa.int64()))
+        instants = pc.fill_null(rows[name].cast(pa.int64()), NEVER)
+        rows = rows.set_column(place, name, pa.array(microseconds(instants), pa.int64()))
     return rows
 
 

@@ -160,7 +160,8 @@ def _event(stored: Tables, admin: ShareGroupAdmin, topic: str, event_id: str | N
             text, hint=f"set ACKTRAIL_KEY_MAPPINGS={topic}=murmur2 (or crc32), then acktrail expand audit"
         )
     if event["status"] == ExpansionStatus.SETTLING:
-        until = instant_text(_ms(event["settles_at"]))
+        settles_at = event["settles_at"]
+        until = "every broker lists the partitions" if settles_at is None else instant_text(_ms(settles_at))
         text = f"the expansion of {topic!r} to {event['new_count']} partitions is settling: observed too early"
         raise RetryableError(text, hint=f"observe and audit after {until}, then try again")
     following = (row for row in rows if row["topic_id"] == event["topic_id"] and row["sequence"] > event["sequence"])

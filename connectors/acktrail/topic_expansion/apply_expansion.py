@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.client.error_codes import Outcome
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
+from acktrail.errors import AcktrailError, NotEverywhere, OutcomeUnknown, PlanStale, RetryableError, UnknownName
 from acktrail.group_changes.audit.audit_chain import Event, audit_entry
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.lifecycle.plan_status import Admission
@@ -48,7 +48,8 @@ class FenceWidth:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionResult:
     """The state of an expansion. `was_there`: the topic had the count before this call. `settles_at_ms`: from then on
-    every producer knows the count; `event_id` names the expansion in the tables; both None: no look shows it yet."""
+    every producer knows the count; None: no look shows yet that every broker does. `event_id` names the expansion in
+    the tables; None: no look shows it yet."""
 
     plan_id: str
     topic: str
@@ -81,6 +82,7 @@ def apply_expansion(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPla
     Raises:
         PlanStale, ChangeRefused, NotAuthorized, InputError, RetryableError, ConfigurationError: nothing was changed.
         OutcomeUnknown: the request left, and the partitions do not show; apply the plan again: it looks first.
+        NotEverywhere: the partitions are there, and not every broker lists them; apply the plan again.
     """
     was_there = is_expanded(admin, plan)
     if not was_there:
@@ -88,19 +90,32 @@ def apply_expansion(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPla
         take_look(admin, journal.tables, topics=[plan.topic])
         _create(admin, journal, plan)
     found = stored_expansion(journal.tables, plan)
-    if found is None:
-        _wait_for_count(admin, plan, everywhere=True)
-        take_look(admin, journal.tables, topics=[plan.topic])
-        found = stored_expansion(journal.tables, plan)
+    if found is None or found.settles_at_ms is None:
+        found = _look_everywhere(admin, journal.tables, plan)
     return expansion_result(plan, found, was_there=was_there)
+
+
+def _look_everywhere(admin: ShareGroupAdmin, tables: TablesConfig, plan: ExpansionPlan) -> PartitionExpansion | None:
+    """The expansion by a look at a time when every broker lists the count; None: none has the old count. Raises
+    NotEverywhere."""
+    lists_everywhere = _wait_for_count(admin, plan, everywhere=True)
+    take_look(admin, tables, topics=[plan.topic])
+    found = stored_expansion(tables, plan)
+    if not lists_everywhere or (found is not None and found.settles_at_ms is None):
+        raise NotEverywhere(plan.topic, plan.new_count, plan_id=plan.plan_id)
+    return found
 
 
 def finish_expansion(admin: ShareGroupAdmin, tables: TablesConfig, plan: ExpansionPlan) -> ExpansionResult:
     """Look once more where producers must know the count by now and no look since shows it; the state then.
-    Changes nothing in the cluster. Raises as `is_expanded` and `take_look`."""
+    Changes nothing in the cluster. Raises as `is_expanded` and `take_look`, and NotEverywhere."""
     was_there = is_expanded(admin, plan)
     found = stored_expansion(tables, plan)
-    if found is not None and now_ms() >= found.settles_at_ms and _has_open_fence(found):
+    if found is None:
+        return expansion_result(plan, found, was_there=was_there)
+    if found.settles_at_ms is None:
+        found = _look_everywhere(admin, tables, plan)
+    elif now_ms() >= found.settles_at_ms and _has_open_fence(found):
         take_look(admin, tables, topics=[plan.topic])
         found = stored_expansion(tables, plan)
     return expansion_result(plan, found, was_there=was_there)

@@ -72,8 +72,10 @@ def result_lines(result: ExpansionResult) -> list[str]:
     """How the expansion stands, a sentence each."""
     counts = f"{result.old_count} to {result.new_count} partitions"
     lines = [f"was expanded from {counts}" if not result.was_there else f"it has been expanded: {counts}"]
-    if result.settles_at_ms is None:
+    if result.event_id is None:
         return [*lines, "no look shows the expansion: no look of the tables has the old count, so no fence is known"]
+    if result.settles_at_ms is None:
+        return [*lines, "not every broker lists the partitions yet: how long producers may use the old count is open"]
     at = instant_text(result.settles_at_ms)
     if not result.is_settled:
         return [*lines, f"producers may use the old count until {at}; the first look after that gives the high fences"]

@@ -19,7 +19,7 @@ _BEFORE_MS: Final = 3_600_000
 """Looks from so long before a plan count for its fences."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _STRADDLES: Final = "straddles"
-_SEEN: Final = ("run_id", "observed_at", "partition", "partition_count", "consistency")
+_SEEN: Final = ("run_id", "observed_at", "listed_at", "partition", "partition_count", "consistency")
 _EPOCHS: Final = ("leader_epoch", "ended_epoch", "epoch_end_offset")
 
 
@@ -107,9 +107,14 @@ def observations(rows: Iterable[Mapping[str, Any]]) -> list[TopicObservation]:
                     for row in ordered
                 ),
                 is_consistent=ordered[0]["consistency"] != _STRADDLES,
+                listed_at_ms=_ms_up(ordered[0]["listed_at"]),
             )
             found.append(one)
     return found
+
+
+def _ms_up(at: dt.datetime | None) -> int | None:
+    return None if at is None else -((_EPOCH - at) // dt.timedelta(milliseconds=1))
 
 
 def paces(tables: TablesConfig, cluster_id: str, topic_id: str) -> dict[str, int]:

@@ -26,6 +26,7 @@ FENCE_COLUMNS: Final = (
 """The columns of ``EXPANSION_FENCES`` that the frames are made of."""
 
 SETTLE_TIMES: Final = 2
+_UNKNOWN_SETTLE_MS: Final = 900_000
 """After how many settle times an expansion is overdue."""
 
 _OF_KEY_AUDIT: Final = "fence of a key audit"
@@ -58,17 +59,19 @@ def expansions_frame(expansions: pa.Table, fences: pa.Table, *, now: dt.datetime
     Returns:
         ``EXPANSION_COLUMNS`` (instants as ms) and `count_before` (the new count of the expansion before; missing in a
         topic's first one), `fences` (different sources below the old count), `settling_ms` (`now`) and `overdue_ms`,
-        both missing where the expansion is settled.
+        both missing where the expansion is settled. One that no look shows on every broker is overdue after half an
+        hour.
     """
     frame = frame_of(with_ms(expansions.select(list(EXPANSION_COLUMNS)), "first_seen_new_at", "settles_at"))
     frame = frame.sort_values(["topic_id", "sequence"], kind="stable", ignore_index=True)
     is_settling = known_true(frame["status"] == ExpansionStatus.SETTLING.value)
     first_seen = frame["first_seen_new_ms"]
+    settles = frame["settles_ms"].fillna(first_seen + _UNKNOWN_SETTLE_MS)
     return frame.assign(
         count_before=frame.groupby("topic_id")["new_count"].shift(),
         fences=_fence_counts(expansions, fences, frame["event_id"]),
         settling_ms=where(pd.Series([epoch_ms(now)] * len(frame), dtype="Int64"), is_settling),
-        overdue_ms=where(first_seen + SETTLE_TIMES * (frame["settles_ms"] - first_seen), is_settling),
+        overdue_ms=where(first_seen + SETTLE_TIMES * (settles - first_seen), is_settling),
     )
 
 

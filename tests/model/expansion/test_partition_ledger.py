@@ -66,6 +66,27 @@ def test_what_is_not_known_of_a_fence_has_a_reason() -> None:
     assert (found.status, found.gaps) == (ExpansionStatus.SETTLING, (FenceGap.SETTLING,))
 
 
+def test_producers_settle_from_when_every_broker_knows_the_count() -> None:
+    """R003-09: a look that straddles the change does not begin the settle time, for a broker may have told producers
+    the old count after it. The first consistent one does, after its last list, also with a higher count; without one
+    nothing settles, with any settle time."""
+    looks = [look(0, 5), look(5, 9, 0, is_consistent=False), look(15, 10, 1), look(25, 12, 2)]
+    [found] = read_ledger("c", "t", looks, SETTLE_MS).expansions
+    assert (found.first_seen_new_at_ms, found.settles_at_ms) == (5, 25)
+    assert found.fences == (ExpansionFence(low=5, high=12),)
+
+    slow = [*looks[:2], replace(looks[2], listed_at_ms=17), *looks[3:], look(27, 13, 2)]
+    [found] = read_ledger("c", "t", slow, SETTLE_MS).expansions
+    assert (found.settles_at_ms, found.fences) == (27, (ExpansionFence(low=5, high=13),))
+
+    for settle_ms in (0, SETTLE_MS):
+        [found] = read_ledger("c", "t", looks[:2], settle_ms).expansions
+        assert (found.settles_at_ms, found.status) == (None, ExpansionStatus.SETTLING)
+        assert (found.fences, found.gaps) == ((ExpansionFence(low=5, high=None),), (FenceGap.SETTLING,))
+    first, _ = read_ledger("c", "t", [*looks[:2], look(15, 10, 1, 0)], SETTLE_MS).expansions
+    assert first.settles_at_ms == 25
+
+
 def test_a_count_that_falls_is_an_anomaly_and_no_second_expansion() -> None:
     """A broker with old metadata, or a clock that was set back: the expansion stays the one it was, with its fences."""
     looks = [look(0, 5), look(5, 9, 0), look(6, 10), look(8, 11, 0), look(20, 12, 1), look(21, 12, 1, 0)]

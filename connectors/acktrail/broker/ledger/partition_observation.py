@@ -53,10 +53,10 @@ def observe_partitions(
 
     Partitions are listed, then the ends of all logs asked for, then partitions are listed again, by every broker: only
     where all lists agree do the ends belong to the count. One broker can learn of an expansion before another, and
-    producers from either: a broker that still lists the old count proves nothing alone. Where earlier leaders' records
-    end is asked of the leader that gave the log's end. A topic that cannot be described is one row with the reason, as
-    is one that is gone; a partition whose log cannot be asked is a row with its error. Groups are asked last. Raises as
-    ``ShareGroupAdmin``.
+    producers from either: a broker that still lists the old count proves nothing alone. `observed_at` is before the
+    ends were asked for, `listed_at` after the last list. Where earlier leaders' records end is asked of the leader that
+    gave the log's end. A topic that cannot be described is one row with the reason, as is one that is gone; a partition
+    whose log cannot be asked is a row with its error. Groups are asked last. Raises as ``ShareGroupAdmin``.
     """
     named = None if topics is None else sorted(set(topics))
     listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
@@ -67,9 +67,10 @@ def observe_partitions(
     ends = query_leaders(admin, places, _QUERIES)
     logs = _logs(admin, listed, ends)
     again = _listed_everywhere(admin, [topic.name for topic in listed])
+    listed_at = clock()
     look = {"cluster_id": admin.cluster_id, "run_id": run_id}
     rows = [
-        {**look, "observed_at": at, **row}
+        {**look, "observed_at": at, "listed_at": listed_at, **row}
         for topic in listed
         for row in _topic_rows(topic, again.get(topic.name, frozenset()), logs)
     ]

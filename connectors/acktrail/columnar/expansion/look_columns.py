@@ -17,11 +17,13 @@ NAMES: Final = pa.dictionary(pa.int32(), STRING)
 LOOK_ROWS: Final = pa.schema(
     [
         *(pa.field(name, NAMES) for name in ("cluster_id", "run_id", "topic_id", "topic", "consistency")),
-        pa.field("observed_at", INSTANT),
+        *(pa.field(name, INSTANT) for name in ("observed_at", "listed_at")),
         pa.field("partition_count", INT32),
     ]
 )
 """One look at one topic: the row of its partition 0 in ``partition_observations``."""
+NEVER: Final = np.iinfo(np.int64).max
+"""In place of an instant: not known, later than each one."""
 _CONSISTENT: Final = "consistent"
 _STRADDLES: Final = "straddles"
 
@@ -43,8 +45,8 @@ def microseconds(column: pa.ChunkedArray | pa.Array) -> Int64Array:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookColumns:
     """Looks by topic, then time, each instant of a topic once; all arrays of shape (n,). `topic` and `run` are numbers
-    of `topic_ids` and `runs`, in their order; `at` is in microseconds. `is_sound`: the log ends are of its count;
-    `is_whole`: and every log was asked."""
+    of `topic_ids` and `runs`, in their order; `at` is in microseconds, as is `listed`, when every broker had listed the
+    topic. `is_sound`: the log ends are of its count, which every broker knew; `is_whole`: and every log was asked."""
 
     topic_ids: pa.Array
     topic_names: tuple[str, ...]
@@ -52,6 +54,7 @@ class LookColumns:
     topic: Int64Array
     run: Int64Array
     at: Int64Array
+    listed: Int64Array
     count: Int64Array
     is_sound: BoolArray
     is_whole: BoolArray
@@ -64,6 +67,7 @@ class LookColumns:
         run, runs = numbered(rows["run_id"])
         name, names = numbered(rows["topic"])
         at, count = microseconds(rows["observed_at"]), rows["partition_count"].to_numpy().astype(np.int64)
+        listed = np.maximum(at, microseconds(pc.coalesce(rows["listed_at"], rows["observed_at"])))
         order = np.lexsort((run, at, topic))
         order = order[(topic[order] >= 0) & (count[order] > 0)]
         again = (topic[order[1:]] == topic[order[:-1]]) & (at[order[1:]] == at[order[:-1]])
@@ -79,6 +83,7 @@ class LookColumns:
             topic=topic[order],
             run=run[order],
             at=at[order],
+            listed=listed[order],
             count=count[order],
             is_sound=_is_not(consistency, _STRADDLES)[order],
             is_whole=~_is_not(consistency, _CONSISTENT)[order],
@@ -98,7 +103,8 @@ def _is_not(column: pa.ChunkedArray, text: str) -> BoolArray:
 class FoundExpansion:
     """One expansion, by numbers of looks: `old` the last one with the old count, `new` the first with another one.
     `before` are the looks that may give low fences, oldest first, `after` those that may give high ones or show that a
-    log was truncated. `enough_before` is how many of the newest of `before` are enough if each of them has all rows
+    log was truncated. `settles_at`: when every producer knows the count, NEVER while no look shows that every broker
+    knew it. `enough_before` is how many of the newest of `before` are enough if each of them has all rows
     that it should have, and `enough_after` how many of the first of `after`."""
 
     topic: int
@@ -145,7 +151,8 @@ def _expansion(looks: LookColumns, bounds: Int64Array, new: int, old_count: int,
     sound = old[looks.is_sound[old]]
     whole = np.flatnonzero(looks.is_whole[sound])
     later = new + np.flatnonzero(looks.count[new:end] >= new_count)
-    settles_at = int(looks.at[new]) + settle_us
+    known = np.flatnonzero(looks.is_sound[later])
+    settles_at = int(looks.listed[later[known[0]]]) + settle_us if len(known) else NEVER
     settled = looks.at[later] >= settles_at
     enough = np.flatnonzero(settled & looks.is_whole[later])
     return FoundExpansion(

@@ -9,7 +9,7 @@ from acktrail.columnar.schemas.schema_types import BOOL, INSTANT, INT16, INT32, 
 
 PARTITION_OBSERVATIONS: Final = schema(
     (STRING, "cluster_id", "run_id"),
-    (INSTANT, "observed_at"),  # when its offsets were asked for
+    (INSTANT, "observed_at"),  # before its offsets were asked for
     (STRING, "topic_id", "topic"),
     (INT32, "partition"),  # null: the topic could not be described
     (INT32, "partition_count"),  # of the topic, before its offsets were asked for
@@ -21,6 +21,7 @@ PARTITION_OBSERVATIONS: Final = schema(
     (INT64, "max_timestamp_ms", "max_timestamp_offset"),  # the record with the highest timestamp
     (INT16, "error_code"),
     (STRING, "error"),
+    (INSTANT, "listed_at"),  # after every broker had listed the topic again; null: not known
 )
 """One partition of one topic in one observation, append-only."""
 
@@ -42,7 +43,7 @@ PARTITION_EXPANSIONS: Final = schema(
     (INT32, "sequence"),  # of the topic id's expansions, from 1
     (INT32, "old_count", "new_count"),
     (INSTANT, "last_seen_old_at", "first_seen_new_at"),
-    (INSTANT, "settles_at"),  # from then on every producer knows the count
+    (INSTANT, "settles_at"),  # from then on every producer knows the count; null: some broker may not know it
     (STRING, "status"),  # settling | settled
     (BOOL, "is_single"),  # no other count can have been in between
     (STRING, "key_mapping"),  # murmur2 | crc32 | none

@@ -47,7 +47,7 @@ class AuditedDependency:
     destination: int
     fence: ExpansionFence
     begins: ExpansionFence
-    settles_at_ms: int
+    settles_at_ms: int | None
 
 
 def audit_group(
@@ -106,9 +106,9 @@ def _joined_later(
 ) -> int | None:
     """The reading that shows that the group joined after the expansion, behind everything from before it."""
     known = next((index for index in range(first, len(series)) if series[index].source is not None), None)
-    high = dependency.fence.high
-    if known is None or high is None or (series[known].source or 0) < high:
+    high, settles_at = dependency.fence.high, dependency.settles_at_ms
+    if known is None or high is None or settles_at is None or (series[known].source or 0) < high:
         return None
     earlier = readings[first:known]
-    was_away = any(each.is_empty and each.observed_at_ms >= dependency.settles_at_ms for each in earlier)
+    was_away = any(each.is_empty and each.observed_at_ms >= settles_at for each in earlier)
     return known if was_away else None

@@ -52,14 +52,21 @@ class LogEpochs:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicObservation:
     """One observation of one topic: `log_ends` and `log_starts` by partition, None where a log could not be asked.
-    `epochs` by partition, too; empty: not known. `is_consistent` False: the topic changed while it was observed; its
-    ends are upper bounds alone."""
+    `epochs` by partition, too; empty: not known. `is_consistent` False: the topic changed while it was observed, or
+    not every broker knew of it; its ends are upper bounds alone. `observed_at_ms`: before its ends were asked for;
+    `listed_at_ms`: after every broker had listed it (None: not known, taken for the same)."""
 
     observed_at_ms: int
     log_ends: tuple[int | None, ...]
     log_starts: tuple[int | None, ...]
     epochs: tuple[LogEpochs, ...] = ()
     is_consistent: bool = True
+    listed_at_ms: int | None = None
+
+    @property
+    def known_at_ms(self) -> int | None:
+        """When every broker knew the count for certain; None: some broker may have listed another one."""
+        return max(self.observed_at_ms, self.listed_at_ms or 0) if self.is_consistent else None
 
     @property
     def partition_count(self) -> int:
@@ -77,7 +84,7 @@ class PartitionExpansion:
 
     `fences` has one for each partition that was there before, `gaps` why one of its ends is not known. `is_single`: it
     is certain that no other count lay in between (one partition was added). `settles_at_ms`: from then on every
-    producer knows the count.
+    producer knows the count; None: no observation yet is of a time when every broker knew it.
     """
 
     event_id: str
@@ -85,7 +92,7 @@ class PartitionExpansion:
     new_count: int
     last_seen_old_at_ms: int
     first_seen_new_at_ms: int
-    settles_at_ms: int
+    settles_at_ms: int | None
     status: ExpansionStatus
     is_single: bool
     fences: tuple[ExpansionFence, ...]
@@ -112,11 +119,12 @@ def read_ledger(
     """The expansions of one topic id, in their order.
 
     `observations` may come in any order and more than once; those of one instant count once, the first given.
-    `settle_ms`: how long after an expansion was first seen producers may use the old count (their metadata's largest
-    age, and how long they deliver). An expansion is a count above all before it: one that fell and is reached again, as
-    a broker with old metadata or a clock that was set back makes it look, is none. The low fence of a partition is its
-    last log end that is known of the old count, observed consistently; the high one its first from `settle_ms` after
-    the expansion was seen. No fence where records were lost in between, or may have been (`LogContinuity`).
+    `settle_ms`: how long producers may use the old count after the first consistent observation with the new one or
+    more (their metadata's largest age, and how long they deliver): up to there a broker may have given them the old
+    one. An expansion is a count above all before it: one that fell and is reached again, as a broker with old metadata
+    or a clock that was set back makes it look, is none. The low fence of a partition is its last log end that is known
+    of the old count, observed consistently; the high one its first from `settle_ms` after that. No fence where records
+    were lost in between, or may have been (`LogContinuity`).
     Invariant: the counts of consecutive expansions are chained. Cost: O(observations * partitions).
     """
     ordered = sorted({each.observed_at_ms: each for each in reversed(observations)}.values(), key=_at)
@@ -144,9 +152,10 @@ def _expansion(
     """The expansion from `count` that the observation at `index` is the first to show."""
     new = ordered[index]
     old = [each for each in ordered[:index] if each.partition_count == count]
-    settles_at = new.observed_at_ms + settle_ms
     later = [each for each in ordered[index:] if each.partition_count >= new.partition_count]
-    is_settled = later[-1].observed_at_ms >= settles_at
+    known_at = next((each.known_at_ms for each in later if each.known_at_ms is not None), None)
+    settles_at = None if known_at is None else known_at + settle_ms
+    is_settled = _is_settled(later[-1], settles_at)
     sound = [each for each in old if each.is_consistent]
     found = [_fence(number, sound, later, settles_at) for number in range(count)]
     return PartitionExpansion(
@@ -161,6 +170,10 @@ def _expansion(
         fences=tuple(fence for fence, _ in found),
         gaps=tuple(gap for _, gap in found),
     )
+
+
+def _is_settled(observation: TopicObservation, settles_at_ms: int | None) -> bool:
+    return settles_at_ms is not None and observation.observed_at_ms >= settles_at_ms
 
 
 @dataclass(slots=True)
@@ -199,7 +212,7 @@ class LogContinuity:
 
 
 def _fence(
-    partition: int, sound: Sequence[TopicObservation], later: Sequence[TopicObservation], settles_at_ms: int
+    partition: int, sound: Sequence[TopicObservation], later: Sequence[TopicObservation], settles_at_ms: int | None
 ) -> tuple[ExpansionFence, FenceGap | None]:
     before = next((each for each in reversed(sound) if each.log_ends[partition] is not None), None)
     low = None if before is None else before.log_ends[partition]
@@ -212,13 +225,13 @@ def _fence(
         log.follow(end, each.epochs_of(partition))
         if log.is_lost:
             break
-        if each.observed_at_ms >= settles_at_ms and not log.is_doubtful:
+        if _is_settled(each, settles_at_ms) and not log.is_doubtful:
             high = end
             break
     if log.is_lost or log.is_doubtful:
         gap = FenceGap.TRUNCATED if log.is_lost else FenceGap.LEADERS_CHANGED
         return ExpansionFence(low=None, high=None), gap
-    return ExpansionFence(low=low, high=high), _gap(low, high, is_settled=later[-1].observed_at_ms >= settles_at_ms)
+    return ExpansionFence(low=low, high=high), _gap(low, high, is_settled=_is_settled(later[-1], settles_at_ms))
 
 
 def _gap(low: int | None, high: int | None, *, is_settled: bool) -> FenceGap | None:

@@ -142,7 +142,7 @@ EXPANSION_RULES: Final = (
         title="The exact fence is not above the fence's high end",
         meaning="A key audit found a record that a producer wrote by the old count after the settle time.",
         why="The settle time is too short, so that a group that is called `safe` may not be.",
-        advice="Set `ACKTRAIL_SETTLE` above the producers' `metadata.max.age.ms` and `delivery.timeout.ms` together, "
+        advice="Set `ACKTRAIL_SETTLE` above [the sum](expansion.md#expand-a-topic) of the producers' times, "
         "and "
         "audit again.",
         sources=(_KIP, "Kafka class ProducerConfig (metadata.max.age.ms, delivery.timeout.ms)"),

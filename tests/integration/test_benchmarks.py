@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,19 @@ def test_none_is_left_out() -> None:
     """What `make bench` runs is what is run here."""
     assert SMALL.keys() == run.BENCHMARKS.keys()
     assert SMALL.keys() >= run.ON_A_BROKER
+
+
+def test_the_page_says_what_each_measures() -> None:
+    """The first table of docs/benchmarks.md defines every benchmark, in three cells without a measured figure."""
+    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    definitions = [
+        line.strip("|").split("|") for line in page.split("\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    ]
+
+    assert sorted(cells[0].strip(" `") for cells in definitions) == sorted(run.BENCHMARKS)
+    for name, *cells in definitions:
+        assert len(cells) == 2, name
+        assert not re.search(r"\d s (wall|CPU)\b|\dx (faster|less)", "".join(cells)), name
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SMALL])

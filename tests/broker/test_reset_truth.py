@@ -9,14 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, until
+from broker.workload import Workload, start_at, until
 from confluent_kafka import AcknowledgeType, Producer
 from reset.world import World
 from samples.history_tables import build
 from servers.releases import releases
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, raise_unless_done
+from acktrail.broker.changes import NewStartOffset
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.cli.reset.reset_text import plan_text
 from acktrail.config import TablesConfig
@@ -63,9 +63,7 @@ def world(server: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> W
 def group(world: World) -> str:
     """A group without members that starts at 5 in both topics."""
     name = f"g-{uuid4().hex[:8]}"
-    offsets = [NewStartOffset(topic=topic, partition=0, start_offset=START) for topic in TOPICS]
-    with ShareGroupAdmin(world.kafka) as admin:
-        raise_unless_done(admin.alter_offsets(name, offsets), operation="READ")
+    start_at(world.kafka, name, {(topic, 0): START for topic in TOPICS})
     return name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,10 +27,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.changes import ChangeResult, NewStartOffset, raise_unless_done
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
+from acktrail.errors import UnknownName
 
-__all__ = ["Worked", "Workload", "until"]
+__all__ = ["Worked", "Workload", "start_at", "until"]
 
 
 _MEMBERS: Final = 8
@@ -60,6 +63,22 @@ def until(condition: Callable[[], Any], *, timeout_s: float = 240.0, what: str =
         time.sleep(min(max(0.05, 2 * took), 1.0))
         asked = time.monotonic()
     raise AssertionError(f"{what} did not become true within {timeout_s:g} s")
+
+
+def start_at(kafka: KafkaConfig, group: str, starts: Mapping[tuple[str, int], int]) -> None:
+    """Set a group's start offsets by topic and partition. The group coordinator learns of a topic later than its broker
+    does: until then it is asked again."""
+    offsets = [NewStartOffset(topic=topic, partition=index, start_offset=at) for (topic, index), at in starts.items()]
+    with ShareGroupAdmin(kafka) as admin:
+        until(lambda: _is_known(admin.alter_offsets(group, offsets)), what=f"the topics of {group} at its coordinator")
+
+
+def _is_known(results: Sequence[ChangeResult]) -> bool:
+    try:
+        raise_unless_done(results, operation="READ")
+    except UnknownName:
+        return False
+    return True
 
 
 class Workload:

@@ -8,12 +8,11 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload
+from broker.workload import Workload, start_at
 from confluent_kafka import Consumer
 from drivers.command_line import Done, run
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.cli.group_answers import GroupAnswer
 from acktrail.embedded import EmbeddedBroker
 
@@ -34,9 +33,7 @@ def server(broker: EmbeddedBroker) -> Iterator[str]:
     workload.produce(ORDERS, 7, partition=0)
     workload.produce(BILLS, 3)
     workload.acknowledge(BUSY, ORDERS, 5)
-    with ShareGroupAdmin(broker.config()) as admin:
-        starts = [NewStartOffset(topic=topic, partition=0, start_offset=0) for topic in (ORDERS, BILLS)]
-        raise_unless_done(admin.alter_offsets(IDLE, starts), operation="READ")
+    start_at(broker.config(), IDLE, {(ORDERS, 0): 0, (BILLS, 0): 0})
     member = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": CLASSIC})
     member.subscribe([ORDERS])
     try:

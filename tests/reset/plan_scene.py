@@ -7,11 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from broker.workload import start_at
 from drivers.command_line import Done
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.lifecycle.plan_status import list_plans
@@ -39,9 +39,7 @@ class Scene(World):
 
     def put(self, group: str, starts: dict[int, int]) -> None:
         """Another client's reset."""
-        offsets = [NewStartOffset(topic=TOPIC, partition=index, start_offset=at) for index, at in starts.items()]
-        with ShareGroupAdmin(self.kafka) as admin:
-            raise_unless_done(admin.alter_offsets(group, offsets), operation="READ")
+        start_at(self.kafka, group, {(TOPIC, index): at for index, at in starts.items()})
 
     def starts(self, group: str) -> list[int | None]:
         with ShareGroupAdmin(self.kafka) as admin:

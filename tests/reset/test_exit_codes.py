@@ -8,11 +8,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload
+from broker.workload import Workload, start_at
 from drivers.command_line import Done, run
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.group_changes.planning.notices import Notice, Severity, refusal_error
@@ -29,9 +28,7 @@ def workload(broker: EmbeddedBroker) -> Workload:
     made = Workload(broker.config())
     made.create_topic(TOPIC, 2)
     made.produce(TOPIC, 5)
-    with ShareGroupAdmin(broker.config()) as admin:
-        starts = [NewStartOffset(topic=TOPIC, partition=index, start_offset=0) for index in range(2)]
-        raise_unless_done(admin.alter_offsets(GROUP, starts), operation="READ")
+    start_at(broker.config(), GROUP, {(TOPIC, 0): 0, (TOPIC, 1): 0})
     return made
 
 

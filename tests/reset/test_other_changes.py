@@ -8,11 +8,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from broker.workload import start_at
 from drivers.command_line import run
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
+from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.execution.execute_group_change import raise_unless_changed
@@ -32,9 +33,7 @@ def topic(world: World) -> str:
 def group(world: World, topic: str) -> str:
     """A group with start offset 2 in both partitions."""
     name = f"g-{uuid4().hex[:8]}"
-    offsets = [NewStartOffset(topic=topic, partition=index, start_offset=2) for index in (0, 1)]
-    with ShareGroupAdmin(world.kafka) as admin:
-        raise_unless_done(admin.alter_offsets(name, offsets), operation="READ")
+    start_at(world.kafka, name, {(topic, 0): 2, (topic, 1): 2})
     return name
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from broker.workload import start_at
 from confluent_kafka import AcknowledgeType, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import NewPartitions
@@ -17,7 +18,7 @@ from drivers.command_line import run
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome, raise_unless_done
+from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
 from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, results_per_target
@@ -44,9 +45,7 @@ def topic(world: World) -> str:
 def group(world: World, topic: str) -> str:
     """A group whose start offset is 5 in both partitions, without a consumer ever."""
     name = f'g-{uuid4().hex[:8]}-it\'s "ü"\n../:x'
-    offsets = [NewStartOffset(topic=topic, partition=index, start_offset=5) for index in (0, 1)]
-    with ShareGroupAdmin(world.kafka) as admin:
-        raise_unless_done(admin.alter_offsets(name, offsets), operation="READ")
+    start_at(world.kafka, name, {(topic, 0): 5, (topic, 1): 5})
     return name
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, until
+from broker.workload import Workload, start_at, until
 from share_messages import MemberConnection
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, Outcome
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -172,10 +171,9 @@ def _twins(kafka: KafkaConfig) -> Iterator[tuple[Twins, Workload, str]]:
     topic, group_id = f"twins-{uuid4().hex[:8]}", GroupId(f"twins-{uuid4().hex[:8]}")
     workload = Workload(kafka)
     workload.create_topic(topic, 2)
-    begin = [NewStartOffset(topic=topic, partition=number, start_offset=0) for number in range(2)]
     with ShareGroupAdmin(kafka) as admin, ExitStack() as stack:
         (described,) = until(lambda: admin.topics([topic]), what="the topic")
-        assert all(result.outcome is Outcome.DONE for result in admin.alter_offsets(group_id, begin))
+        start_at(kafka, group_id, {(topic, 0): 0, (topic, 1): 0})
         assert described.topic_id is not None
         yield Twins(kafka, stack, group_id, described.topic_id), workload, topic
 

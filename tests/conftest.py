@@ -151,11 +151,7 @@ def kafka(broker: EmbeddedBroker) -> KafkaConfig:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What the tests of faults counted: kills, records, gaps. How many tests were left out, and why. How the tests that
-    ran a second time failed at first."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"{report.nodeid} failed at first, {report.when}")
-        terminalreporter.write_line(report.longreprtext)
+    """What the tests of faults counted: kills, records, gaps. How many tests were left out, and why."""
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.section("left out")
         why = "other releases of Kafka, more cases of the same, the longest faults, heavy benchmarks"

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from drivers.browser import Page, browsing  # programs of the tests
 from samples.dashboard_tables import NOW, Sizes, topic_id_of, write_dashboard_tables
+from samples.evidence_tables import write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
@@ -28,7 +29,7 @@ _PAGES = {
     "a group": "group?id=fraud-scoring&range=90d",
     "a share partition": f"share-partition?{_STUCK}&range=90d",
     "findings": "findings",
-    "checks": "checks",
+    "checks": "checks?runs=20",
     "export": "export",
     "resets": "resets",
 }
@@ -48,7 +49,7 @@ def compare(
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "tables")
-        write_dashboard_tables(root, sizes)
+        write_evidence_tables(write_dashboard_tables(root, sizes), runs=runs)
         app = create_app(TablesConfig(uri=str(root)), clock=lambda: NOW)
         app.state.prepare()
         with web_server(app) as url, browsing(Path(folder, "browser")) as tab:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 import pytest
 from drivers.axe import CONTRAST, axe_violations, show_as
-from drivers.browser import CHROMIUM, Page, browsing
+from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
 from reset.change_tables import unlocked
 from samples.dashboard_tables import CHECKS, HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
@@ -167,7 +167,11 @@ def test_checks_have_their_results_behind_them(site: Site) -> None:
     status, text = site.page("checks?runs=20&expectation=x&suite=state_records")
     assert status == 200
     assert 'aria-label="fails, 1,204 unexpected"' in text
-    assert text.count('aria-label="holds"') > CHECKED_RUNS
+    assert text.count('<td class="ok">✓</td>') > CHECKED_RUNS
+    short = re.findall(r"check\?at=[0-9]+&of=[0-9a-f]{8}", text)
+    assert "1,204" in site.page(short[0])[1]
+    assert site.page("check?at=1&of=00000000")[0] == 404
+    text = site.page("rule?id=batches_non_overlapping")[1]
     assert "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping" in text
     text = site.page("check?run=run-00037&suite=state_records&expectation=batches_non_overlapping")[1]
     assert "1,204" in text
@@ -292,8 +296,10 @@ def opened(browser: Page, site: Site, path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, "finding"])
 def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: Site, path: str) -> None:
-    """axe finds nothing in light, in dark and at 390 px; no page scrolls sideways; no name was run as a script."""
+    """axe finds nothing in light, in dark and at 390 px; no page scrolls sideways; no name was run as a script; a page
+    with its files has less than 200 kB, unpacked."""
     opened(browser, site, site.finding() if path == "finding" else path)
+    assert 2_000 < browser.value(PAGE_BYTES) < 200_000, path
     for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
         show_as(browser, scheme, width)
         assert axe_violations(browser, rules) == [], (path, scheme, width)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from drivers.axe import CONTRAST, axe_violations, show_as
-from drivers.browser import CHROMIUM, Page, browsing
+from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
 from samples.dashboard_tables import HOSTILE
 from samples.expansion_tables import LOOKS, NOW, SampleExpansion, expansion_rows, write_rows
 from servers.web_server import web_server
@@ -257,7 +257,7 @@ def test_dependencies_on_an_earlier_expansion_say_so() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_pages_are_accessible_and_fit(site: str, tmp_path: Path) -> None:
-    """In light, in dark and on a phone: nothing for axe, no scrolling sideways."""
+    """In light, in dark and on a phone: nothing for axe, no scrolling sideways; less than 200 kB, unpacked."""
     with browsing(tmp_path / "browser") as tab:
         for address in PAGES:
             fits(tab, site + address)
@@ -272,5 +272,6 @@ def fits(tab: Page, url: str) -> None:
         show_as(tab, scheme, width)
         assert axe_violations(tab, rules) == [], (url, scheme, width)
         assert tab.value("document.documentElement.scrollWidth <= innerWidth"), (url, width)
+    assert 2_000 < tab.value(PAGE_BYTES) < 200_000, url
     frames = "[...document.querySelectorAll('.frame')]"
     assert tab.value(f"{frames}.every(frame => frame.scrollWidth <= frame.clientWidth)"), f"a table is cut off: {url}"

@@ -15,11 +15,14 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["CHROMIUM", "Page", "browsing"]
+__all__ = ["CHROMIUM", "PAGE_BYTES", "Page", "browsing"]
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+PAGE_BYTES = """[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+.reduce((sum, each) => sum + each.decodedBodySize, 0)"""
+"""A script that gives the size of the page with its files, as a browser holds them."""
 _OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-port=0"),

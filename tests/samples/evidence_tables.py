@@ -19,14 +19,14 @@ __all__ = ["CHECKED_RUNS", "EVIDENCE", "QUARANTINED", "write_evidence_tables"]
 EVIDENCE = (17, 90_210)
 """State partition and offset of the record that findings and statuses name."""
 QUARANTINED = (3, 41)
-CHECKED_RUNS = 14
+CHECKED_RUNS = 20
 _EVERY = timedelta(minutes=5)
 
 
-def write_evidence_tables(tables: Tables, *, cluster_id: str = "5L6g3nShT-eMCtK--X86sw") -> None:
-    """State records, results of expectations, gaps, a connector, a reset from plan to proof."""
+def write_evidence_tables(tables: Tables, *, cluster_id: str = "5L6g3nShT-eMCtK--X86sw", runs: int = 48) -> None:
+    """State records, results of expectations in the newest of `runs`, gaps, a connector, a reset from plan to proof."""
     put(tables, "state_records", _records(cluster_id))
-    put(tables, "quality_results", _results(cluster_id))
+    put(tables, "quality_results", _results(cluster_id, runs))
     put(tables, "export_ranges", _gaps(cluster_id))
     position = {"connector": HOSTILE[0], "source_partition": "p", "number": 1, "position": '{"at": 7}', "at": NOW}
     put(tables, "connector_positions", [position])
@@ -60,10 +60,10 @@ def _records(cluster_id: str) -> list[dict[str, Any]]:
     return [*({**good, "offset": EVIDENCE[1] + number} for number in range(20)), bad]
 
 
-def _results(cluster_id: str) -> list[dict[str, Any]]:
+def _results(cluster_id: str, runs: int) -> list[dict[str, Any]]:
     rows = []
     for number in range(CHECKED_RUNS):
-        run = 48 - CHECKED_RUNS + number
+        run = runs - CHECKED_RUNS + number
         for suite, rule in CHECKS:
             state = check_state(run, rule.id)
             fails, skipped = state == "fails", state == "not_evaluated"
@@ -74,7 +74,7 @@ def _results(cluster_id: str) -> list[dict[str, Any]]:
                     "element_count": 0 if skipped else 50_000, "unexpected_count": 1_204 if fails else 0,
                     "observed_value": f"{HOSTILE[0]}; {HOSTILE[6]}" if fails else None,
                     "reason": "no row was compared" if skipped else None,
-                    "evaluated_at": NOW - timedelta(minutes=3) - _EVERY * (47 - run) + timedelta(seconds=40),
+                    "evaluated_at": NOW - timedelta(minutes=3) - _EVERY * (runs - 1 - run) + timedelta(seconds=40),
                 }
             )  # fmt: skip
     return rows

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,8 @@ from acktrail_dashboard.wording import SEVERITIES, canonical
 STATES: Final = ("fails", "not_evaluated", "holds")
 """What is known of a rule in a run; the one that asks for a person first."""
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
 _TONES: Final = {"holds": "ok", "not_evaluated": "unknown"}
 
 
@@ -29,12 +32,16 @@ class CheckRun:
     not_evaluated: int | None
     critical_fails: int | None
 
+    @property
+    def at_ms(self) -> int | None:
+        """When it was validated, in milliseconds since the epoch: names the validation in short links."""
+        return None if self.evaluated_at is None else (self.evaluated_at - EPOCH) // _MS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCell:
     """What one run shows about one rule. `state` None: the run has no result of it."""
 
-    run_id: str
     state: str | None
     tone: str = "unknown"
     unexpected_count: int | None = None
@@ -66,6 +73,11 @@ class CheckRule:
     severity: str
     cells: tuple[CheckCell, ...]
 
+    @property
+    def code(self) -> str:
+        """See `check_code`."""
+        return check_code(self.suite, self.expectation)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSuite:
@@ -91,6 +103,15 @@ class CheckResult:
     unexpected_count: int | None
     observed_value: str | None
     why: str | None
+
+
+def check_code(suite: str, expectation: str) -> str:
+    """Names an expectation of a suite in short links, which a grid has many of.
+
+    >>> check_code("state_records", "record_decoded")
+    'e8083378'
+    """
+    return f"{crc32(f'{suite} {expectation}'.encode()):08x}"
 
 
 def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
@@ -177,17 +198,15 @@ def _newest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _rule(name: tuple[str, str], by_run: Mapping[str, Mapping[str, Any]], runs: Sequence[CheckRun]) -> CheckRule:
     newest = next((by_run[run.run_id] for run in runs if run.run_id in by_run), None)
     severity = canonical(None if newest is None else newest["severity"])
-    cells = tuple(_cell(run.run_id, by_run.get(run.run_id)) for run in runs)
+    cells = tuple(_cell(by_run.get(run.run_id)) for run in runs)
     return CheckRule(suite=name[0], expectation=name[1], severity=severity, cells=cells)
 
 
-def _cell(run_id: str, row: Mapping[str, Any] | None) -> CheckCell:
+def _cell(row: Mapping[str, Any] | None) -> CheckCell:
     if row is None:
-        return CheckCell(run_id=run_id, state=None)
+        return CheckCell(state=None)
     state = state_of(row)
-    return CheckCell(
-        run_id=run_id, state=state, tone=_tone(state, row["severity"]), unexpected_count=row["unexpected_count"]
-    )
+    return CheckCell(state=state, tone=_tone(state, row["severity"]), unexpected_count=row["unexpected_count"])
 
 
 def _result(row: Mapping[str, Any]) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -10,8 +11,11 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
 from acktrail_dashboard.lists.check_grid import (
+    EPOCH,
     STATES,
+    CheckResult,
     CheckRun,
+    check_code,
     check_grid,
     check_results,
     check_runs,
@@ -31,8 +35,8 @@ _SEVERITIES: Final = SEVERITIES[:-1]
 
 
 def _checks(visit: Visit) -> dict[str, Any]:
-    runs = _runs(visit, int(visit.choice("runs", _RUNS) or _RUNS[0]))
-    results = _results(visit, runs)
+    runs = checked_runs(visit, int(visit.choice("runs", _RUNS) or _RUNS[0]))
+    results = results_of(visit, runs)
     severity, state = visit.choice("severity", SEVERITIES), visit.choice("state", STATES)
     suites = check_grid(results, runs, suite=visit.text("suite"), severity=severity, state=state)
     return {
@@ -46,33 +50,53 @@ def _checks(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _runs(visit: Visit, most: int) -> tuple[CheckRun, ...]:
+def checked_runs(visit: Visit, most: int) -> tuple[CheckRun, ...]:
     """The runs validated last. ``quality_totals`` has a few rows a run; older tables lack it."""
     runs = check_runs(visit.read("quality_totals"), most)
     return runs or runs_of_results(visit.read("quality_results", columns=("run_id", "evaluated_at")), most)
 
 
-def _results(visit: Visit, runs: tuple[CheckRun, ...]) -> pa.Table:
-    """The results of these runs: files without them, by their statistics, are not read."""
+def results_of(visit: Visit, runs: tuple[CheckRun, ...], columns: tuple[str, ...] | None = _GRID_COLUMNS) -> pa.Table:
+    """The results of these runs: files without them, by their statistics, are not read. `columns` None: all."""
     if not runs:
-        return TABLES["quality_results"].empty_table().select(list(_GRID_COLUMNS))
+        return TABLES["quality_results"].empty_table().select(list(columns or TABLES["quality_results"].names))
     times = [run.evaluated_at for run in runs if run.evaluated_at is not None]
     where = pc.field("run_id").isin([run.run_id for run in runs])
     if times:
         where &= pc.field("evaluated_at") >= pa.scalar(min(times))
-    return visit.read("quality_results", columns=_GRID_COLUMNS, where=where)
+    return visit.read("quality_results", columns=columns, where=where)
 
 
 def _check(visit: Visit) -> dict[str, Any]:
     run_id, suite, expectation = (visit.text(name) for name in ("run", "suite", "expectation"))
-    if not (run_id and suite and expectation):
+    at_ms = visit.number("at")
+    if at_ms is not None:
+        results = _results_at(visit, at_ms, visit.text("of"))
+    elif run_id and suite and expectation:
+        where = (pc.field("run_id") == run_id) & (pc.field("suite") == suite) & (pc.field("expectation") == expectation)
+        results = check_results(visit.read("quality_results", where=where))
+    else:
         hint = "name a run, a suite and an expectation: check?run=RUN&suite=SUITE&expectation=EXPECTATION"
         raise InputError("which result?", hint=hint)
-    where = (pc.field("run_id") == run_id) & (pc.field("suite") == suite) & (pc.field("expectation") == expectation)
-    results = check_results(visit.read("quality_results", where=where))
     if not results and not visit.problems:
-        raise UnknownName("result", f"{expectation} of {suite} in run {run_id}")
-    return {"results": results, "run_id": run_id, "suite": suite, "expectation": expectation}
+        raise UnknownName("result", f"{expectation} of {suite} in run {run_id}" if run_id else "of this check")
+    first = results[0] if results else None
+    return {
+        "results": results,
+        "suite": first.suite if first else suite,
+        "expectation": first.expectation if first else expectation,
+    }
+
+
+def _results_at(visit: Visit, at_ms: int, code: str) -> tuple[CheckResult, ...]:
+    """The results that the short link of a cell names."""
+    try:
+        begin = EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError as error:
+        raise InputError(f"at {at_ms} is beyond the calendar", hint="milliseconds since the epoch") from error
+    within = (pc.field("evaluated_at") >= begin) & (pc.field("evaluated_at") < begin + timedelta(milliseconds=1))
+    results = check_results(visit.read("quality_results", where=within))
+    return tuple(each for each in results if check_code(each.suite, each.expectation) == code)
 
 
 CHECKS: Final = WebPage(path="checks", title="Checks", template="checks.html", context=_checks, menu="Checks")

@@ -46,6 +46,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "deleter": "deleter-secret",
         "member": "member-secret",
         "fewest": "fewest-secret",
+        "sinker": "sinker-secret",
     }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker

@@ -90,6 +90,22 @@ def test_series_of_share_partitions_are_bounded() -> None:
     lags = [gauge.value for gauge in many if gauge.name == "kafka_share_group_lag"]
     assert (len(lags), max(lags), min(lags)) == (2_000, 4_999, 3_000)
     assert next(gauge.value for gauge in many if gauge.name == "kafka_share_group_lag_sum") == sum(range(5_000))
+    left_out = {gauge.name: gauge.value for gauge in many if gauge.name.endswith("_without_series")}
+    assert list(left_out.values()) == [0, 3_000]
+
+
+def test_series_of_groups_are_bounded() -> None:
+    """However many groups there are, those with the largest lags have series, before those without any lag also one
+    whose lag is not known, and the others are counted."""
+    for others, unknown_has_series, left_out in ((999, True, 0), (1_000, True, 1), (1_003, False, 4)):
+        many = group_gauges(observed(None, others=others), 1.0)
+        shown = {gauge.labels["group"] for gauge in many if gauge.name == "kafka_share_group_state"}
+        assert len(shown) == 1_000
+        assert ("g" in shown, f"g{others - 1}" in shown) == (unknown_has_series, True)
+        counted = {gauge.name: gauge.value for gauge in many if not gauge.labels}
+        assert counted["kafka_share_group_exporter_groups_without_series"] == left_out
+        of_groups = [gauge for gauge in many if gauge.labels.keys() <= {"group", "state"} and gauge.labels]
+        assert {gauge.labels["group"] for gauge in of_groups} == shown
 
 
 def test_a_listener_that_cannot_be_is_refused(worker: Worker) -> None:

@@ -88,9 +88,9 @@ class Workload:
         self._properties = {**to_librdkafka(config), "log_level": 3}
         self.admin = AdminClient(self._properties)
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """A topic that the broker knows: it learns of one a little later than the controller that made it."""
-        for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=configs)]).values():
             future.result()
         until(lambda: name in self.admin.list_topics(timeout=120).topics, what=f"topic {name}")
 

@@ -55,6 +55,10 @@ def _all_have(operation: str, rights: Mapping[str, frozenset[str] | None]) -> bo
     return all(operation in operations for operations in known) if known else None
 
 
+def _not_known(_: ShareGroupAdmin, __: str) -> None:
+    """Only a transaction shows whether its id may be used."""
+
+
 def _name(name: str) -> str:
     return f"acktrail-doctor-{secrets.token_hex(8)}" if name == ALL else name
 
@@ -65,5 +69,8 @@ _PROBES: Final[Mapping[tuple[str, str], Callable[[ShareGroupAdmin, str], bool | 
     ("READ", "group"): _reads_group,
     ("DESCRIBE", "topic"): _describes_topic,
     ("READ", "topic"): partial(_has_on_topic, "READ"),
+    ("WRITE", "topic"): partial(_has_on_topic, "WRITE"),
+    ("DESCRIBE_CONFIGS", "topic"): partial(_has_on_topic, "DESCRIBE_CONFIGS"),
     ("ALTER", "topic"): partial(_has_on_topic, "ALTER"),
+    ("WRITE", "transactional-id"): _not_known,
 }

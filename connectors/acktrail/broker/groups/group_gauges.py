@@ -2,12 +2,12 @@
 
 The names are those that exporters of share groups use already. A lag that is not known has no series: the group's count
 of such share partitions is a series of its own, and a sum over all share partitions is there only when each is known.
+However large a cluster is, its series are bounded, and what has none is counted.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acktrail.connect.contract import Gauge
@@ -15,7 +15,9 @@ from acktrail.connect.source_batches import SourceBatch
 
 _STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
 _MOST_SHARE_PARTITIONS: Final = 2_000
-"""Series of single share partitions at most; groups with the greatest lag come first."""
+"""Series of single share partitions at most; those with the greatest lag come first."""
+_MOST_GROUPS: Final = 1_000
+"""Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""
 
 
 def group_gauges(batch: SourceBatch, at: float) -> tuple[Gauge, ...]:
@@ -24,10 +26,25 @@ def group_gauges(batch: SourceBatch, at: float) -> tuple[Gauge, ...]:
     groups = batch.rows["group_observations"].to_pylist()
     shares = [row for row in batch.rows["offset_observations"].to_pylist() if row["group_id"] is not None]
     errors = sum(1 for row in groups if row["error_code"])
+    lags: dict[str, list[int | None]] = {row["group_id"]: [] for row in groups}
+    for row in shares:
+        lags.setdefault(row["group_id"], []).append(row["lag"])
+    shown = set(sorted(lags, key=lambda name: (-_known_sum(lags[name]), -lags[name].count(None), name))[:_MOST_GROUPS])
+    named = [row for row in shares if row["partition"] is not None]
     return (
-        *_of_groups(groups),
-        *_sums(shares),
-        *_of_share_partitions(shares, topics),
+        *_of_groups([row for row in groups if row["group_id"] in shown]),
+        *_sums({name: found for name, found in lags.items() if name in shown and found}),
+        *_of_share_partitions(named, topics),
+        Gauge(
+            name="kafka_share_group_exporter_groups_without_series",
+            about="Groups that were observed and have no series of their own: those with the least known lag.",
+            value=len(lags) - len(shown),
+        ),
+        Gauge(
+            name="kafka_share_group_exporter_share_partitions_without_series",
+            about="Share partitions that were observed and have no series of their own: the least known lags.",
+            value=max(0, len(named) - _MOST_SHARE_PARTITIONS),
+        ),
         Gauge(
             name="kafka_share_group_exporter_last_success_timestamp_seconds",
             about="When the brokers were last observed.",
@@ -61,10 +78,11 @@ def _of_groups(groups: list[dict[str, Any]]) -> Iterator[Gauge]:
             )
 
 
-def _sums(shares: list[dict[str, Any]]) -> Iterator[Gauge]:
-    lags: defaultdict[str, list[int | None]] = defaultdict(list)
-    for row in shares:
-        lags[row["group_id"]].append(row["lag"])
+def _known_sum(lags: Iterable[int | None]) -> int:
+    return sum(lag for lag in lags if lag is not None)
+
+
+def _sums(lags: Mapping[str, Sequence[int | None]]) -> Iterator[Gauge]:
     for group_id, found in sorted(lags.items()):
         group = {"group": group_id}
         known = [lag for lag in found if lag is not None]
@@ -84,9 +102,8 @@ def _sums(shares: list[dict[str, Any]]) -> Iterator[Gauge]:
 
 
 def _of_share_partitions(shares: list[dict[str, Any]], topics: Mapping[str, str]) -> Iterator[Gauge]:
-    named = [row for row in shares if row["partition"] is not None]
-    named.sort(key=lambda row: (-(row["lag"] or 0), row["group_id"], row["topic_id"] or "", row["partition"]))
-    for row in named[:_MOST_SHARE_PARTITIONS]:
+    shares.sort(key=lambda row: (-(row["lag"] or 0), row["group_id"], row["topic_id"] or "", row["partition"]))
+    for row in shares[:_MOST_SHARE_PARTITIONS]:
         labels = {
             "group": row["group_id"],
             "topic": row["topic"] or topics.get(row["topic_id"], row["topic_id"] or ""),

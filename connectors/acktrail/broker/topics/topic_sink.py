@@ -15,6 +15,7 @@ from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InvalidConfiguration, RowsRefused
+from acktrail.model.acls import POSITIONS_TOPIC
 
 _LOOK_S: Final = 15.0
 _TOPIC, _PREFIX, _POSITIONS = "topic", "topic.prefix", "positions.topic"
@@ -50,7 +51,7 @@ TOPIC_KEYS: Final = KAFKA_KEYS.with_keys(
             ConfigKey(
                 name=_POSITIONS,
                 type=ConfigType.STRING,
-                default="acktrail-positions",
+                default=POSITIONS_TOPIC,
                 documentation="The compacted topic that has the positions; created with one partition when it is "
                 "missing.",
                 validator=NonEmpty(),

@@ -19,6 +19,7 @@ from acktrail.connect.contract import SinkTask, SinkTaskContext
 from acktrail.connect.dead_letters import parts_of
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
+from acktrail.model.acls import TRANSACTIONAL_IDS
 
 _FRAME_BYTES: Final = 200
 """More than what frames one record in a batch of its own."""
@@ -49,7 +50,7 @@ class TopicTarget:
 
     def writer(self, connector: str, source_partition: SourcePartition, most_bytes: int) -> TransactionalWriter:
         """The one writer of a source partition: who makes the next one fences it."""
-        own = f"acktrail/{self.positions_topic}/{quote(connector, safe='')}/{source_partition}"
+        own = f"{TRANSACTIONAL_IDS}{self.positions_topic}/{quote(connector, safe='')}/{source_partition}"
         return TransactionalWriter(self.config, own, most_bytes=most_bytes)
 
 

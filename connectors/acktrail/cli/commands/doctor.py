@@ -59,8 +59,8 @@ def doctor(
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
     written is tried with an empty file, which is removed again.
 
-    With --acls the fewest ACLs for an export, a reset or a migration (on its target cluster) are shown as commands of
-    kafka-acls.sh; so are those for an export when a right is missing.
+    With --acls the fewest ACLs for an export, another connector, a reset, a migration (on its target cluster) or an
+    expansion are shown as commands of kafka-acls.sh; so are those for an export when a right is missing.
 
     With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
 
 PARTITIONS: Final = 5
+
+_MANY: Final = 100
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -169,6 +172,11 @@ class Export:
         self.is_sound = True
         return rows
 
+    def gaps(self) -> int:
+        """How many gaps the tables have."""
+        found = Tables(self.tables).read("export_ranges", columns=["gap_first"])["gap_first"]
+        return len(found) - int(found.null_count)
+
     def outages(self) -> tuple[int, int]:
         """How many lines said that an outage of the task began, and that one ended."""
         said = [line for line in self.worker.said if "task 0" in line]
@@ -296,6 +304,17 @@ def running(_long_lived: Callable[[], Export]) -> Export:
     export = _long_lived()
     export.is_sound = False
     return export
+
+
+@pytest.fixture(scope="session")
+def how_many(pytestconfig: pytest.Config) -> Callable[[int], int]:
+    """How many faults a test makes, from the few of a quick run: ``ACKTRAIL_FAULTS``, else at least a hundred in a run
+    of all tests."""
+
+    def number(few: int) -> int:
+        return int(os.environ.get("ACKTRAIL_FAULTS") or (max(few, _MANY) if pytestconfig.getoption("--all") else few))
+
+    return number
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """A worker that dies, a network that breaks and a broker that goes away cost time, never a record: after each fault
 every offset is in one row or in one gap.
 
-The number of SIGKILLs and of cut connections is small here; ``ACKTRAIL_FAULTS=300`` makes each as large. The seed of a
-failed run is in its message, and ``ACKTRAIL_SEED`` repeats it.
+The number of SIGKILLs and of cut connections is small here; a run of all tests makes a hundred of each, and
+``ACKTRAIL_FAULTS=300`` as many as it says. The seed of a failed run is in its message; ``ACKTRAIL_SEED`` repeats it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import random
 import time
 import urllib.request
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -24,36 +25,43 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-KILLS: Final = int(os.environ.get("ACKTRAIL_FAULTS", "4"))
-CUTS: Final = int(os.environ.get("ACKTRAIL_FAULTS", "20"))
+FEW_KILLS, FEW_CUTS = 4, 20
+LONG: Final = 3_600
+"""Seconds that hundreds of faults may take on a busy machine."""
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
 
 
-def test_killed_at_random_moments(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+@pytest.mark.timeout(LONG)
+def test_killed_at_random_moments(
+    running: Export, broker: EmbeddedBroker, how_many: Callable[[int], int], counts: Any
+) -> None:
     """SIGKILL at random moments, again and again, while records are written: every offset once, poison too."""
-    chance, killed = random.Random(SEED), running.worker.killed
+    chance, killed, wanted = random.Random(SEED), running.worker.killed, how_many(FEW_KILLS)
     with writing(broker) as writer:
         running.grows()
-        for _ in range(KILLS):
+        for _ in range(wanted):
             if chance.random() < 0.7:  # at work; the others are killed while they start
                 running.grows()
             time.sleep(chance.random() * 0.5)  # the fault's moment, not a wait for anything
             running.worker.kill()
             running.worker.start()
     rows, kills = running.complete(), running.worker.killed - killed
-    counts(seed=SEED, kills=kills, written=writer.written, rows=rows)
-    assert kills > KILLS // 2, SEED
+    counts(seed=SEED, kills=kills, written=writer.written, rows=rows, gaps=running.gaps())
+    assert kills > wanted // 2, SEED
 
 
-def test_the_network_is_cut_in_mid_response(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
+@pytest.mark.timeout(LONG)
+def test_the_network_is_cut_in_mid_response(
+    running: Export, broker: EmbeddedBroker, how_many: Callable[[int], int], counts: Any
+) -> None:
     """A response ends with its connection after any number of its bytes: those of Fetch, and those by which the client
     finds its way back. No record of such a response is used, none is missed, and it is no outage."""
-    chance, outages = random.Random(SEED), running.outages()
+    chance, outages, wanted = random.Random(SEED), running.outages(), how_many(FEW_CUTS)
     with writing(broker):
         running.grows()
         spoiled = running.network.spoiled
-        for _ in range(CUTS):
+        for _ in range(wanted):
             before = running.network.spoiled
             if chance.random() < 0.3:
                 running.network.cuts[chance.choice((METADATA, API_VERSIONS))].append(chance.random())
@@ -64,7 +72,7 @@ def test_the_network_is_cut_in_mid_response(running: Export, broker: EmbeddedBro
         running.grows()
     cuts = running.network.spoiled - spoiled
     counts(seed=SEED, cuts=cuts, rows=running.complete())
-    assert cuts >= CUTS
+    assert cuts >= wanted
     assert running.outages() == outages
 
 

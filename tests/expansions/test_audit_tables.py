@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from samples.audited_ledger import SETTLE, audit, filled
+from samples.audited_ledger import SETTLE, applied_rows, audit, filled
 from samples.expansion_world import BEGIN, CLUSTER, MINUTE, ExpansionRows, look
 from samples.plain_audit import ms_of
 
@@ -45,12 +46,12 @@ def contents(config: TablesConfig) -> dict[str, list[dict[str, Any]]]:
 
 def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
     """R003-09, R003-01: an expansion, its fences with their epochs, what depends on what, and what a group did."""
-    config = filled(tmp_path, expanded())
+    config = filled(tmp_path, expanded(), [("t", 2, 4)])
     summary = audit(config, KeyMapping.MURMUR2)
     found = contents(config)
     [event] = found["partition_expansions"]
 
-    assert (event["sequence"], event["status"], event["is_single"], event["run_id"]) == (1, "settled", False, "run-012")
+    assert (event["sequence"], event["status"], event["is_single"], event["run_id"]) == (1, "settled", True, "run-012")
     assert event["settles_at"] - event["first_seen_new_at"] == SETTLE
     ends = [(row["fence_low"], row["fence_high"], row["confidence"]) for row in found["expansion_fences"]]
     assert ends == [(10, 20, "bracketed")] * 2
@@ -67,6 +68,23 @@ def test_one_expansion_in_all_tables(tmp_path: Path) -> None:
     assert (summary.expansions, summary.groups, summary.topics, summary.settling) == (1, 1, 1, 0)
     audit(config, KeyMapping.MURMUR2)
     assert contents(config) == found
+
+
+def test_only_what_acktrail_did_is_known_as_one_step(tmp_path: Path) -> None:
+    """R003-02: without the audit of an apply that led from this count to that one, and was answered, another count can
+    have been in between: nothing is safe. What an audit found stays found."""
+    for name, asked in (("none", []), ("other", [("t", 3, 4)]), ("topic", [("u", 2, 4)])):
+        config = filled(tmp_path / name, expanded(), asked)
+        assert audit(config, KeyMapping.MURMUR2).verdicts == {"indeterminate": 1, "not_started": 1}
+        found = contents(config)
+        assert [row["is_single"] for row in found["partition_expansions"]] == [False]
+        assert {row["sources_safe"] for row in found["ordering_audits"]} == {0}
+    config = filled(tmp_path / "answered", expanded())
+    for row, verdict in zip(applied_rows(0, ("t", 2, 4)), ("indeterminate", "safe"), strict=True):
+        Tables(config).append("reset_audit", [row])
+        assert audit(config, KeyMapping.MURMUR2).verdicts == {verdict: 1, "not_started": 1}
+    shutil.rmtree(tmp_path / "answered" / "reset_audit")
+    assert audit(config, KeyMapping.MURMUR2).verdicts == {"safe": 1, "not_started": 1}
 
 
 def test_looks_in_files_of_their_own(tmp_path: Path) -> None:

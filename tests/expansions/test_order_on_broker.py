@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
-from confluent_kafka.admin import NewPartitions
 from expansions.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken
 from samples.history_tables import build
 
@@ -27,6 +26,8 @@ from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
 from acktrail.tables.audited_expansions import read_details, read_expansions
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.open_records_reader import OpenWhenBegun
+from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
+from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 from acktrail.topic_expansion.stored_look import take_look
 from acktrail.workers import InProcessWorkers
 
@@ -53,8 +54,9 @@ class Ledger:
         return Tables(self.tables).rows("partition_observations", {"run_id": look.run_id})
 
     def expand(self, partitions: int) -> None:
-        for future in self.workload.admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
-            future.result()
+        """As ``acktrail expand apply`` does, so that it is known as one step."""
+        plan = make_plan(self.admin, expansion_request(self.topic, partitions), tables=None, created_by="ann")
+        apply_expansion(self.admin, open_expansion_journal(self.tables, plan, actor="ann"), plan)
 
     def settle(self, meanwhile: Callable[[], object] = lambda: None) -> dict[int, int]:
         """Look until an expansion has settled; the ends of the logs then."""

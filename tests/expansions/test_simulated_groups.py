@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ class Observer:
     life: ExpansionWorld
     rows: ExpansionRows = field(default_factory=ExpansionRows)
     minute: int = 0
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
 
     def look(self, later: int = 1) -> None:
         self.minute += later
@@ -44,7 +47,7 @@ class Observer:
 
     def verdicts(self, folder: Path) -> dict[int, set[str]]:
         """By destination."""
-        config = filled(folder, self.rows)
+        config = filled(folder, self.rows, self.asked)
         audit(config, self.life.shape.mapping, settle=SETTLE)
         found: dict[int, set[str]] = {}
         for row in Tables(config).read("ordering_audits").to_pylist():
@@ -52,13 +55,15 @@ class Observer:
         return found
 
 
-def expanded(counts: list[int], gating: Gating, *, checks_count: bool, rounds: int) -> tuple[Observer, list[Inversion]]:
+def expanded(
+    counts: list[int], gating: Gating, *, checks_count: bool, rounds: int, first: Sequence[int] = ()
+) -> tuple[Observer, list[Inversion]]:
     """Records of every key before each expansion and after it; one producer keeps the old count until the settle time.
-    The group reads the partitions from above, and is looked at after each of its steps. More rounds: fewer records in
-    each."""
+    The group reads the partitions from above, or those that are named `first` and the others at the end, and is looked
+    at after each of its steps. More rounds: fewer records in each."""
     life = ExpansionWorld(WorldShape(partitions=counts[0], gating=gating, checks_count=checks_count))
     keys = [b"key-%d" % number for number in range(life.shape.keys)]
-    observer = Observer(life)
+    observer = Observer(life, asked=[("t", *each) for each in pairwise(counts)])
     for producer in life.producers:
         producer.add(keys)
         assert producer.send(life.brokers, 99)
@@ -77,7 +82,7 @@ def expanded(counts: list[int], gating: Gating, *, checks_count: bool, rounds: i
             producer.add(keys)
             assert producer.send(life.brokers, 99)
         for _ in range(rounds):
-            for partition in reversed(range(count)):
+            for partition in [each for each in first if each < count] or reversed(range(count)):
                 life.fetch_one(partition, 48 // rounds)
                 observer.look()
             for member in life.members:
@@ -127,15 +132,34 @@ def test_gaps_between_looks_are_unknown_and_not_safe(tmp_path: Path) -> None:
             observations=[row for row in observer.rows.observations if row["run_id"] in kept],
             positions=[row for row in observer.rows.positions if row["run_id"] in kept],
         )
-        verdicts = Observer(observer.life, rows).verdicts(tmp_path / str(every))
+        verdicts = replace(observer, rows=rows).verdicts(tmp_path / str(every))
         assert all(verdicts[each.early.partition] - PROVEN for each in found)
+
+
+@pytest.mark.parametrize(("counts", "first"), [([2, 3, 4], (1, 3)), ([3, 4, 6], (2, 5))], ids=str)
+def test_a_count_between_two_looks_is_not_overlooked(tmp_path: Path, counts: list[int], first: tuple[int, int]) -> None:
+    """R003-02: two expansions in a row that the looks show as one. The group finishes the one source that the outer
+    counts show of a destination, then reads that: keys came there from others, too, and it is not called safe."""
+    observer, found = expanded(counts, Gating.NONE, checks_count=True, rounds=1, first=first)
+    hidden = {row["run_id"] for row in observer.rows.observations if row["partition_count"] == counts[1]}
+    rows = ExpansionRows(
+        observations=[row for row in observer.rows.observations if row["run_id"] not in hidden],
+        positions=[row for row in observer.rows.positions if row["run_id"] not in hidden],
+    )
+    asked = [("t", counts[0], counts[2])]
+    overtaken = {each.early.partition for each in found}
+    assert first[1] in overtaken
+    assert replace(observer, rows=rows, asked=asked).verdicts(tmp_path / "asked")[first[1]] == {"safe"}, "not a test"
+    verdicts = replace(observer, rows=rows).verdicts(tmp_path / "seen")
+    assert verdicts[first[1]] == {"indeterminate"}
+    assert all(verdicts[partition] - PROVEN for partition in overtaken & verdicts.keys())
 
 
 def test_an_unknown_mapping_is_never_better(tmp_path: Path) -> None:
     """R003-02: without a mapping each new partition waits for all old ones: what is called safe then is safe with the
     mapping, too."""
     observer, _ = expanded([2, 4], Gating.EVERY_SOURCE, checks_count=True, rounds=6)
-    config = filled(tmp_path, observer.rows)
+    config = filled(tmp_path, observer.rows, observer.asked)
     safe = {}
     for mapping in (KeyMapping.NONE, observer.life.shape.mapping):
         audit(config, mapping, settle=SETTLE)

@@ -43,7 +43,7 @@ def expansion(
         old_count=old_count,
         new_count=new_count,
         key_mapping=KeyMapping.MURMUR2,
-        is_single=new_count == old_count + 1,
+        is_single=True,
         fences=tuple(FencedPartition(partition=q, low=low, high=high) for q, (low, high) in sorted(fences.items())),
     )
     return replace(facts, **changes)
@@ -181,11 +181,21 @@ def test_groups_that_rely_on_order_are_strict_unless_asked_otherwise() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    """No ledger, and an expansion by more than one partition."""
-    made = plan(dict.fromkeys(range(4), 0), four(), DOUBLED)
-    assert texts(made, "expansion_not_single")
-    single = expansion(2, 3, {0: (100, 120), 1: (200, 220)})
-    assert not texts(plan({0: 0, 1: 0, 2: 0}, dict.fromkeys(range(3), END), single), "expansion_not_single")
+    """No ledger, and an expansion that may be two: from 2 to 3 to 4 partition 3 follows partition 0, too, so that a
+    reset of it that leaves 3 alone is uncertain, refused where order counts, and waits where phases are asked for."""
+    perhaps = replace(DOUBLED, is_single=False)
+    kept = {**four(), 2: 0}
+    assert order_rules(plan({0: 50}, kept, DOUBLED)) == {"order_needs_phases": Severity.WARNING}
+    made = plan({0: 50}, kept, perhaps)
+    assert order_rules(made) == {"order_needs_phases": Severity.WARNING, "order_uncertain": Severity.WARNING}
+    assert [each.severity for each in made.notices if each.rule == "expansion_not_single"] == [Severity.WARNING]
+    assert plan({0: 50}, kept, perhaps, ordering=KeyOrder.STRICT).refusals
+    broken = plan({0: 50}, {**four(), 2: 7}, perhaps)
+    assert order_rules(broken) == {"order_broken": Severity.WARNING, "order_uncertain": Severity.WARNING}
+    phased = plan(dict.fromkeys(range(4), 0), four(), perhaps, phases=True)
+    assert phased.orders is not None
+    assert [(each.partition, each.sources) for each in phased.orders[0].waiting] == [(2, (0, 1)), (3, (0, 1))]
+    assert not texts(plan(dict.fromkeys(range(4), 0), four(), DOUBLED), "expansion_not_single")
     without = replace(snapshot({0: 5}, {0: 50, 1: 50}), expansions={"orders": TopicExpansions(reason="no tables")})
     for ordering, severity in ((None, Severity.INFO), (KeyOrder.STRICT, Severity.WARNING)):
         found = [each for each in a_plan(request(ordering=ordering), without).notices if "no tables" in each.text]

@@ -56,7 +56,7 @@ def find_expansions(tables: TablesConfig, mapping: KeyMapping, settle_ms: int = 
             "first_seen_new_at": _EPOCH + _MS * each.first_seen_new_at_ms,
             "settles_at": _EPOCH + _MS * each.settles_at_ms,
         }
-        how = {"status": each.status.value, "is_single": each.is_single, "key_mapping": mapping.value}
+        how = {"status": each.status.value, "is_single": True, "key_mapping": mapping.value}
         events.append({**own, **counts, **instants, **how})
         fences += [
             {**own, "partition": number, "fence_low": fence.low, "fence_high": fence.high, "confidence": "bracketed"}

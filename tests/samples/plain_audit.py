@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acktrail.model.expansion.dependencies import dependencies, sources_across
 from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, audit_group
+from acktrail.model.expansion.hidden_counts import moves_with_every_count, provable
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
 from acktrail.model.expansion.partition_ledger import (
@@ -55,8 +56,10 @@ class PlainVerdict:
     source_before: int | None
 
 
-def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
-    """The ledger of each topic id."""
+def ledgers(
+    rows: Iterable[_Row], settle_ms: int, asked: Collection[tuple[str, int, int]] = ()
+) -> dict[str, TopicLedger]:
+    """The ledger of each topic id. `asked`: changes of the count that acktrail made."""
     looks: dict[tuple[str, dt.datetime], dict[str, dict[int, _Row]]] = defaultdict(lambda: defaultdict(dict))
     cluster_id = ""
     for row in rows:
@@ -77,7 +80,11 @@ def ledgers(rows: Iterable[_Row], settle_ms: int) -> dict[str, TopicLedger]:
                 listed_at_ms=None if own[0].get("listed_at") is None else ms_of(own[0]["listed_at"]),
             )
         )
-    return {topic_id: read_ledger(cluster_id, topic_id, own, settle_ms) for topic_id, own in by_topic.items()}
+    at_once = {topic_id: {each[1:] for each in asked if each[0] == topic_id} for topic_id in by_topic}
+    return {
+        topic_id: read_ledger(cluster_id, topic_id, own, settle_ms, at_once=at_once[topic_id])
+        for topic_id, own in by_topic.items()
+    }
 
 
 def _epochs(row: _Row) -> LogEpochs:
@@ -192,14 +199,29 @@ def _restart(looks: Sequence[GroupReading], partition: int) -> int:
     return found
 
 
+def _provable(ledger: TopicLedger, mapping: KeyMapping, key: tuple[str, str, int], found: PlainVerdict) -> PlainVerdict:
+    """What is left of a verdict where other counts may have been in between."""
+    own, sources = (next(each for each in ledger.expansions if each.event_id == event_id) for event_id in key[:2])
+    is_single = own.is_single and sources.is_single
+    is_moved = own.is_single or moves_with_every_count(key[2], sources.old_count, own.old_count, own.new_count, mapping)
+    verdict = provable(OrderingVerdict(found.verdict), is_single=is_single, is_moved=is_moved)
+    return replace(
+        found,
+        verdict=verdict.value,
+        sources_safe=found.sources_safe if is_single else 0,
+        sources_violated=found.sources_violated if is_moved else 0,
+    )
+
+
 def plain_audit(
     observations: Sequence[_Row],
     positions: Sequence[_Row],
     settle_ms: int,
     mapping_of: Callable[[str], KeyMapping],
+    asked: Collection[tuple[str, int, int]] = (),
 ) -> tuple[dict[str, TopicLedger], dict[tuple[Any, ...], PlainVerdict]]:
     """Ledgers by topic id; verdicts by group, whether it is a share group, event, source event and destination."""
-    known = ledgers(observations, settle_ms)
+    known = ledgers(observations, settle_ms, asked)
     names = {row["topic_id"]: row["topic"] for row in sorted(observations, key=lambda row: row["observed_at"])}
     groups = {
         (row["topic_id"], row["group_id"], row["group_type"] == "share")
@@ -213,5 +235,5 @@ def plain_audit(
         looks = readings(observations, positions, topic_id, group_id, is_share=is_share)
         mapping = mapping_of(names[topic_id])
         for key, verdict in verdicts(known[topic_id], looks, mapping, is_share=is_share):
-            found[group_id, is_share, *key] = verdict
+            found[group_id, is_share, *key] = _provable(known[topic_id], mapping, key, verdict)
     return known, found

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.expansion.dependency_verdicts import VERDICTS
+from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.expansion.dependency_verdicts import NUMBER_OF, VERDICTS
 from acktrail.columnar.expansion.fence_columns import MISSING, LogValues
 from acktrail.columnar.expansion.look_columns import LookColumns
 from acktrail.columnar.expansion.start_columns import judge_starts
@@ -21,11 +21,24 @@ from acktrail.expansions.expansion_rows import by_topic, instants, known
 from acktrail.expansions.found_expansions import FencedTopicExpansion
 from acktrail.expansions.initial_starts import ShareKey
 from acktrail.expansions.table_shares import WantedLooks
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import OrderingVerdict
 
 _GROUP: Final = ("topic_id", "group_id", "group_type")
 _EVENT: Final = ("event_id", "topic")
+_SAFE, _VIOLATION = (NUMBER_OF[each] for each in (OrderingVerdict.SAFE, OrderingVerdict.VIOLATION))
 _DAY_US: Final = 86_400_000_000
 """How long before an expansion was seen a gap of the export does not matter."""
+
+
+class ExpansionShape(NamedTuple):
+    """Of many expansions their counts, whether no other count can have been in between, and whether it is not known how
+    keys are mapped."""
+
+    old_count: Int64Array
+    new_count: Int64Array
+    is_single: BoolArray
+    is_unmapped: BoolArray
 
 
 class NumberedExpansions:
@@ -37,6 +50,7 @@ class NumberedExpansions:
         for topic_id, own in by_topic(expansions):
             begins[topic_id], total = total, total + len(own)
         self._begin = np.array([begins[group.topic_id] for group in plan.groups], np.int64)
+        self._unmapped = {each.topic_id for each in plan.topics if each.mapping is KeyMapping.NONE}
 
     def columns(self, group: Int64Array, event: Int64Array, names: Mapping[str, str]) -> dict[str, pa.Array]:
         """Columns of the expansions: by name, what each is of an expansion."""
@@ -45,6 +59,17 @@ class NumberedExpansions:
             name: pa.array([getattr(each, own) for each in self._all], STRING).take(place)
             for name, own in names.items()
         }
+
+    def shape(self, group: Int64Array, event: Int64Array) -> ExpansionShape:
+        """The counts of expansions."""
+        place = self._begin[group] + event
+        columns = (
+            np.array([each.old_count for each in self._all], np.int64),
+            np.array([each.new_count for each in self._all], np.int64),
+            np.array([each.is_single for each in self._all], np.bool_),
+            np.array([each.topic_id in self._unmapped for each in self._all], np.bool_),
+        )
+        return ExpansionShape(*(column[place] for column in columns))
 
     def group_columns(self, group: Int64Array) -> dict[str, pa.Array]:
         """Columns of the groups."""
@@ -60,7 +85,7 @@ class NumberedExpansions:
 
 def ordering_rows(cluster_id: str, run_id: str, numbered: NumberedExpansions, rows: pa.Table) -> pa.Table:
     """Rows of ``ordering_audits`` out of those of ``ORDERING_ROWS``."""
-    numbers = {name: rows[name].to_numpy() for name in rows.column_names}
+    numbers = _provable(numbered, {name: rows[name].to_numpy() for name in rows.column_names})
     group = numbers["group"]
     columns = {
         "cluster_id": pa.repeat(pa.scalar(cluster_id), len(group)),
@@ -75,6 +100,23 @@ def ordering_rows(cluster_id: str, run_id: str, numbered: NumberedExpansions, ro
     fields = [field for field in ORDERING_AUDITS if field.name not in columns]
     columns |= {field.name: known(numbers[field.name], field.type) for field in fields}
     return pa.table({name: columns[name] for name in ORDERING_AUDITS.names}, ORDERING_AUDITS)
+
+
+def _provable(numbered: NumberedExpansions, numbers: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
+    """`numbers` with what ``hidden_counts`` leaves of verdicts and of how many sources have them."""
+    own, sources = (numbered.shape(numbers["group"], numbers[name]) for name in ("event", "source_event"))
+    is_moved = own.is_single | own.is_unmapped | (numbers["partition"] < own.old_count)
+    is_moved |= own.new_count % np.maximum(sources.old_count, 1) == 0
+    is_single = own.is_single & sources.is_single
+    was = numbers["verdict"]
+    verdict = np.where((was == _SAFE) & ~is_single, NUMBER_OF[OrderingVerdict.INDETERMINATE], was)
+    verdict = np.where((was == _VIOLATION) & ~is_moved, NUMBER_OF[OrderingVerdict.POSSIBLE_VIOLATION], verdict)
+    return {
+        **numbers,
+        "verdict": verdict,
+        "sources_safe": np.where(is_single, numbers["sources_safe"], 0),
+        "sources_violated": np.where(is_moved, numbers["sources_violated"], 0),
+    }
 
 
 class StartRows:

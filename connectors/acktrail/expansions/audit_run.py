@@ -18,6 +18,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.expansions.asked_expansions import asked_expansions
 from acktrail.expansions.audit_findings import findings_of_audit, write_findings
 from acktrail.expansions.audit_rows import NumberedExpansions, StartRows, ordering_rows
 from acktrail.expansions.audited_groups import plan_audit
@@ -201,7 +202,7 @@ class _Run:
     def _with_fences(
         self, cluster_id: str, looks: LookColumns, found: Sequence[FoundExpansion]
     ) -> tuple[list[FencedTopicExpansion], int]:
-        known = fenced(cluster_id, looks, found, self._logs)
+        known = fenced(cluster_id, looks, found, self._logs, asked_expansions(self._stored))
         return with_stored(known, stored_expansions(self._stored), looks)
 
     def _logs(self, wanted: WantedLooks) -> pa.Table:

@@ -55,7 +55,7 @@ def expansion_rows(
             "cluster_id": cluster_id,
             "sequence": number,
             "status": each.status.value,
-            "is_single": each.new_count == each.old_count + 1,
+            "is_single": each.is_single,
             "key_mapping": mapping_of(each.topic).value,
             "run_id": run_id,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.expansion.fence_columns import MISSING, FenceColumns, LogValues, fences
 from acktrail.columnar.expansion.look_columns import NEVER, FoundExpansion, LookColumns, microseconds
+from acktrail.expansions.asked_expansions import Change
 from acktrail.expansions.table_shares import WantedLooks
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import ExpansionStatus, FenceGap, expansion_id
@@ -42,7 +43,8 @@ _UNKNOWN: Final = "unknown"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedTopicExpansion:
     """One expansion of one topic id; times in microseconds (`settles_at` NEVER: not known yet), arrays of shape
-    (old_count,) with MISSING where a number is not known. `reasons`: why an end of a fence is not known."""
+    (old_count,) with MISSING where a number is not known. `is_single`: no other count can have been in between: one
+    partition was added, or acktrail asked for the change. `reasons`: why an end of a fence is not known."""
 
     event_id: str
     topic_id: str
@@ -53,6 +55,7 @@ class FencedTopicExpansion:
     first_seen_new_at: int
     settles_at: int
     status: ExpansionStatus
+    is_single: bool
     low: Int64Array
     high: Int64Array
     exact: Int64Array
@@ -90,9 +93,10 @@ def fenced(
     looks: LookColumns,
     found: Sequence[FoundExpansion],
     read: Callable[[WantedLooks], pa.Table],
+    asked: Container[Change] = (),
 ) -> list[FencedTopicExpansion]:
     """`found` with their fences, by the log ends that `read` gives. First the looks are read that mostly are enough;
-    where a row is missing among them, those of that expansion further away."""
+    where a row is missing among them, those of that expansion further away. `asked`: the changes that acktrail made."""
     narrow = [each.narrow() for each in found]
     values, ends = LogValues(read(wanted_looks(looks, narrow))), looks.bounds()
     newest = [int(ends[each.topic + 1]) - 1 for each in found]
@@ -102,11 +106,14 @@ def fenced(
         values = LogValues(read(wanted_looks(looks, [found[number] for number in wider])))
         for number in wider:
             own[number] = fences(looks, found[number], values, newest[number])
-    return [_fenced(cluster_id, looks, each, fence) for each, fence in zip(found, own, strict=True)]
+    return [_fenced(cluster_id, looks, each, fence, asked) for each, fence in zip(found, own, strict=True)]
 
 
-def _fenced(cluster_id: str, looks: LookColumns, found: FoundExpansion, own: FenceColumns) -> FencedTopicExpansion:
+def _fenced(
+    cluster_id: str, looks: LookColumns, found: FoundExpansion, own: FenceColumns, asked: Container[Change]
+) -> FencedTopicExpansion:
     topic_id = looks.topic_ids[found.topic].as_py()
+    is_single = found.new_count == found.old_count + 1 or (topic_id, found.old_count, found.new_count) in asked
     return FencedTopicExpansion(
         event_id=expansion_id(cluster_id, topic_id, found.old_count, found.new_count),
         topic_id=topic_id,
@@ -117,6 +124,7 @@ def _fenced(cluster_id: str, looks: LookColumns, found: FoundExpansion, own: Fen
         first_seen_new_at=int(looks.at[found.new]),
         settles_at=found.settles_at,
         status=ExpansionStatus.SETTLED if found.is_settled else ExpansionStatus.SETTLING,
+        is_single=is_single,
         low=own.low,
         high=own.high,
         exact=np.full(found.old_count, MISSING, np.int64),
@@ -148,6 +156,7 @@ def with_stored(
 def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | None) -> FencedTopicExpansion:
     if stored is None:
         return found
+    found = replace(found, is_single=found.is_single or stored.is_single)
     is_void, was_void = np.isin(found.reasons, _VOID), np.isin(stored.reasons, _VOID)
     is_gone = (found.low < 0) & (found.epoch_low < 0)  # the look that gave the low fence
     is_kept = is_gone & (was_void | ((stored.low >= 0) & ~is_void))
@@ -158,7 +167,7 @@ def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | Non
         name: np.where(is_void & ~is_kept, getattr(found, name), getattr(stored, name))
         for name in (*_OF_FENCES, "reasons")
     }
-    return replace(stored, **{**own, "exact": exact, "log_start": found.log_start})
+    return replace(stored, is_single=found.is_single, **{**own, "exact": exact, "log_start": found.log_start})
 
 
 def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:
@@ -188,7 +197,8 @@ def _stored(row: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]) -> Fen
             reasons[place] = source["reason"]
             for name, column in _FENCE_COLUMNS.items():
                 columns[name][place] = MISSING if source[column] is None else source[column]
-    own = ("event_id", "topic_id", "topic", "old_count", "new_count", "last_seen_old_at", "first_seen_new_at")
+    counts, looks = ("old_count", "new_count", "is_single"), ("last_seen_old_at", "first_seen_new_at")
+    own = ("event_id", "topic_id", "topic", *counts, *looks)
     values: dict[str, Any] = {**columns, **{name: row[name] for name in own}}
     status = ExpansionStatus(row["status"])
     return FencedTopicExpansion(settles_at=row["settles_at"], status=status, reasons=reasons, **values)

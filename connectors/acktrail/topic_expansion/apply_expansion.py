@@ -163,6 +163,8 @@ def _create(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPlan) -> No
     if checked.outcome is not Outcome.DONE:
         note(Event.REFUSED, detail={"error": checked.error})
         raise checked.exception()
+    for node_id in admin.broker_ids():
+        _check_not_begun(admin, plan, node_id)
     counts = {"topic": plan.topic, "topic_id": plan.topic_id, "from": plan.old_count, "to": plan.new_count}
     note(Event.BEFORE_CALL, detail={"request": "CreatePartitions", **counts})
     try:
@@ -202,6 +204,14 @@ def _wait_for_count(admin: ShareGroupAdmin, plan: ExpansionPlan, *, everywhere: 
             if any(counts):
                 return False
             raise OutcomeUnknown(f"no broker lists {plan.new_count} partitions of {plan.topic!r}")
+
+
+def _check_not_begun(admin: ShareGroupAdmin, plan: ExpansionPlan, node_id: int) -> None:
+    """Pass when a broker lists the old count, or does not answer: no other count lies between it and the new one.
+    Raises PlanStale, UnknownName."""
+    if _lists_new_count(admin, plan, node_id):
+        text = f"the topic {plan.topic!r} has got {plan.new_count} partitions meanwhile"
+        raise PlanStale("count_changed", text, hint="nothing was sent; apply the plan again: it looks first")
 
 
 def _lists_new_count(admin: ShareGroupAdmin, plan: ExpansionPlan, node_id: int) -> bool:

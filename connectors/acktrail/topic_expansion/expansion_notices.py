@@ -80,7 +80,10 @@ def _about_time(facts: ExpandedTopic, new_count: int, settle_ms: int) -> Iterato
     )
     yield Notice(Severity.INFO, "settle_time", text, topic=facts.topic)
     if new_count > facts.partition_count + 1:
-        text = "another expansion may hide between two looks: verdicts assume that there is none"
+        text = (
+            "only apply makes it known as one step: made in another way, another count may hide between two looks, and "
+            "no group is proven to be safe"
+        )
         yield Notice(Severity.INFO, "several_at_once", text, topic=facts.topic)
 
 

@@ -245,6 +245,7 @@ class ExpansionFacts:
             new_count=self.new_count,
             mapping=self.key_mapping,
             fences={each.partition: ExpansionFence(low=each.low, high=each.high) for each in self.fences},
+            is_single=self.is_single,
         )
 
 

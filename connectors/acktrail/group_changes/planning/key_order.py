@@ -161,10 +161,11 @@ def _on_topics(request: ResetRequest, snapshot: Snapshot) -> Iterator[Notice]:
         for each in found.expansions:
             if not each.is_single:
                 text = (
-                    f"from {each.old_count} to {each.new_count} partitions was seen at once: if another count was in "
-                    "between, keys may have moved in more ways than are judged here"
+                    f"from {each.old_count} to {each.new_count} partitions was seen at once, and another count may "
+                    "have been in between: each new partition is taken to wait for each old one; records that such a "
+                    "count put into new partitions, or moved between old ones, are not judged"
                 )
-                yield Notice(Severity.INFO, "expansion_not_single", text, topic=topic)
+                yield Notice(Severity.WARNING, "expansion_not_single", text, topic=topic)
 
 
 class _Judged:

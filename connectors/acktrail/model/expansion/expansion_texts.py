@@ -13,7 +13,7 @@ _V = OrderingVerdict
 _MEANINGS: Final = {
     _V.VIOLATION: "the destination was begun while records of the source from before were unfinished",
     _V.POSSIBLE_VIOLATION: "the source was between its fences when the destination was begun",
-    _V.INDETERMINATE: "source and destination moved between two observations; which first is not known",
+    _V.INDETERMINATE: "not known which moved first, or whether another partition count lay in between",
     _V.UNKNOWN_FENCE: "it is not known where the source's records from before the expansion end",
     _V.NOT_STARTED: "the group has not begun with the destination",
     _V.NOT_APPLICABLE: "the group came after the expansion, or does not read the source",
@@ -131,7 +131,8 @@ def doubts(row: Mapping[str, Any], counts: Mapping[str, int], unknown_fences: in
     if not row["is_single"]:
         lines.append(
             f"Whether the topic went from {_number(row['old_count'])} to {_number(row['new_count'])} partitions in one "
-            "step: another count can have been in between. Dependencies and verdicts assume that there was none."
+            "step: another count can have been in between, by which keys moved in other ways. So no verdict on it is "
+            "safe. It is known of one partition more, and of what acktrail expand apply did."
         )
     if row["status"] != "settled":
         lines.append(

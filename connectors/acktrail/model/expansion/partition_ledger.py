@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from acktrail.model.expansion.ordering import ExpansionFence
@@ -83,7 +83,7 @@ class PartitionExpansion:
     """The partitions of a topic became more between two observations.
 
     `fences` has one for each partition that was there before, `gaps` why one of its ends is not known. `is_single`: it
-    is certain that no other count lay in between (one partition was added). `settles_at_ms`: from then on every
+    is certain that no other count lay in between. `settles_at_ms`: from then on every
     producer knows the count; None: no observation yet is of a time when every broker knew it.
     """
 
@@ -114,7 +114,12 @@ def expansion_id(cluster_id: str, topic_id: str, old_count: int, new_count: int)
 
 
 def read_ledger(
-    cluster_id: str, topic_id: str, observations: Sequence[TopicObservation], settle_ms: int
+    cluster_id: str,
+    topic_id: str,
+    observations: Sequence[TopicObservation],
+    settle_ms: int,
+    *,
+    at_once: Container[tuple[int, int]] = (),
 ) -> TopicLedger:
     """The expansions of one topic id, in their order.
 
@@ -125,6 +130,7 @@ def read_ledger(
     or a clock that was set back makes it look, is none. The low fence of a partition is its last log end that is known
     of the old count, observed consistently; the high one its first from `settle_ms` after that. No fence where records
     were lost in between, or may have been (`LogContinuity`).
+    `at_once`: changes of the count that are known to have been made in one step; one partition more is another.
     Invariant: the counts of consecutive expansions are chained. Cost: O(observations * partitions).
     """
     ordered = sorted({each.observed_at_ms: each for each in reversed(observations)}.values(), key=_at)
@@ -137,7 +143,9 @@ def read_ledger(
             anomalies.append((after.observed_at_ms, LedgerAnomaly.COUNT_FELL))
         elif after.partition_count > most:
             event_id = expansion_id(cluster_id, topic_id, most, after.partition_count)
-            expansions.append(_expansion(event_id, ordered, index, most, settle_ms))
+            found = _expansion(event_id, ordered, index, most, settle_ms)
+            is_single = found.is_single or (most, after.partition_count) in at_once
+            expansions.append(replace(found, is_single=is_single))
             most = after.partition_count
     return TopicLedger(expansions=tuple(expansions), anomalies=tuple(anomalies))
 

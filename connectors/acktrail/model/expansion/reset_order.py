@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -37,12 +38,19 @@ WORST_FIRST: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedExpansion:
     """One expansion of a topic with what is known of its fences: by source partition, below `old_count`. A partition
-    without an entry has no fence that is known."""
+    without an entry has no fence that is known. `is_single` False: another count may have been in between."""
 
     old_count: int
     new_count: int
     mapping: KeyMapping
     fences: Mapping[int, ExpansionFence]
+    is_single: bool = True
+
+
+def hides_counts(expansions: Sequence[FencedExpansion]) -> bool:
+    """Whether another count may have been in between one of `expansions`: keys may have moved from each partition that
+    was there before the first one to each that came."""
+    return not all(each.is_single for each in expansions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +108,8 @@ def check_reset(
     (None or absent) has none that is known. A source that is set to its end in `log_ends` has nothing that could be
     delivered again and is accepted with any fence. A new partition that begins at its start in `log_starts` (0 where
     absent) is not begun; one that was there before is begun behind its own high fence. `delivered`: the offset after
-    the last record that the group was given, where that is beyond the target; it begins a destination as well. Cost:
+    the last record that the group was given, where that is beyond the target; it begins a destination as well. Where
+    another count may be hidden (`hides_counts`), all partitions that came are destinations, uncertain if begun. Cost:
     the number of dependencies of the sources that are rewound; where the mapping of keys is not known, the number of
     partitions for each two expansions: sources have the same destinations then, and their reasons share one tuple.
 
@@ -137,6 +146,9 @@ class _JudgedDestinations:
     def __init__(self, expansions: Sequence[FencedExpansion], beginnings: Beginnings) -> None:
         self._expansions, self._beginnings = expansions, beginnings
         self._shared: dict[bool, _Destinations] = {}
+        first = next((index for index, each in enumerate(expansions) if not each.is_single), len(expansions))
+        self._hiding = expansions[first:]
+        self._perhaps: dict[bool, _Destinations] = {}
 
     def reasons(self, source: int, target: int | None) -> list[ResetReason]:
         """Of a source that is rewound before the first expansion, or perhaps."""
@@ -155,35 +167,67 @@ class _JudgedDestinations:
         ]
 
     def _destinations(self, source: int, *, is_rewound: bool) -> _Destinations:
-        if self._expansions[0].mapping is not KeyMapping.NONE:
-            return self._judged(source, is_rewound=is_rewound)
+        left = self._expansions[0]
+        if left.mapping is not KeyMapping.NONE:
+            known = self._judged(source, left.mapping, self._expansions, _ORDERS if is_rewound else _NOT_KNOWN)
+            return [*self._hidden(source, known, is_rewound=is_rewound)] if self._hiding else known
         if is_rewound not in self._shared:
-            self._shared[is_rewound] = self._judged(source, is_rewound=is_rewound)
+            orders = _ORDERS if is_rewound else _NOT_KNOWN
+            self._shared[is_rewound] = self._judged(source, left.mapping, self._expansions, orders)
         return self._shared[is_rewound]
 
-    def _judged(self, source: int, *, is_rewound: bool) -> _Destinations:
+    def _hidden(self, source: int, known: _Destinations, *, is_rewound: bool) -> Iterator[_Destination]:
+        """`known` without what the same is found of below; then all partitions that came while counts may be hidden."""
+        if is_rewound not in self._perhaps:
+            orders = _PERHAPS if is_rewound else _NOT_KNOWN
+            self._perhaps[is_rewound] = self._judged(source, KeyMapping.NONE, self._hiding, orders)
+        perhaps = self._perhaps[is_rewound]
+        wider = {(order, new_count): destinations for order, new_count, destinations in perhaps}
+        for order, new_count, destinations in known:
+            every = wider.get((order, new_count), ())
+            if not all(_has(every, destination) for destination in destinations):
+                yield order, new_count, destinations
+        yield from perhaps
+
+    def _judged(
+        self,
+        source: int,
+        mapping: KeyMapping,
+        expansions: Sequence[FencedExpansion],
+        orders: Mapping[bool | None, ResetOrdering],
+    ) -> _Destinations:
         left = self._expansions[0]
         found: dict[tuple[ResetOrdering, int], list[int]] = {}
         seen: set[int] = set()
-        for reached in self._expansions:
-            every = destinations_of(source, left.old_count, reached.new_count, left.mapping)
+        for reached in expansions:
+            every = destinations_of(source, left.old_count, reached.new_count, mapping)
             for destination in (each for each in every if each not in seen):
-                begun = self._beginnings.has_begun(reached, destination)
-                order = _ORDERS[begun] if is_rewound else ResetOrdering.UNCERTAIN
+                order = orders[self._beginnings.has_begun(reached, destination)]
                 found.setdefault((order, reached.new_count), []).append(destination)
             seen.update(every)
         return [
             (order, reached.new_count, tuple(found[order, reached.new_count]))
             for order in WORST_FIRST
-            for reached in self._expansions
+            for reached in expansions
             if (order, reached.new_count) in found
         ]
 
 
-_Destinations = list[tuple[ResetOrdering, int, tuple[int, ...]]]
-"""The destinations of a source, each once, by how they are and the newest count of the expansion that reached them."""
+def _has(ascending: tuple[int, ...], number: int) -> bool:
+    place = bisect_left(ascending, number)
+    return place < len(ascending) and ascending[place] == number
+
+
+_Destination = tuple[ResetOrdering, int, tuple[int, ...]]
+_Destinations = list[_Destination]
+"""The destinations of a source, by how they are and the newest count of the expansion that reached them: each once, and
+once more where counts may be hidden."""
 _ORDERS: Final = {True: ResetOrdering.REJECT, False: ResetOrdering.WARN_NEEDS_GATE, None: ResetOrdering.UNCERTAIN}
 """Of a source that is rewound for certain, by whether the destination has begun."""
+_PERHAPS: Final = {**_ORDERS, True: ResetOrdering.UNCERTAIN}
+"""The same where it is not known whether the destination depends on the source."""
+_NOT_KNOWN: Final = dict.fromkeys(_ORDERS, ResetOrdering.UNCERTAIN)
+"""Of a source that is rewound perhaps."""
 _UNKNOWN: Final = ExpansionFence(low=None, high=None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.reset_order import Beginnings, FencedExpansion, is_finished
+from acktrail.model.expansion.reset_order import Beginnings, FencedExpansion, hides_counts, is_finished
 
 _Class = tuple[int, int, int]
 """Sources of an expansion that are alike: its number, that of the expansion reached, and the remainder of both."""
@@ -41,7 +41,8 @@ def waiting(
             if not is_finished(targets.get(source), left.fences.get(source), ends.get(source))
         ]
         for number, reached in enumerate(expansions[index:], start=index):
-            step = 1 if left.mapping is KeyMapping.NONE else gcd(left.old_count, reached.new_count)
+            is_wide = left.mapping is KeyMapping.NONE or hides_counts(expansions[index : number + 1])
+            step = 1 if is_wide else gcd(left.old_count, reached.new_count)
             for source in unfinished:
                 sources[index, number, source % step].append(source)
             for destination in range(left.old_count, reached.new_count):

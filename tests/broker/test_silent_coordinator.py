@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from drivers.command_line import run
 from servers.releases import releases
 from servers.tcp_proxy import TcpProxy, tcp_proxy
 
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.server_properties import free_ports
@@ -23,6 +26,7 @@ from acktrail.tables.delta.store import Tables
 pytestmark = pytest.mark.broker
 
 _DESCRIBE_GROUP, _DESCRIBE_OFFSETS, _LIST_GROUPS = 77, 90, 16
+_FIND_COORDINATOR, _DESCRIBE_CONFIGS = 10, 32
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,31 @@ def test_an_observation_has_both_sides_over_a_silence(silent: KafkaConfig, table
         observe(silent, tables, run_id="silent")
     phases = {row["phase"] for row in Tables(tables).read("offset_observations").to_pylist()}
     assert phases == {"before", "after"}
+
+
+def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) -> None:
+    """Requests about more than some twenty groups get no answer, nor does the first one of the others that groups are
+    looked up with: every group is described all the same, and the requests without an answer are few."""
+    names = ["g", *(f"group-number-{number:04}" for number in range(400))]
+    proxy, before = behind.proxy, Counter(behind.proxy.swallowed)
+    proxy.patience = dict.fromkeys((_DESCRIBE_GROUP, _DESCRIBE_OFFSETS), 500)
+    proxy.forgotten = {_FIND_COORDINATOR, _DESCRIBE_CONFIGS}
+    try:
+        with ShareGroupAdmin(behind.config) as admin:
+            described = {group.group_id: group.error_code for group in admin.describe_groups(names)}
+            offsets = {group.group_id: group.offsets for group in admin.describe_group_offsets(names)}
+            configs = {group.group_id: group.error_code for group in admin.group_configs(names)}
+    finally:
+        proxy.patience, proxy.forgotten = {}, set()
+    assert described == {name: 0 if name == "g" else GROUP_ID_NOT_FOUND for name in names}
+    assert [name for name in names if offsets[name]] == ["g"]
+    assert configs == dict.fromkeys(names, 0)
+    found = proxy.swallowed - before
+    assert {key: found[key] for key in (_FIND_COORDINATOR, _DESCRIBE_CONFIGS)} == {
+        _FIND_COORDINATOR: 1,
+        _DESCRIBE_CONFIGS: 1,
+    }
+    assert all(0 < found[key] <= 4 for key in (_DESCRIBE_GROUP, _DESCRIBE_OFFSETS))
 
 
 def test_groups_that_cannot_be_listed_hold_up_no_state(behind: Silenced, tables: TablesConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,12 +20,17 @@ class TcpProxy:
     """Forwards connections at `address` to `target` (``host:port``).
 
     `silenced` are Kafka api keys: requests of these kinds are taken and not passed on, so that nobody answers them.
+    `patience` are numbers of bytes by api key: larger requests are not answered either. `forgotten` are api keys whose
+    next request nobody answers. `swallowed` counts the requests of each kind that were not passed on.
     """
 
     target: str
     port: int = 0
     speaks_kafka: bool = False
     silenced: set[int] = field(default_factory=set)
+    patience: dict[int, int] = field(default_factory=dict)
+    forgotten: set[int] = field(default_factory=set)
+    swallowed: Counter[int] = field(default_factory=Counter)
     connections: list[socket.socket] = field(default_factory=list)
     listener: socket.socket | None = None
 
@@ -88,7 +94,11 @@ def _requests(proxy: TcpProxy, source: socket.socket, sink: socket.socket) -> No
     with suppress(OSError):
         while len(head := stream.read(4)) == 4:
             frame = stream.read(struct.unpack(">i", head)[0])
-            if struct.unpack_from(">h", frame)[0] not in proxy.silenced:
+            key = struct.unpack_from(">h", frame)[0]
+            if key in proxy.silenced | proxy.forgotten or len(frame) > proxy.patience.get(key, len(frame)):
+                proxy.forgotten.discard(key)
+                proxy.swallowed[key] += 1
+            else:
                 sink.sendall(head + frame)
     _end(source, sink)
 

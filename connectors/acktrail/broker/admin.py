@@ -263,7 +263,8 @@ class ShareGroupAdmin(GroupWriter):
         wanted = tuple(dict.fromkeys(group_ids))
         found: dict[str, GroupConfigs] = {}
         for at in range(0, len(wanted), _GROUPS_AT_ONCE):
-            reply = self.send(group_requests.configs_request(wanted[at : at + _GROUPS_AT_ONCE]))
+            request = group_requests.configs_request(wanted[at : at + _GROUPS_AT_ONCE])
+            reply = self.send(request, silences=1)
             found |= {result.resource_name: group_requests.configs(result) for result in reply.results}
         return tuple(found[group_id] for group_id in wanted)
 

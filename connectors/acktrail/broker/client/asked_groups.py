@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,6 +12,10 @@ _IN_FLIGHT: Final = 2
 """Requests that one broker has at a time: it answers one after the other, and each waits no longer than its timeout."""
 _SMALLER: Final = 10
 """A request without a response is divided by this."""
+_IN_A_ROW: Final = 3
+"""Silences of one coordinator without an answer between them: about a hundred groups, ten, and one."""
+_SILENCES: Final = 10
+"""Silences in one query: each takes as long as a request may."""
 
 
 class AskedGroups:
@@ -19,8 +23,8 @@ class AskedGroups:
     groups of that request are divided until the one that is silent alone is found."""
 
     def __init__(self) -> None:
-        self.silences = 0
-        """Requests without a response in time."""
+        self._silences = 0
+        self._in_a_row: Counter[int] = Counter()
         self._most: dict[int, int] = {}
         self._limits: dict[str, int] = {}
 
@@ -39,15 +43,30 @@ class AskedGroups:
             turns += [[part] for part in parts(groups, min(limit, most))]
         return turns
 
-    def keep_silence(self, node: int, part: Sequence[str]) -> bool:
-        """Remember that `node` did not answer about `part` in time. True: it was one group, for the second time."""
-        self.silences += 1
-        is_second = all(group_id in self._limits for group_id in part)
-        limit = max(1, len(part) // _SMALLER)
-        self._limits |= dict.fromkeys(part, limit)
-        if not is_second:
-            self._most[node] = min(self._most.get(node, _MOST), limit)
-        return is_second and len(part) == 1
+    def keep_answer(self, node: int) -> None:
+        """Remember that `node` answers."""
+        self._in_a_row.pop(node, None)
+
+    def keep_silence(self, node: int, silent: Sequence[Sequence[str]]) -> list[str]:
+        """Remember that `node` did not answer in time about the groups of these requests. Gives those that were asked
+        alone, and not for the first time."""
+        self._silences += 1
+        self._in_a_row[node] += 1
+        found: list[str] = []
+        for part in silent:
+            limit = max(1, len(part) // _SMALLER)
+            is_suspect = all(group_id in self._limits for group_id in part)
+            if not is_suspect or self._in_a_row[node] > 1:
+                self._most[node] = min(self._most.get(node, _MOST), limit)
+            if is_suspect and len(part) == 1:
+                found += part
+            self._limits |= dict.fromkeys(part, limit)
+        return found
+
+    def is_silent(self, node: int) -> bool:
+        """Whether `node` is to be asked no more: it answered no request of the smallest size either, or there were too
+        many silences in this query, however much was answered between them."""
+        return self._in_a_row[node] >= _IN_A_ROW or self._silences >= _SILENCES
 
 
 def parts(group_ids: Sequence[str], most: int) -> list[Sequence[str]]:

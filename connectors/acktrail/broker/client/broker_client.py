@@ -186,15 +186,18 @@ class BrokerClient:
         """Send all requests at once, each to its node (None: any), and wait: a response or `NoResponse` for each."""
         return self._net.run(self._send_all, requests)
 
-    def send(self, request: Any, node_id: int | None = None) -> Any:
-        """Send one request that changes nothing; again, on a new connection, when that failed. Raises what `explain`
-        gives when the broker did not answer."""
+    def send(self, request: Any, node_id: int | None = None, *, silences: int = 0) -> Any:
+        """Send one request that changes nothing; again, on a new connection, when that failed, and after `silences`
+        timeouts. Raises what `explain` gives when the broker did not answer."""
         backoff = Backoff(self._timeout_s)
         while True:
             (answer,) = self.send_all([(node_id, request)])
             if not isinstance(answer, NoResponse):
                 return answer
-            if not answer.may_try_again or not backoff.wait():
+            if not answer.may_try_again and silences > 0:
+                silences -= 1
+                backoff.renew()
+            elif not answer.may_try_again or not backoff.wait():
                 raise self.explain(answer)
 
     def send_once(self, request: Any, node_id: int | None = None) -> Any:

@@ -27,9 +27,7 @@ from acktrail.errors import RetryableError
 _LOCATED_AT_ONCE: Final = 500
 _TIMEOUTS: Final = 2
 """A query is repeated for this many request timeouts after the last answer, as in Kafka's clients
-(``default.api.timeout.ms``)."""
-_SILENCES: Final = 10
-"""Silences in one query, however much is answered between them: each takes as long as a request may."""
+(``default.api.timeout.ms``); after silence as long as ``AskedGroups`` says."""
 
 _RequestFor = Callable[[Sequence[str]], Any]
 _Read = Callable[[Any], Any]
@@ -164,36 +162,43 @@ class Coordinators:
             sent = [(node, part) for node, turns in left.items() for part in turns[0]]
             left = {node: turns[1:] for node, turns in left.items() if turns[1:]}
             replies = self._client.send_all([(node, question.request_for(part)) for node, part in sent])
-            answered = [(node, reply) for (node, _), reply in zip(sent, replies, strict=True) if _is_reply(reply)]
-            self._keep(answered, question)
-            for (node, part), reply in zip(sent, replies, strict=True):
-                if not _is_reply(reply):
+            results = [(node, part, reply) for (node, part), reply in zip(sent, replies, strict=True)]
+            self._keep([(node, reply) for node, _, reply in results if not isinstance(reply, NoResponse)], question)
+            missing: dict[int, list[tuple[Sequence[str], NoResponse]]] = defaultdict(list)
+            for node, part, reply in results:
+                if isinstance(reply, NoResponse):
                     rest = [group_id for turn in left.pop(node, ()) for later in turn for group_id in later]
-                    missing = CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE)
-                    question.responses.update(dict.fromkeys((*part, *rest), missing))
-                    self._count(node, part, reply, question)
+                    error = CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE)
+                    question.responses.update(dict.fromkeys((*part, *rest), error))
+                    missing[node].append((part, reply))
+            for node, found in missing.items():
+                self._weigh(node, found, question)
 
     def _keep(self, answered: Sequence[tuple[int, Any]], question: _Question) -> None:
         """Keep what was answered. Time counts from here: many groups may take longer than a try."""
         for node, reply in answered:
+            question.asked.keep_answer(node)
             for row in reply.groups:
                 found = CoordinatorResponse(node, row.error_code, _message(row), question.read(row))
                 question.responses[row.group_id] = found
                 if row.error_code not in ASK_AGAIN:
                     question.patience.renew()
 
-    def _count(self, node: int, part: Sequence[str], missing: NoResponse, question: _Question) -> None:
-        """What a request without a response means for its groups. Raises when it was one too many."""
-        is_over = question.patience.left_s <= 0
-        is_last = False
-        if not missing.may_try_again:
-            is_last = question.asked.keep_silence(node, part)
-            is_over |= question.asked.silences > _SILENCES
-        if is_over or (is_last and not question.tolerates_silence):
-            raise self._client.explain(missing)
-        if is_last:
-            reason = self._client.explain(missing).message
-            question.responses.update(dict.fromkeys(part, CoordinatorResponse(node, REQUEST_TIMED_OUT, reason)))
+    def _weigh(self, node: int, missing: Sequence[tuple[Sequence[str], NoResponse]], question: _Question) -> None:
+        """What requests without a response mean for their groups. Raises when they were some too many."""
+        silent = [(part, reply) for part, reply in missing if not reply.may_try_again]
+        if not silent:
+            if question.patience.left_s <= 0:
+                raise self._client.explain(missing[0][1])
+            return
+        reply = silent[0][1]
+        alone = question.asked.keep_silence(node, [part for part, _ in silent])
+        if question.asked.is_silent(node) or (alone and not question.tolerates_silence):
+            raise self._client.explain(reply)
+        if alone:
+            reason = self._client.explain(reply).message
+            question.responses.update(dict.fromkeys(alone, CoordinatorResponse(node, REQUEST_TIMED_OUT, reason)))
+        question.patience.renew()
 
     def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
         """Learn the coordinators of `group_ids` that are not known yet; the responses are for those not found."""
@@ -201,7 +206,7 @@ class Coordinators:
         unknown = [group_id for group_id in group_ids if group_id not in self._known]
         for part in parts(unknown, _LOCATED_AT_ONCE):
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
-            for row in self._client.send(request).coordinators:
+            for row in self._client.send(request, silences=1).coordinators:
                 if row.error_code == NONE:
                     self._known[row.key] = self._client.learn_coordinator(row, row.key)
                 else:
@@ -212,7 +217,3 @@ class Coordinators:
 def _message(row: Any) -> str | None:
     """The broker's words beside an error; OffsetFetch has none."""
     return getattr(row, "error_message", None)
-
-
-def _is_reply(reply: Any) -> bool:
-    return not isinstance(reply, NoResponse)

@@ -71,7 +71,7 @@ def observe(
         for group in described
     ]
 
-    # A silent coordinator is not asked again: each silence costs a minute.
+    # A silent coordinator is not asked again: that costs a minute or more.
     silent = [
         GroupOffsets(group_id=group.group_id, error_code=group.error_code, error=group.error)
         for group in described

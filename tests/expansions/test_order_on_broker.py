@@ -120,6 +120,14 @@ def everything(ledger: Ledger, partitions: int) -> list[Read]:
     return reads
 
 
+def commit(ledger: Ledger, group: str, offsets: Iterable[int]) -> None:
+    """Commit positions as a classic group does."""
+    own = {"group.id": group, "enable.auto.commit": False}
+    with Consumer({**to_librdkafka(ledger.broker.config()), **own}) as consumer:
+        places = [TopicPartition(ledger.topic, partition, at) for partition, at in enumerate(offsets)]
+        consumer.commit(offsets=places, asynchronous=False)
+
+
 def share_reads(consumer: ShareConsumer, *, but: int | None = None) -> list[Read]:
     """Accept what comes, and release what comes from the partition `but`."""
     reads = []
@@ -201,6 +209,7 @@ def live_through(ledger: Ledger, mapping: KeyMapping, new_count: int) -> Crowd:
                 crowd.by_share += reads_of_each(sharing, new)
                 ledger.look()
             crowd.step_until(crowd.late.values(), new, 40)
+            crowd.step_until(crowd.late.values(), (1,), ends[1] + 20)
             crowd.step_until(crowd.drained.values(), (0,), ends[0])
             crowd.step_until(crowd.drained.values(), (1,), ends[1])
             ledger.look()
@@ -230,17 +239,20 @@ def test_what_overtakes_is_found_and_what_is_drained_is_safe(
 ) -> None:
     """R003-01: producers never stop while a topic of two partitions grows. Groups that hold partition 0 back get
     records of one key in another order, which reading shows, and the audit proves it; those that finish the old
-    partitions first do not, and the audit proves that. The fences contain the last record by the old count."""
+    partitions first do not, and the audit proves that. From 2 to 3 keys also move from 0 to 1, where those groups go
+    on: their order is broken there, too. The fences contain the last record by the old count."""
     with a_ledger(running, tmp_path / "tables", f"orders-{mapping}-{new_count}", 2) as ledger:
         crowd = live_through(ledger, mapping, new_count)
         tables = ledger.audit(mapping)
         new = range(2, new_count)
-        behind_0 = {each.destination for each in dependencies(2, new_count, mapping) if each.source == 0} & {*new}
+        behind_0 = {each.destination for each in dependencies(2, new_count, mapping) if each.source == 0}
+        assert (1 in behind_0) == (new_count == 3)
         late = {group_id: group.reads for group_id, group in crowd.late.items()} | {crowd.share_group: crowd.by_share}
         for group_id, reads in late.items():
             assert any(read.partition == 0 for read in overtaken(reads)), group_id
             found = ledger.verdicts(tables, group_id)
             assert {found[partition] for partition in behind_0} == {("violation", 0)}, (group_id, found)
+        behind_0 &= {*new}
         left = opened(ledger, crowd.share_group)
         assert {each.source_partition for each in left if each.partition in behind_0} == {0}
         assert all(
@@ -277,6 +289,33 @@ def test_a_share_group_that_is_drained_is_safe(running: EmbeddedBroker, tmp_path
         tables = ledger.audit(KeyMapping.MURMUR2)
 
         assert ledger.verdicts(tables, "calm-desk") == {2: ("safe", 0), 3: ("safe", 1)}
+
+
+def test_moves_between_partitions_that_were_there_are_proven_in_order(running: EmbeddedBroker, tmp_path: Path) -> None:
+    """R003-02: from 2 to 3 keys move from 0 to 1 and back. Nothing is written while the topic grows: a group that has
+    finished both is safe in each of the three; one that is at the end of 1 alone and goes on there is not."""
+    with a_ledger(running, tmp_path / "tables", "crossed", 2) as ledger:
+        places: dict[str, list[list[int]]] = {
+            "both": [[20, 20], [20, 20], [25, 25, 5], [30, 30, 10]],
+            "one": [[5, 20], [5, 20], [5, 25, 5], [5, 30, 10]],
+        }
+        for step in range(4):
+            for partition in range(3 if step > 1 else 2 if step == 0 else 0):
+                ledger.workload.produce("crossed", 10 if step else 20, partition)
+            if step == 1:
+                ledger.expand(3)
+                ledger.settle()
+            for group, positions in places.items():
+                commit(ledger, group, positions[step])
+            ledger.look()
+        tables = ledger.audit(KeyMapping.MURMUR2)
+
+        assert {partition: verdict for partition, (verdict, _) in ledger.verdicts(tables, "both").items()} == {
+            0: "safe",
+            1: "safe",
+            2: "safe",
+        }
+        assert ledger.verdicts(tables, "one") == {0: ("not_started", 1), 1: ("violation", 0), 2: ("violation", 0)}
 
 
 @pytest.mark.parametrize(("release", "verdict"), [("4.3.1", "skipped_records"), ("4.4.0", "ok")])

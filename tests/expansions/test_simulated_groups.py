@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from samples.audited_ledger import audit, filled
-from samples.expansion_world import BEGIN, CLUSTER, ExpansionRows
+from samples.expansion_world import BEGIN, CLUSTER, MS, ExpansionRows
 
+from acktrail.config import TablesConfig
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.tables.delta.store import Tables
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
@@ -20,12 +21,14 @@ from acktrail_simulation.expansion.key_order import Inversion, inversions
 
 MINUTE = dt.timedelta(minutes=1)
 SETTLE = 10 * MINUTE
+KINDS = ("consumer", "share")
 PROVEN = {"safe", "not_started", "not_applicable"}
 
 
 @dataclass
 class Observer:
-    """Looks at a life into the ledger's tables, one a minute."""
+    """Looks at a life into the ledger's tables, one a minute. The group of the life is a consumer group and a share
+    group with the same positions, which is read before it and after it."""
 
     life: ExpansionWorld
     rows: ExpansionRows = field(default_factory=ExpansionRows)
@@ -42,15 +45,18 @@ class Observer:
             ends = {"log_start_offset": log.log_start, "log_end_offset": log.end_offset, "leader_epoch": 0}
             look = {"partition_count": len(there), "consistency": "consistent", "partition": partition}
             self.rows.observations.append({**topic, **look, **ends})
-            place = {"group_id": "g", "group_type": "consumer", "partition": partition}
-            self.rows.positions.append({**topic, **place, "position": self.life.position(partition)})
+            for later, kind in enumerate(("share", "consumer", "share")):
+                place = {"group_id": f"by-{kind}", "group_type": kind, "partition": partition}
+                place |= {"observed_at": topic["observed_at"] + later * MS, "position": self.life.position(partition)}
+                self.rows.positions.append({**topic, **place})
 
-    def verdicts(self, folder: Path) -> dict[int, set[str]]:
-        """By destination."""
-        config = filled(folder, self.rows, self.asked)
-        audit(config, self.life.shape.mapping, settle=SETTLE)
+    def verdicts(self, folder: Path, kind: str = "consumer") -> dict[int, set[str]]:
+        """By destination, of the group of one kind; an audit of `folder` is not done again."""
+        config = TablesConfig(uri=str(folder)) if folder.exists() else filled(folder, self.rows, self.asked)
+        if not Tables(config).exists("ordering_audits"):
+            audit(config, self.life.shape.mapping, settle=SETTLE)
         found: dict[int, set[str]] = {}
-        for row in Tables(config).read("ordering_audits").to_pylist():
+        for row in Tables(config).rows("ordering_audits", {"group_type": kind}):
             found.setdefault(row["partition"], set()).add(row["verdict"])
         return found
 
@@ -98,28 +104,29 @@ def test_verdicts_of_a_life_are_true(tmp_path: Path, counts: list[int]) -> None:
     violation; as Kafka is, keys are overtaken, and no destination of one is called safe, whether or not brokers check
     the count, which is no help here."""
     observer, found = expanded(counts, Gating.EVERY_SOURCE, checks_count=True, rounds=6)
-    verdicts = observer.verdicts(tmp_path / "gated")
+    gated = {kind: set().union(*observer.verdicts(tmp_path / "gated", kind).values()) for kind in KINDS}
     assert found == []
-    assert "violation" not in set().union(*verdicts.values())
-    assert "safe" in set().union(*verdicts.values())
+    assert all(verdicts and "violation" not in verdicts for verdicts in gated.values())
+    assert "safe" in gated["consumer"]
 
     for checks_count in (False, True):
         observer, found = expanded(counts, Gating.NONE, checks_count=checks_count, rounds=6)
-        verdicts = observer.verdicts(tmp_path / f"open-{checks_count}")
         overtaken = {each.early.partition for each in found}
         assert overtaken
-        assert all(verdicts[partition] - PROVEN for partition in overtaken)
-        assert "violation" in set().union(*verdicts.values())
+        for kind in KINDS:
+            verdicts = observer.verdicts(tmp_path / f"open-{checks_count}", kind)
+            assert all(verdicts[partition] - PROVEN for partition in overtaken)
+            assert "violation" in set().union(*verdicts.values())
 
 
 def test_a_stale_producer_is_no_proof_of_order(tmp_path: Path) -> None:
     """R003-11: with gates and without the check of counts a producer writes behind the fence of KIP-253; the fence of
     the ledger ends behind that record, so that its destination is not called safe."""
     observer, found = expanded([2, 4], Gating.LOWER_PARTITIONS, checks_count=False, rounds=48)
-    verdicts = observer.verdicts(tmp_path)
-
     assert found
-    assert all(verdicts[each.early.partition] - PROVEN for each in found)
+    for kind in KINDS:
+        verdicts = observer.verdicts(tmp_path / "life", kind)
+        assert all(verdicts[each.early.partition] - PROVEN for each in found)
 
 
 def test_gaps_between_looks_are_unknown_and_not_safe(tmp_path: Path) -> None:
@@ -132,8 +139,9 @@ def test_gaps_between_looks_are_unknown_and_not_safe(tmp_path: Path) -> None:
             observations=[row for row in observer.rows.observations if row["run_id"] in kept],
             positions=[row for row in observer.rows.positions if row["run_id"] in kept],
         )
-        verdicts = replace(observer, rows=rows).verdicts(tmp_path / str(every))
-        assert all(verdicts[each.early.partition] - PROVEN for each in found)
+        for kind in KINDS:
+            verdicts = replace(observer, rows=rows).verdicts(tmp_path / str(every), kind)
+            assert all(verdicts[each.early.partition] - PROVEN for each in found)
 
 
 @pytest.mark.parametrize(("counts", "first"), [([2, 3, 4], (1, 3)), ([3, 4, 6], (2, 5))], ids=str)
@@ -150,9 +158,10 @@ def test_a_count_between_two_looks_is_not_overlooked(tmp_path: Path, counts: lis
     overtaken = {each.early.partition for each in found}
     assert first[1] in overtaken
     assert replace(observer, rows=rows, asked=asked).verdicts(tmp_path / "asked")[first[1]] == {"safe"}, "not a test"
-    verdicts = replace(observer, rows=rows).verdicts(tmp_path / "seen")
-    assert verdicts[first[1]] == {"indeterminate"}
-    assert all(verdicts[partition] - PROVEN for partition in overtaken & verdicts.keys())
+    for kind in KINDS:
+        verdicts = replace(observer, rows=rows).verdicts(tmp_path / "seen", kind)
+        assert verdicts[first[1]] == {"indeterminate"}
+        assert all(verdicts[partition] - PROVEN for partition in overtaken & verdicts.keys())
 
 
 def test_an_unknown_mapping_is_never_better(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from samples.plain_audit import EPOCH, MS, PlainVerdict, verdicts
 
 from acktrail.columnar.expansion import shared_verdicts
 from acktrail.columnar.expansion.dependency_columns import shared_sources
-from acktrail.columnar.expansion.dependency_verdicts import VERDICTS, DependencyVerdicts
+from acktrail.columnar.expansion.dependency_verdicts import REASONS, VERDICTS, DependencyVerdicts
 from acktrail.columnar.expansion.ordering_columns import audit_topic
 from acktrail.model.expansion.dependencies import dependencies, sources_across
 from acktrail.model.expansion.key_mapping import KeyMapping
@@ -43,7 +43,8 @@ def _rows(walk: GroupWalk, *, is_share: bool) -> dict[tuple[Any, ...], dict[str,
 def _plain_form(row: dict[str, Any]) -> PlainVerdict:
     known = {name: None if row[name] == -1 else row[name] for name in PlainVerdict.__annotations__}
     times = {name: None if known[name] is None else EPOCH + known[name] // 1000 * MS for name in ("at", "before_at")}
-    return PlainVerdict(**{**known, **times, "verdict": VERDICTS[row["verdict"]].value})
+    reason = None if known["reason"] is None else REASONS[known["reason"]].value
+    return PlainVerdict(**{**known, **times, "verdict": VERDICTS[row["verdict"]].value, "reason": reason})
 
 
 @given(st.integers(0, 10**9), COUNTS, MAPPINGS, st.booleans(), st.integers(1, 40))
@@ -61,7 +62,7 @@ def test_verdicts_are_those_of_each_dependency_alone(
         (group, int(event), int(source_event), destination): verdict
         for group in range(3)
         for (event, source_event, destination), verdict in verdicts(
-            walk.ledger, walk.readings(group), mapping, is_share=is_share
+            walk.ledger, walk.readings(group), mapping, is_share=is_share, evidence=walk.evidence[group]
         )
     }
     assert {key: _plain_form(row) for key, row in found.items()} == expected

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
+from samples.plain_audit import NOTHING, PlainEvidence
 
 from acktrail.columnar.expansion.position_matrix import UNKNOWN_POSITION, AuditedExpansion, AuditedTopic
-from acktrail.model.expansion.group_series import NO_POSITION, GroupReading
+from acktrail.columnar.expansion.share_evidence import ShareEvidence, WorkColumns
+from acktrail.model.expansion.group_series import CLOCKS_MS, NO_POSITION, GroupReading, RecordedWork
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence
 from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion, TopicLedger
@@ -25,6 +27,7 @@ class GroupWalk:
     ledger: TopicLedger
     positions: npt.NDArray[np.int64]
     at: npt.NDArray[np.int64]
+    evidence: tuple[PlainEvidence, ...]
 
     def readings(self, group: int) -> list[GroupReading]:
         """What the model judges of one group."""
@@ -46,6 +49,7 @@ def random_walk(chance: Random, counts: list[int], mapping: KeyMapping, *, group
     positions = np.array(
         [[chance.choice(courses) for _ in range(counts[-1])] for _ in range(groups)], np.int64
     ).reshape(groups, counts[-1], len(at))
+    evidence = [_evidence(chance, counts) if is_share else NOTHING for _ in range(groups)]
     names = tuple(f"g{number}" for number in range(groups))
     topic = AuditedTopic(
         topic_id="t",
@@ -53,10 +57,40 @@ def random_walk(chance: Random, counts: list[int], mapping: KeyMapping, *, group
         expansions=tuple(_audited(each) for each in events),
         groups=((), names) if is_share else (names, ()),
         first_group=(7, 7),
+        evidence=_columns(evidence, counts) if is_share else None,
     )
     return GroupWalk(
-        topic=topic, ledger=TopicLedger(expansions=tuple(events), anomalies=()), positions=positions, at=at
+        topic=topic,
+        ledger=TopicLedger(expansions=tuple(events), anomalies=()),
+        positions=positions,
+        at=at,
+        evidence=tuple(evidence),
     )
+
+
+def _evidence(chance: Random, counts: list[int]) -> PlainEvidence:
+    places = [(event, each) for event in range(len(counts) - 1) for each in range(counts[event + 1])]
+    times = range(0, 60, chance.choice((1, 20, 60)))
+    return PlainEvidence(
+        work={
+            place: RecordedWork(at_ms=chance.choice(times) + CLOCKS_MS, is_first=chance.random() < 0.8)
+            for place in places
+            if chance.random() < 0.6
+        },
+        resets={each: chance.choice(times) for each in range(counts[-1]) if chance.random() < 0.1},
+    )
+
+
+def _columns(evidence: list[PlainEvidence], counts: list[int]) -> ShareEvidence:
+    found = ShareEvidence.nothing(len(evidence), counts[-1], 0)
+    work = [WorkColumns.nothing(len(evidence), counts[-1]) for _ in counts[1:]]
+    for group, own in enumerate(evidence):
+        for (event, partition), each in own.work.items():
+            work[event].at[group, partition] = each.at_ms * 1000
+            work[event].is_first[group, partition] = each.is_first
+        for partition, at in own.resets.items():
+            found.resets[group, partition] = at * 1000
+    return replace(found, work=tuple(work))
 
 
 def _course(chance: Random, readings: int) -> list[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acktrail.model.expansion.dependencies import dependencies, sources_across
-from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, audit_group
+from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, RecordedWork, audit_group
 from acktrail.model.expansion.hidden_counts import moves_with_every_count, provable
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason, OrderingVerdict
 from acktrail.model.expansion.partition_ledger import (
     LogEpochs,
     PartitionExpansion,
@@ -54,6 +54,19 @@ class PlainVerdict:
     before_at: dt.datetime | None
     source_at: int | None
     source_before: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainEvidence:
+    """What state records show of one share group in a topic: work by number of the expansion and destination, and when
+    partitions were reset."""
+
+    work: Mapping[tuple[int, int], RecordedWork] = field(default_factory=dict)
+    resets: Mapping[int, int] = field(default_factory=dict)
+
+
+NOTHING: Final = PlainEvidence()
 
 
 def ledgers(
@@ -118,7 +131,12 @@ def readings(
 
 
 def verdicts(
-    topic: TopicLedger, looks: Sequence[GroupReading], mapping: KeyMapping, *, is_share: bool
+    topic: TopicLedger,
+    looks: Sequence[GroupReading],
+    mapping: KeyMapping,
+    *,
+    is_share: bool,
+    evidence: PlainEvidence = NOTHING,
 ) -> Iterator[tuple[tuple[str, str, int], PlainVerdict]]:
     """By event, source event and destination."""
     events = topic.expansions
@@ -134,6 +152,8 @@ def verdicts(
                     fence=events[number].fences[source],
                     begins=begins,
                     settles_at_ms=events[number].settles_at_ms,
+                    work=evidence.work.get((event, destination)),
+                    resets=evidence.resets,
                 )
                 judged.append((dependency, audit_group(looks, dependency, at_once=not is_share)))
             yield (own.event_id, events[number].event_id, destination), _row(looks, judged)
@@ -164,9 +184,9 @@ def _row(looks: Sequence[GroupReading], judged: Sequence[tuple[AuditedDependency
         position = None if at is None else looks[at].position(dependency.source)
         high = dependency.fence.high
         left = None if high is None or position is None else max(0, high - position)
-        found.append((audit.verdict, left, dependency.source, at, before))
+        found.append((audit.verdict, left, dependency.source, at, before, audit.reason))
     decided = max(found, key=lambda each: (BEST_FIRST.index(each[0]), -1 if each[1] is None else each[1], -each[2]))
-    verdict, left, source, at, before = decided
+    verdict, left, source, at, before, reason = decided
     return PlainVerdict(
         verdict=verdict.value,
         source_partition=source,
@@ -178,23 +198,26 @@ def _row(looks: Sequence[GroupReading], judged: Sequence[tuple[AuditedDependency
         before_at=None if before is None else EPOCH + looks[before].observed_at_ms * MS,
         source_at=None if at is None else looks[at].position(source),
         source_before=None if before is None else looks[before].position(source),
+        reason=None if reason is None else reason.value,
     )
 
 
 def _newest(looks: Sequence[GroupReading], dependency: AuditedDependency) -> int | None:
     """The newest reading since the restart that knows the source."""
-    first = max(_restart(looks, dependency.source), _restart(looks, dependency.destination))
+    first = max(_restart(looks, each, dependency.resets) for each in (dependency.source, dependency.destination))
     known = [index for index in range(first, len(looks)) if (looks[index].position(dependency.source) or 0) >= 0]
     known = [index for index in known if looks[index].position(dependency.source) is not None]
     return known[-1] if known else None
 
 
-def _restart(looks: Sequence[GroupReading], partition: int) -> int:
-    last, found = None, 0
+def _restart(looks: Sequence[GroupReading], partition: int, resets: Mapping[int, int]) -> int:
+    last, reset_at = None, resets.get(partition, -1)
+    since = [index for index, look in enumerate(looks) if look.observed_at_ms > reset_at]
+    found = min(since, default=0) if reset_at >= 0 else 0
     for index, look in enumerate(looks):
         position = look.position(partition)
         if position is not None:
-            found = index if last is not None and position < last else found
+            found = max(found, index) if last is not None and position < last else found
             last = position
     return found
 
@@ -208,6 +231,7 @@ def _provable(ledger: TopicLedger, mapping: KeyMapping, key: tuple[str, str, int
     return replace(
         found,
         verdict=verdict.value,
+        reason=found.reason if verdict.value == found.verdict else OrderingReason.HIDDEN_COUNT.value,
         sources_safe=found.sources_safe if is_single else 0,
         sources_violated=found.sources_violated if is_moved else 0,
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.expansion.dependency_verdicts import NUMBER_OF, VERDICTS
+from acktrail.columnar.expansion.dependency_verdicts import NUMBER_OF, REASON_NUMBER, REASONS, VERDICTS
 from acktrail.columnar.expansion.fence_columns import MISSING, LogValues
 from acktrail.columnar.expansion.look_columns import LookColumns
 from acktrail.columnar.expansion.start_columns import judge_starts
@@ -22,7 +22,7 @@ from acktrail.expansions.found_expansions import FencedTopicExpansion
 from acktrail.expansions.initial_starts import ShareKey
 from acktrail.expansions.table_shares import WantedLooks
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.ordering import OrderingVerdict
+from acktrail.model.expansion.ordering import OrderingReason, OrderingVerdict
 
 _GROUP: Final = ("topic_id", "group_id", "group_type")
 _EVENT: Final = ("event_id", "topic")
@@ -94,6 +94,7 @@ def ordering_rows(cluster_id: str, run_id: str, numbered: NumberedExpansions, ro
         **numbered.columns(group, numbers["source_event"], {"source_event_id": "event_id"}),
         **numbered.group_columns(group),
         "verdict": pa.array([each.value for each in VERDICTS]).take(pa.array(numbers["verdict"])),
+        "reason": pa.array([each.value for each in REASONS]).take(known(numbers["reason"], pa.int64())),
         "before_at": instants(numbers["before_at"]),
         "at": instants(numbers["at"]),
     }
@@ -114,6 +115,7 @@ def _provable(numbered: NumberedExpansions, numbers: Mapping[str, Int64Array]) -
     return {
         **numbers,
         "verdict": verdict,
+        "reason": np.where(verdict == was, numbers["reason"], REASON_NUMBER[OrderingReason.HIDDEN_COUNT]),
         "sources_safe": np.where(is_single, numbers["sources_safe"], 0),
         "sources_violated": np.where(is_moved, numbers["sources_violated"], 0),
     }

@@ -22,7 +22,7 @@ from acktrail.expansions.asked_expansions import asked_expansions
 from acktrail.expansions.audit_findings import findings_of_audit, write_findings
 from acktrail.expansions.audit_rows import NumberedExpansions, StartRows, ordering_rows
 from acktrail.expansions.audited_groups import plan_audit
-from acktrail.expansions.expansion_rows import dependency_rows, expansion_rows, fence_rows
+from acktrail.expansions.expansion_rows import by_topic, dependency_rows, expansion_rows, fence_rows
 from acktrail.expansions.found_expansions import (
     EXPANSIONS,
     FENCES,
@@ -33,6 +33,7 @@ from acktrail.expansions.found_expansions import (
     with_stored,
 )
 from acktrail.expansions.initial_starts import initial_starts
+from acktrail.expansions.recorded_work import with_recorded_work
 from acktrail.expansions.table_shares import (
     AUDIT_RESULTS,
     GROUP_RESULTS,
@@ -225,7 +226,8 @@ class _Run:
         topic_ids = sorted({each.topic_id for each in expansions})
         found = merged(self._workers.run(shares, partial(read_groups, config, topic_ids)), GROUP_RESULTS)
         self._cluster(found["groups"]["cluster_id"], cluster_id)
-        plan = plan_audit(expansions, self._mapping_of, looks, found)
+        oldest = {topic_id: own[0].last_seen_old_at for topic_id, own in by_topic(expansions)}
+        plan = with_recorded_work(self._stored, plan_audit(expansions, self._mapping_of, looks, found), oldest)
         doing(f"judging {counted(len(plan.groups), 'group')} of {counted(len(plan.topics), 'topic')}")
         paths = tuple(sorted(file.path for file in files))
         audits = merged(

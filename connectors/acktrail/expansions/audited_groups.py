@@ -88,7 +88,9 @@ class AuditPlan:
 def _some_groups(topic: AuditedTopic, kind: int, begin: int, end: int) -> AuditedTopic:
     """`topic` with some groups of one kind."""
     names, first = topic.groups[kind][begin:end], topic.first_group[kind] + begin
-    return replace(topic, groups=((), names) if kind else (names, ()), first_group=(first, first))
+    groups = ((), names) if kind else (names, ())
+    evidence = topic.evidence.some_groups(slice(begin, end)) if kind and topic.evidence else None
+    return replace(topic, groups=groups, first_group=(first, first), evidence=evidence)
 
 
 def plan_audit(

@@ -18,7 +18,7 @@ ROWS_A_PAGE: Final = 50
 AUDIT_COLUMNS: Final = (
     "event_id", "source_event_id", "topic_id", "topic", "group_id", "group_type", "partition", "source_partition",
     "verdict", "sources", "sources_safe", "sources_violated", "source_before", "source_at", "destination_before",
-    "destination_at", "before_at", "at", "fence_low", "fence_high", "remaining",
+    "destination_at", "before_at", "at", "fence_low", "fence_high", "remaining", "reason",
 )  # fmt: skip
 """The columns of ``ORDERING_AUDITS`` that pages show."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.model.expansion.group_series import NO_POSITION, AuditedDependency, GroupReading, audit_group
-from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
+from acktrail.model.expansion.group_series import (
+    CLOCKS_MS,
+    NO_POSITION,
+    AuditedDependency,
+    GroupReading,
+    RecordedWork,
+    audit_group,
+)
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason, OrderingVerdict
 
 NEW = ExpansionFence(low=0, high=0)
 SETTLES_AT = 50
@@ -104,6 +112,77 @@ def test_proofs_are_true(life: tuple[list[GroupReading], AuditedDependency, bool
     """R003-01: SAFE and VIOLATION are what happened, also of groups that were placed behind the first records."""
     series, own, truth = life
     verdict = audit_group(series, own).verdict
+
+    if verdict is OrderingVerdict.SAFE:
+        assert truth is not False
+    if verdict is OrderingVerdict.VIOLATION:
+        assert truth is not True
+
+
+def test_a_start_offset_that_stands_rules_no_work_out() -> None:
+    """R003-01: record 0 of the destination stays open while later ones are finished, so that a share group's start
+    offset stands; then the source is finished, then the start offset moves. Safe is proven by state records alone that
+    show no work up to then; work in them, and none at all, are no proof, with the reason."""
+    series = [reading(at, source, own) for at, source, own in ((0, 5, 0), (1, 12, 0), (2, 12, 0), (3, 13, 4))]
+    own = dependency(10, 12)
+
+    def audited(work: RecordedWork | None, readings: int = 4) -> tuple[OrderingVerdict, OrderingReason | None]:
+        found = audit_group(series[:readings], replace(own, work=work), at_once=False)
+        return found.verdict, found.reason
+
+    assert audited(None) == (OrderingVerdict.INDETERMINATE, OrderingReason.WORK_NOT_RECORDED)
+    assert audited(None, 3) == (OrderingVerdict.NOT_STARTED, None)
+    began = RecordedWork(at_ms=2 + CLOCKS_MS, is_first=True)
+    assert audited(began) == (OrderingVerdict.SAFE, None)
+    assert audited(replace(began, is_first=False)) == (
+        OrderingVerdict.INDETERMINATE,
+        OrderingReason.WORK_NOT_RECORDED,
+    )
+    early = replace(began, at_ms=CLOCKS_MS)
+    assert audited(early) == (OrderingVerdict.INDETERMINATE, OrderingReason.WORK_RECORDED)
+    assert audited(early, 3)[0] is not OrderingVerdict.NOT_STARTED
+    assert audit_group(series, own).verdict is OrderingVerdict.SAFE  # committed progress is in order
+    absent = [reading(at, 12, NO_POSITION) for at in (0, 1)]
+    assert audit_group([*absent, *series[3:]], own, at_once=False).verdict is OrderingVerdict.SAFE
+
+
+def test_a_known_reset_cuts_the_series() -> None:
+    """R003-01: neither a destination that was reset forward nor a source that was reset back and has caught up between
+    two readings is taken for progress, where the reset is known."""
+    forward = [reading(0, 5, 2), reading(1, 6, 40)]
+    assert audit_group(forward, dependency(10, 12)).verdict is OrderingVerdict.VIOLATION
+    assert audit_group(forward, replace(dependency(10, 12), resets={2: 0})).verdict is not OrderingVerdict.VIOLATION
+    caught_up = [reading(0, 12, 0), reading(1, 12, 3)]
+    assert audit_group(caught_up, dependency(10, 12)).verdict is OrderingVerdict.SAFE
+    assert audit_group(caught_up, replace(dependency(10, 12), resets={0: 0})).verdict is OrderingVerdict.INDETERMINATE
+    later = replace(dependency(10, 12), resets={0: 1})
+    assert audit_group(caught_up, later).verdict is OrderingVerdict.SAFE  # no reading is after that reset
+
+
+@st.composite
+def shared_lives(draw: st.DrawFn) -> tuple[list[GroupReading], AuditedDependency, bool | None]:
+    """As `lives`, of a share group, which finishes records of the destination in any order."""
+    low, true, high = sorted(draw(st.tuples(*[st.integers(0, 6)] * 3)))
+    at, done, truth, work = 0, set[int](), None, None
+    series = []
+    for number, step in enumerate(draw(st.lists(st.sampled_from(("source", "destination", "look")), max_size=24))):
+        at += step == "source"
+        own = next(offset for offset in range(len(done) + 1) if offset not in done)
+        if step == "destination":
+            truth = at >= true if truth is None else truth
+            work = number if work is None else work
+            done.add(draw(st.integers(0, 3)))
+        if step == "look":
+            series.append(reading(number, at, own))
+    known = None if work is None or draw(st.booleans()) else RecordedWork(at_ms=work + CLOCKS_MS, is_first=True)
+    return series, replace(dependency(low, high), work=known), truth
+
+
+@given(shared_lives())
+def test_proofs_of_share_groups_are_true(life: tuple[list[GroupReading], AuditedDependency, bool | None]) -> None:
+    """R003-01: SAFE and VIOLATION are what happened, whether or not state records show the work."""
+    series, own, truth = life
+    verdict = audit_group(series, own, at_once=False).verdict
 
     if verdict is OrderingVerdict.SAFE:
         assert truth is not False

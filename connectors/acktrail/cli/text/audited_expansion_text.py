@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.model.expansion.expansion_texts import ordering_meaning
+from acktrail.model.expansion.expansion_texts import counted, ordering_meaning
 from acktrail.plain_tables import printable, table
 from acktrail.times import utc_text
 
@@ -42,6 +43,7 @@ def details_text(found: ExpansionDetails) -> str:
             printable(f"{head}; {looks}; event {row['event_id']}"),
             *_block("order of keys", _AUDIT_HEADERS, map(_audit, found.audits), len(found.audits)),
             *map(printable, meanings),
+            *map(printable, _reasons(found.audits)),
             *_block(
                 "open records of share groups when they began",
                 _OPEN_HEADERS,
@@ -103,6 +105,15 @@ def _audit(row: Mapping[str, Any]) -> tuple[object, ...]:
         *(_interval(row["fence_low"], row["fence_high"]), _seen(row["source_before"], row["before_at"])),
         *(_seen(row["source_at"], row["at"]), row["remaining"]),
     )
+
+
+def _reasons(audits: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Why verdicts are not proven where positions alone look like it, and of how many destinations."""
+    counts = Counter((row["verdict"], row["reason"]) for row in audits if row["reason"] is not None)
+    return [
+        f"  {verdict}, of {counted(count, 'destination')}: {reason}"
+        for (verdict, reason), count in sorted(counts.items())
+    ]
 
 
 def _open(found: OpenWhenBegun) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.fence_columns import MISSING
 from acktrail.columnar.expansion.reading_series import ReadingSeries
-from acktrail.model.expansion.ordering import OrderingVerdict
+from acktrail.model.expansion.ordering import OrderingReason, OrderingVerdict
 
 VERDICTS: Final = (
     OrderingVerdict.NOT_APPLICABLE,
@@ -25,13 +25,19 @@ VERDICTS: Final = (
 """The worst last: of several sources the one with the worst verdict decides."""
 NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(VERDICTS)}
 """The number of each verdict."""
+REASONS: Final = (*OrderingReason,)
+REASON_NUMBER: Final = {reason: number for number, reason in enumerate(REASONS)}
+"""The number of each reason."""
+_OPEN: Final = (NUMBER_OF[OrderingVerdict.POSSIBLE_VIOLATION], NUMBER_OF[OrderingVerdict.INDETERMINATE])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedExpansion:
     """What is known of groups across a source event's fences to an event's destinations.
 
-    `begun` and `idle` are ``ReadingSeries.begun`` of the destinations, `low` and `high` the fences by source (MISSING:
+    `begun` is ``ReadingSeries.begun`` of the destinations, `idle` the last reading that rules a beginning out, `paused`
+    the last one whose position does, `doubt` the number of the reason where that is no proof (MISSING: there is none),
+    and `is_worked` where state records show work. `low` and `high` the fences by source (MISSING:
     not known), `at` the instants of readings, `settles_at` when producers knew the count, both in microseconds;
     `apart`: 1 for share groups, whose partitions are not read at once.
     """
@@ -41,6 +47,9 @@ class JudgedExpansion:
     at: Int64Array
     begun: Int64Array
     idle: Int64Array
+    paused: Int64Array
+    doubt: Int64Array
+    is_worked: BoolArray
     low: Int64Array
     high: Int64Array
     settles_at: int
@@ -49,8 +58,8 @@ class JudgedExpansion:
 
 class DependencyVerdicts:
     """The verdict on each of n dependencies: of `group` and `source`, shape (n,), with `destination`, a row of the
-    series. `before` and `at` are the readings that it rests on (-1: there is none); of a destination that is not begun,
-    `at` is the newest one that knows the source."""
+    series. `reason` is a number of ``REASONS`` (MISSING: none). `before` and `at` are the readings that it rests on
+    (-1: there is none); of a destination that is not begun, `at` is the newest one that knows the source."""
 
     def __init__(self, known: JudgedExpansion, group: Int64Array, destination: Int64Array, source: Int64Array) -> None:
         series = self._series = known.series
@@ -62,12 +71,16 @@ class DependencyVerdicts:
         begun, idle = known.begun[destination], known.idle[destination]
         begun = np.where(begun < first, series.after[destination, first], begun)
         perhaps = 1 + np.where(idle >= first, idle, first - 1)
-        is_begun, is_started = begun < series.readings, perhaps < series.readings
+        paused = known.paused[destination]
+        newest_idle = np.where(known.is_worked[destination], idle, paused)
+        is_begun, is_started = begun < series.readings, newest_idle < series.readings - 1
         self.at = self._known_from(np.where(is_begun, begun, perhaps) + known.apart)
         self.before = self._known_until(perhaps - 1 - known.apart, first)
         self.source_before, self.source_at = (self._positions(each) for each in (self.before, self.at))
         joined = self._joined(first)
         self.verdict = self._verdicts(joined >= 0, is_started, is_begun)
+        is_doubted = (paused >= perhaps) & np.isin(self.verdict, _OPEN)
+        self.reason = np.where(is_doubted, known.doubt[destination], MISSING)
         newest = self._known_until(np.full_like(first, series.readings - 1), first)
         self.at = np.where(joined >= 0, joined, np.where(is_started, self.at, newest))
         self.before = np.where((joined >= 0) | ~is_started, -1, self.before)

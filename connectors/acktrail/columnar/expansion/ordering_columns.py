@@ -4,8 +4,9 @@ judges each one."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,14 @@ from acktrail.columnar.expansion.dependency_verdicts import JudgedExpansion
 from acktrail.columnar.expansion.fence_columns import MISSING
 from acktrail.columnar.expansion.position_matrix import AuditedExpansion, AuditedTopic
 from acktrail.columnar.expansion.reading_series import ReadingSeries
+from acktrail.columnar.expansion.share_evidence import ShareEvidence
 from acktrail.columnar.expansion.shared_verdicts import SharedVerdicts
 from acktrail.columnar.schemas.schema_types import BOOL, INT8, INT64, schema
 from acktrail.model.expansion.group_series import NO_POSITION
 
 ORDERING_ROWS: Final = schema(
     (INT64, "group", "event", "source_event", "partition", "source_partition"),
-    (INT8, "verdict"),  # a number of VERDICTS
+    (INT8, "verdict", "reason"),  # numbers of VERDICTS and REASONS
     (INT64, "sources", "sources_safe", "sources_violated"),
     (INT64, "source_before", "source_at", "destination_before", "destination_at"),
     (INT64, "before_at", "at"),  # microseconds
@@ -48,54 +50,63 @@ def audit_topic(
     at once) in a topic; `positions` of shape (groups, partitions, readings), `at` of shape (readings,)."""
     if not len(at):
         return
-    for begin, series in _series(positions):
-        own = _Audit(topic, kind, series, at, topic.first_group[kind] + begin)
+    for begin, some in _some_positions(positions):
+        own = _Audit(topic, kind, some, at, begin)
         yield from own.ordering()
         yield "starts", own.starts()
 
 
-def _series(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, ReadingSeries]]:
-    """Some groups at a time, with the number of the first of them."""
+def _some_positions(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Those of some groups at a time, with the number of the first of them."""
     groups, partitions, readings = positions.shape
     width = max(1, _CELLS // max(1, partitions * readings))
     for begin in range(0, groups, width):
-        yield begin, ReadingSeries(positions[begin : begin + width])
+        yield begin, positions[begin : begin + width]
 
 
 class _Audit:
-    """Some groups of one kind in one topic."""
+    """Some groups of one kind in one topic, from the group `begin` on."""
 
-    def __init__(self, topic: AuditedTopic, kind: int, series: ReadingSeries, at: Int64Array, first_group: int) -> None:
-        self._topic, self.series, self.at, self._first_group = topic, series, at, first_group
+    def __init__(
+        self, topic: AuditedTopic, kind: int, positions: npt.NDArray[np.int64], at: Int64Array, begin: int
+    ) -> None:
+        self._topic, self.at, self._first_group = topic, at, topic.first_group[kind] + begin
         self._is_share = kind == 1
-        self._empty_before = series.empty_before()
+        self._groups = slice(begin, begin + len(positions))
+        shape = len(topic.groups[kind]), topic.partitions
+        self._evidence = topic.evidence or ShareEvidence.nothing(*shape, len(topic.expansions))
+        cuts = self._evidence.cuts(at, self._groups) if self._is_share else None
+        self.series = ReadingSeries(positions, cuts)
+        self._empty_before = self.series.empty_before()
 
     def ordering(self) -> Iterator[tuple[str, pa.Table]]:
         """The verdicts, one row for each group, event, source event and destination."""
         counts = [(each.old_count, each.new_count) for each in self._topic.expansions]
         for event, every in groupby(shared_sources(counts, self._topic.mapping), key=lambda each: each.event):
-            begun, idle = self._begins(self._topic.expansions[event])
+            own = self._destinations(event)
             for shared in every:
-                known = self._known(self._topic.expansions[shared.source_event], begun, idle)
-                for columns in SharedVerdicts(known, shared).columns():
+                source = self._topic.expansions[shared.source_event]
+                for columns in SharedVerdicts(replace(own, **_sources(source)), shared).columns():
                     yield "ordering", self._table(columns)
 
-    def _begins(self, expansion: AuditedExpansion) -> tuple[Int64Array, Int64Array]:
-        """``ReadingSeries.begun`` of the destinations of an expansion."""
+    def _destinations(self, event: int) -> JudgedExpansion:
+        """What is known of the destinations of an expansion, with its own sources."""
+        expansion, series = self._topic.expansions[event], self.series
         low, high = (_begins(bounds, expansion, self._topic.partitions) for bounds in (expansion.low, expansion.high))
-        return self.series.begun(low, high)
-
-    def _known(self, source_event: AuditedExpansion, begun: Int64Array, idle: Int64Array) -> JudgedExpansion:
+        paused = series.idle(low)
+        nothing = np.full(len(paused), MISSING, np.int64)
+        work = self._evidence.work[event].of_groups(self._groups) if self._is_share else None
         return JudgedExpansion(
-            series=self.series,
+            series=series,
             empty_before=self._empty_before,
             at=self.at,
-            begun=begun,
-            idle=idle,
-            low=source_event.low,
-            high=source_event.high,
-            settles_at=source_event.settles_at,
+            begun=series.begun(high),
+            idle=paused if work is None else series.idle(low, work.quiet_until(self.at)),
+            paused=paused,
+            doubt=nothing if work is None else work.doubt,
+            is_worked=nothing >= 0 if work is None else work.is_worked,
             apart=int(self._is_share),
+            **_sources(expansion),
         )
 
     def _table(self, columns: dict[str, Int64Array]) -> pa.Table:
@@ -139,6 +150,11 @@ class _Audit:
             "is_last": ~is_seen,
         }
         return pa.table({name: pa.array(own[kept], START_ROWS.field(name).type) for name, own in columns.items()})
+
+
+def _sources(expansion: AuditedExpansion) -> dict[str, Any]:
+    """What ``JudgedExpansion`` has of the sources of an expansion."""
+    return {"low": expansion.low, "high": expansion.high, "settles_at": expansion.settles_at}
 
 
 def _padded(values: Int64Array, size: int) -> Int64Array:

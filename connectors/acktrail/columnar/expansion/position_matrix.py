@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.look_columns import microseconds
+from acktrail.columnar.expansion.share_evidence import ShareEvidence
 from acktrail.model.expansion.group_series import NO_POSITION
 from acktrail.model.expansion.key_mapping import KeyMapping
 
@@ -39,13 +40,15 @@ class AuditedExpansion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedTopic:
     """One topic with its expansions, oldest first, and the groups that have positions in it: those that commit offsets,
-    and share groups. `first_group`: the numbers that results have for the first of each; the others follow."""
+    and share groups. `first_group`: the numbers that results have for the first of each; the others follow. `evidence`:
+    what state records show of the share groups, in their order; None: nothing."""
 
     topic_id: str
     mapping: KeyMapping
     expansions: tuple[AuditedExpansion, ...]
     groups: tuple[tuple[str, ...], tuple[str, ...]]
     first_group: tuple[int, int]
+    evidence: ShareEvidence | None = None
 
     @property
     def partitions(self) -> int:

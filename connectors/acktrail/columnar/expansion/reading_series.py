@@ -18,10 +18,11 @@ class ReadingSeries:
 
     `flat` has a row for each group and partition. `before` and `after`: the newest reading up to one, and the first
     from one on, that knows the position (-1 and their number where none does). `restart`: the newest reading with a
-    position below the last one known, or gone; 0 where there is none.
+    position below the last one known, or gone, or the first since a known reset; 0 where there is none.
     """
 
-    def __init__(self, positions: npt.NDArray[np.int64]) -> None:
+    def __init__(self, positions: npt.NDArray[np.int64], cuts: Int64Array | None = None) -> None:
+        """`cuts`: by row, the first reading since the newest reset that is known, 0 where there is none."""
         self.groups, self.partitions, self.readings = positions.shape
         self.flat = positions.reshape(self.groups * self.partitions, self.readings)
         self.numbers = np.arange(self.readings, dtype=np.int32)
@@ -32,6 +33,8 @@ class ReadingSeries:
         told = np.where(self.flat >= NO_POSITION, self.numbers, np.int32(0))
         values = np.take_along_axis(self.flat, np.maximum.accumulate(told, axis=1), axis=1)
         self.restart = 1 + _last(values[:, 1:] < values[:, :-1])
+        if cuts is not None:
+            self.restart = np.maximum(self.restart, cuts)
 
     def empty_before(self) -> npt.NDArray[np.int32]:
         """By group: the newest reading up to one that saw it without any position in the topic; -1: none did."""
@@ -39,19 +42,28 @@ class ReadingSeries:
         is_empty = (shaped == NO_POSITION).all(axis=1)
         return np.maximum.accumulate(np.where(is_empty, self.numbers, np.int32(-1)), axis=1)
 
-    def begun(self, low: Int64Array, high: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def begun(self, high: Int64Array) -> Int64Array:
         """For each row, since its restart: the first reading with its records from after the expansion begun for
-        certain (the number of readings: none), and the last one without (-1: none). `low` and `high`: between which
-        offsets the first of them lies, by partition."""
-        lowest, most = (np.tile(bounds, self.groups) for bounds in (np.maximum(low, NO_POSITION), high))
+        certain (the number of readings: none). `high`: by partition, an offset that the first of them is not above."""
+        most = np.tile(high, self.groups)
         rows = np.arange(len(self.flat))
         first = np.minimum(self.after[rows, self.restart], self.readings - 1)
         most = np.where(most < 0, _NEVER, np.maximum(most, self.flat[rows, first]))
-        since = self.numbers >= self.restart[:, None]
-        is_begun = since & (self.flat > most[:, None])
-        begun = np.where(is_begun.any(axis=1), is_begun.argmax(axis=1), self.readings)
-        idle = _last(since & (self.flat >= NO_POSITION) & (self.flat <= lowest[:, None]))
-        return begun, idle
+        is_begun = self._since() & (self.flat > most[:, None])
+        return np.where(is_begun.any(axis=1), is_begun.argmax(axis=1), np.int64(self.readings))
+
+    def idle(self, low: Int64Array, until: Int64Array | None = None) -> Int64Array:
+        """For each row, since its restart: the last reading without its records from after the expansion (-1: none).
+        `low`: by partition, an offset that the first of them is not below. `until`: by row, the last reading whose
+        position counts; one without any position always does."""
+        lowest = np.tile(np.maximum(low, NO_POSITION), self.groups)
+        is_idle = self._since() & (self.flat >= NO_POSITION) & (self.flat <= lowest[:, None])
+        if until is not None:
+            is_idle &= (self.flat == NO_POSITION) | (self.numbers <= until[:, None])
+        return _last(is_idle)
+
+    def _since(self) -> BoolArray:
+        return np.asarray(self.numbers >= self.restart[:, None])
 
 
 def _last(mask: BoolArray) -> Int64Array:

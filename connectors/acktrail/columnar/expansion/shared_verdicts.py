@@ -25,11 +25,11 @@ _PAIRS: Final = 1_000_000
 class SharedVerdicts:
     """The verdicts on all destinations of some classes for all groups.
 
-    A verdict rests on the source and on readings of the destination: its restart, the last one without its records, the
-    first one with them, and, for a source that restarts after that, those that know the position from there on.
-    Destinations of one group and class that have all of them in common are one case: its sources are judged once, with
-    any of its destinations. Cost: for each case the sources of its class, never more than for each destination; then a
-    row for each group and destination.
+    A verdict rests on the source and on readings of the destination: its restart, the last one without its records and
+    what is doubtful of that, the first one with them, and, for a source that restarts after that, those that know the
+    position from there on. Destinations of one group and class that have all of them in common are one case: its
+    sources are judged once, with any of its destinations. Cost: for each case the sources of its class, never more than
+    for each destination; then a row for each group and destination.
     """
 
     def __init__(self, known: JudgedExpansion, shared: SharedSources) -> None:
@@ -39,7 +39,8 @@ class SharedVerdicts:
         self._place = np.tile(np.arange(size), series.groups)
         self._row = self._group * series.partitions + shared.destination[self._place]
         row = self._row
-        course = (series.restart[row], known.idle[row], known.begun[row], self._later())
+        of_row = (known.idle, known.paused, known.doubt, known.is_worked, known.begun)
+        course = (series.restart[row], *(each[row] for each in of_row), self._later())
         keys = (*course, shared.of_class[self._place], self._group)
         self._order = np.lexsort(keys)
         changes = np.logical_or.reduce([np.diff(key[self._order]) != 0 for key in keys])
@@ -109,4 +110,4 @@ class SharedVerdicts:
         }
 
 
-_OF_SOURCE: Final = ("verdict", "source_before", "source_at", "remaining")
+_OF_SOURCE: Final = ("verdict", "reason", "source_before", "source_at", "remaining")

@@ -10,6 +10,7 @@ from acktrail.model.expansion.ordering import (
     ExpansionFence,
     GroupPosition,
     OrderingAudit,
+    OrderingReason,
     OrderingVerdict,
     audit_ordering,
     has_begun,
@@ -17,6 +18,25 @@ from acktrail.model.expansion.ordering import (
 
 NO_POSITION: Final = -1
 """In place of a position: the group was asked and has none."""
+
+
+CLOCKS_MS: Final = 5_000
+"""How far the clocks of brokers and of those who look may be apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedWork:
+    """When the first state record that shows a delivery in a destination was written, by the broker's clock, or that
+    moved the start offset past its first record from after the expansion. `is_first` False: an earlier one can be
+    missing."""
+
+    at_ms: int
+    is_first: bool
+
+    @property
+    def quiet_until_ms(self) -> int | None:
+        """Up to then there was no such record; None: not known."""
+        return self.at_ms - CLOCKS_MS if self.is_first else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +61,16 @@ class GroupReading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedDependency:
     """`source` with its fence and when every producer knew the count, `destination` with where its first record from
-    after the expansion lies (a new partition's is 0, low and high)."""
+    after the expansion lies (a new partition's is 0, low and high). Of share groups `work` is what state records show
+    of the destination (None: nothing), and `resets` when each partition was last reset, as far as is known."""
 
     source: int
     destination: int
     fence: ExpansionFence
     begins: ExpansionFence
     settles_at_ms: int | None
+    work: RecordedWork | None = None
+    resets: Mapping[int, int] = field(default_factory=dict)
 
 
 def audit_group(
@@ -55,20 +78,33 @@ def audit_group(
 ) -> OrderingAudit:
     """Judge one dependency by the readings of one group, oldest first.
 
-    A position that falls below the last one that is known, or is gone, is a restart of the group in that partition: the
-    series of the dependency begins with the last one in either partition. A destination is begun for certain where the
-    position is also above the group's first one there: a first position can be where its configuration places a group
+    A position that falls below the last one that is known, or is gone, is a restart of the group in that partition, as
+    is the first reading after a known reset: the series of the dependency begins with the last one in either partition.
+    `at_once` False: a share group, whose partitions are not read at once, and whose start offset stands while records
+    behind it are finished. It rules a beginning out where there is none, or up to where state records show no work. A
+    destination is begun for certain where the position is also above the group's first one there: a first position can
+    be where its configuration places a group
     (``auto.offset.reset`` latest). NOT_APPLICABLE: since the restart the group had no position in the topic at a
     reading from `settles_at_ms` on, and its first one in the source is at the high fence or behind it; `at` is that
     reading. Cost: O(len(readings)).
     """
     sources = [each.position(dependency.source) for each in readings]
     destinations = [each.position(dependency.destination) for each in readings]
-    falls = [a or b for a, b in zip(_falls(sources), _falls(destinations), strict=True)]
-    began = _begun(destinations, dependency.begins)
+    own_falls, falls = (
+        _restarts(positions, _cut(readings, dependency.resets.get(partition)))
+        for partition, positions in ((dependency.destination, destinations), (dependency.source, sources))
+    )
+    falls = [a or b for a, b in zip(own_falls, falls, strict=True)]
+    began = _begun(destinations, own_falls, dependency.begins)
+    doubts = [None] * len(readings) if at_once else _doubts(readings, destinations, dependency.work)
     series = [
-        GroupPosition(source=None if at == NO_POSITION else at, started=started, restarted=fell)
-        for at, started, fell in zip(sources, began, falls, strict=True)
+        GroupPosition(
+            source=None if at == NO_POSITION else at,
+            started=None if started is False and doubt and dependency.work else started,
+            restarted=fell,
+            doubt=doubt if started is False else None,
+        )
+        for at, started, doubt, fell in zip(sources, began, doubts, falls, strict=True)
     ]
     first = max((index for index, fell in enumerate(falls) if fell), default=0)
     joined = _joined_later(readings, series, first, dependency)
@@ -77,20 +113,40 @@ def audit_group(
     return audit_ordering(series, dependency.fence, at_once=at_once)
 
 
-def _falls(positions: Sequence[int | None]) -> list[bool]:
-    """Whether each position is below the last one known before it; none at all is below each."""
+def _restarts(positions: Sequence[int | None], cut: int | None) -> list[bool]:
+    """Whether each position is below the last one known before it, where none at all is below each, or is the first
+    since a reset."""
     found: list[bool] = []
     last: int | None = None
-    for position in positions:
-        found.append(position is not None and last is not None and position < last)
+    for index, position in enumerate(positions):
+        found.append(index == cut or (position is not None and last is not None and position < last))
         last = last if position is None else position
     return found
 
 
-def _begun(positions: Sequence[int | None], begins: ExpansionFence) -> list[bool | None]:
+def _cut(readings: Sequence[GroupReading], reset_at_ms: int | None) -> int | None:
+    """The first reading after a reset."""
+    if reset_at_ms is None:
+        return None
+    return next((index for index, each in enumerate(readings) if each.observed_at_ms > reset_at_ms), None)
+
+
+def _doubts(
+    readings: Sequence[GroupReading], positions: Sequence[int | None], work: RecordedWork | None
+) -> list[OrderingReason | None]:
+    """Why each reading of a share group's destination does not rule a beginning out."""
+    until = None if work is None else work.quiet_until_ms
+    reason = OrderingReason.WORK_NOT_RECORDED if until is None else OrderingReason.WORK_RECORDED
+    return [
+        None if position == NO_POSITION or (until is not None and each.observed_at_ms <= until) else reason
+        for each, position in zip(readings, positions, strict=True)
+    ]
+
+
+def _begun(positions: Sequence[int | None], falls: Sequence[bool], begins: ExpansionFence) -> list[bool | None]:
     found: list[bool | None] = []
     first: int | None = None
-    for position, fell in zip(positions, _falls(positions), strict=True):
+    for position, fell in zip(positions, falls, strict=True):
         first = None if fell else first
         if position == NO_POSITION:
             found.append(False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class OrderingVerdict(StrEnum):
@@ -17,6 +18,14 @@ class OrderingVerdict(StrEnum):
     NOT_STARTED = "not_started"
     NOT_APPLICABLE = "not_applicable"
     UNKNOWN_FENCE = "unknown_fence"
+
+
+class OrderingReason(StrEnum):
+    """Why a verdict is not a proof, where observations alone look like one."""
+
+    WORK_NOT_RECORDED = "no state record shows when the share group began with the destination"
+    WORK_RECORDED = "state records show work on the destination while its start offset stood"
+    HIDDEN_COUNT = "another partition count may have lain between the looks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +45,25 @@ class GroupPosition:
     """One observation of one group: where it is in the source partition (None: not known), and whether it had begun
     with records of the destination that came after the expansion (`has_begun`; None: perhaps). `restarted`: the group
     was reset since the observation before, or the topic or the log is another one; what was before proves nothing any
-    more."""
+    more. `doubt`: why the position in the destination alone does not rule a beginning out; `started` False is then what
+    is known, and no proof."""
 
     source: int | None
     started: bool | None
     restarted: bool = False
+    doubt: OrderingReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderingAudit:
     """The verdict, and the indices of the two observations that it rests on, those that know the position in the
-    source: the last before the destination was begun, and the first with it begun."""
+    source: the last before the destination was begun, and the first with it begun. `reason`: why it is no proof, where
+    observations alone look like one."""
 
     verdict: OrderingVerdict
     before: int | None = None
     at: int | None = None
+    reason: OrderingReason | None = None
 
 
 def has_begun(position: int | None, fence: ExpansionFence) -> bool | None:
@@ -71,8 +84,9 @@ def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *,
     """Judge one dependency by the observations of one group, oldest first, since its last restart.
 
     Let k be the first observation that saw the destination begun for certain, and m the one after the last before k
-    that rules it out. Positions only grow, so: below the low fence at k or later proves that the destination began too
-    early; at or above the high fence before m proves that it did not, as does a source that was empty. The rest is not
+    that rules it out without a doubt. Positions only grow, so: below the low fence at k or later proves that the
+    destination began too early; at or above the high fence before m proves that it did not, as does a source that was
+    empty. The rest is not
     proven either way. Cost: O(len(positions)).
 
     `at_once` False: source and destination of one observation were read one after the other, in either order (share
@@ -83,22 +97,25 @@ def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *,
     end = len(positions)
     begun = next((index for index in range(first, end) if positions[index].started), None)
     earlier = range(first, end if begun is None else begun)
-    perhaps = 1 + max((index for index in earlier if positions[index].started is False), default=first - 1)
-    if perhaps == end:
+    idle = [index for index in earlier if positions[index].started is False]
+    if max(idle, default=first - 1) == end - 1:
         return OrderingAudit(verdict=OrderingVerdict.NOT_STARTED)
+    perhaps = 1 + max((index for index in idle if positions[index].doubt is None), default=first - 1)
     apart = 0 if at_once else 1
     at = _known(positions, range((perhaps if begun is None else begun) + apart, end))
     before = _known(positions, range(perhaps - 1 - apart, first - 1, -1))
-    return OrderingAudit(
-        verdict=_verdict(
-            fence,
-            earlier=None if before is None else positions[before].source,
-            now=None if at is None else positions[at].source,
-            is_certain=begun is not None,
-        ),
-        before=before,
-        at=at,
+    verdict = _verdict(
+        fence,
+        earlier=None if before is None else positions[before].source,
+        now=None if at is None else positions[at].source,
+        is_certain=begun is not None,
     )
+    doubt = max((index for index in earlier[perhaps - first :] if positions[index].doubt is not None), default=None)
+    reason = positions[doubt].doubt if doubt is not None and verdict in _OPEN else None
+    return OrderingAudit(verdict=verdict, before=before, at=at, reason=reason)
+
+
+_OPEN: Final = (OrderingVerdict.POSSIBLE_VIOLATION, OrderingVerdict.INDETERMINATE)
 
 
 def _known(positions: Sequence[GroupPosition], indices: range) -> int | None:

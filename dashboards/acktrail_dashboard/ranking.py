@@ -73,7 +73,7 @@ def _group_id(row: PartitionRow) -> str:
 
 def _added_up(group_id: str, rows: tuple[PartitionRow, ...]) -> GroupTotals:
     known = [row for row in rows if row.status is not None]
-    worst = min(known, key=rank, default=None)
+    worst = min(known, key=lambda row: (status_rank(row.status), rank(row)), default=None)
     alike = [row for row in known if worst is not None and row.status == worst.status]
     lags = [row.lag.value for row in rows if row.lag.value is not None]
     archived = [row.archived.value for row in rows if row.archived.value is not None]

@@ -7,7 +7,7 @@ from typing import Final
 
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.plain_tables import printable, shortened
-from acktrail_dashboard.status_wording import is_trouble, status_text, status_tone
+from acktrail_dashboard.status_wording import is_trouble, status_rank, status_text, status_tone
 from acktrail_dashboard.summary_types import GroupTotals, PartitionRow, Summary
 from acktrail_dashboard.wording import counted, instant, number, trail, verdict_text
 
@@ -29,14 +29,21 @@ def trouble(summary: Summary) -> tuple[str, str]:
 
 def _groups_in_trouble(known: Sequence[GroupTotals]) -> tuple[str, str]:
     acting = [group for group in known if status_tone(group.status) == "critical"]
-    looking = sum(is_trouble(group.status) for group in known) - len(acting)
+    looking = [group for group in known if is_trouble(group.status) and group not in acting]
     of_all = f"{number(len(acting))} of {counted(len(known), 'group')} need{'s' if len(acting) == 1 else ''} action"
-    to_look = f"{counted(looking, 'group')} to look at" if looking else ""
-    if not acting:
-        return (f"No group needs action; {to_look}.", "warning") if looking else ("No group is in trouble.", "ok")
-    named = "; ".join(map(_in_trouble, acting[:_NAMED]))
-    more = f"; {number(len(acting) - _NAMED)} more" if len(acting) > _NAMED else ""
-    return f"{of_all}: {named}{more}" + (f". Another {to_look}." if to_look else "."), "critical"
+    to_look = f"{counted(len(looking), 'group')} to look at" if looking else ""
+    if acting:
+        return f"{of_all}: {_named(acting)}" + (f". Another {to_look}." if to_look else "."), "critical"
+    if looking:
+        return f"No group needs action; {to_look}: {_named(looking)}.", "warning"
+    return "No group is in trouble.", "ok"
+
+
+def _named(groups: Sequence[GroupTotals]) -> str:
+    """The worst first, the others counted."""
+    ranked = sorted(groups, key=lambda group: status_rank(group.status))
+    more = f"; {number(len(ranked) - _NAMED)} more" if len(ranked) > _NAMED else ""
+    return "; ".join(map(_in_trouble, ranked[:_NAMED])) + more
 
 
 def _in_trouble(group: GroupTotals) -> str:

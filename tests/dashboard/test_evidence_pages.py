@@ -168,6 +168,9 @@ def test_checks_have_their_results_behind_them(site: Site) -> None:
     assert status == 200
     assert 'aria-label="fails, 1,204 unexpected"' in text
     assert text.count('<td class="ok">✓</td>') > CHECKED_RUNS
+    (failing,) = set(re.findall(r'<tr class="sums"><th scope="row" colspan="2">fail</th>\s*<td[^>]*>(\d+)', text))
+    newest = re.findall(r'<td class="[a-z]+">.*?</td>', text)[::CHECKED_RUNS]
+    assert int(failing) == sum("fails" in cell for cell in newest) == 1, "counts are of the rules that are shown"
     short = re.findall(r"check\?at=[0-9]+&of=[0-9a-f]{8}", text)
     assert "1,204" in site.page(short[0])[1]
     assert site.page("check?at=1&of=00000000")[0] == 404

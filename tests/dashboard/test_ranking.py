@@ -16,6 +16,7 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail_dashboard.html.report import render_html
 from acktrail_dashboard.ranking import rank, ranked_groups
 from acktrail_dashboard.rows.run_tables import RunTables
+from acktrail_dashboard.status_wording import status_rank
 from acktrail_dashboard.summary import summarize
 from acktrail_dashboard.terminal import render_text
 from acktrail_dashboard.trouble_wording import trouble
@@ -77,6 +78,9 @@ def test_every_group_is_there_and_what_is_left_off_adds_up(found: Found, most: i
     assert max(map(rank, shown), default=(0,)) <= min(map(rank, left_off), default=(99,))
     worst = [min(rank(row) for row in summary.partitions if row.group_id == each.totals.group_id) for each in groups]
     assert worst == sorted(worst)
+    ranks = [status_rank(each.totals.status) for each in groups if each.totals.status]
+    own = [min(status_rank(word) for word, _ in each.totals.statuses) for each in groups if each.totals.status]
+    assert ranks == own, "the status of a group is the worst of its share partitions, whatever their verdicts are"
     assert dict(summary.totals.group_statuses) == Counter(each.totals.status for each in groups if each.totals.status)
 
 
@@ -107,7 +111,8 @@ def test_without_trouble_or_without_statuses_the_headline_says_that() -> None:
     """All is well; nothing needs action but something is to look at; no statuses: the trail's own sentence."""
     assert trouble(summarize(run_of({("g", 0): ("idle", "match", 0)}), RUN)) == ("No group is in trouble.", "ok")
     looking = trouble(summarize(run_of({("g", 0): ("state_unknown", "match", 0)}), RUN))
-    assert looking == ("No group needs action; 1 group to look at.", "warning")
+    since = "since 2026-11-21 04:46:00 UTC"
+    assert looking == (f"No group needs action; 1 group to look at: g state unknown {since}.", "warning")
     without = trouble(summarize(run_of({("g", 0): (None, "match", 0)}), RUN))
     assert without == ("1 of 1 share partition match the cluster.", "ok")
 

@@ -118,12 +118,18 @@ def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
 
 
 def test_lines_are_drawn_by_the_script_and_without_it(server: str, tab: Page) -> None:
-    """With the script a canvas with a role and a label stands for each picture; without it the picture and the table
-    have the same values."""
+    """With the script a canvas with a role and a label stands for each picture, and its legend has the newest values;
+    without it the picture and the table have the same values."""
     address = server + "share-partition?" + urlencode(STUCK)
     show(tab, address)
     tab.until("document.querySelectorAll('figure.drawn').length === 3", timeout_s=60)
     assert tab.value("[...document.querySelectorAll('canvas')].every(each => each.role === 'img' && each.ariaLabel)")
+    legends = "[...document.querySelectorAll('.u-legend .u-value')].map(each => each.textContent)"
+    shown = tab.value(legends)
+    assert len(shown) > 6
+    assert not {"", "\N{EN DASH}", "--"} & set(shown)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+    assert tab.value(legends) == shown
     tab.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         tab.open(address)

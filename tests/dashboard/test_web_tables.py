@@ -173,6 +173,34 @@ def test_a_wrong_parameter_is_explained(root: Path, query: str) -> None:
     assert "defect" not in text
 
 
+def test_what_changed_has_findings_and_gaps(tmp_path: Path) -> None:
+    """Within the range of time: findings first seen, findings not seen any more, by severity; gaps that no
+    reconciliation before it had found."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    runs = [("old", 50, 1, 5), ("late", 30, 2, 9), ("new", 0, 4, 20)]  # hours ago, gaps and their records so far
+    totals = [
+        {"cluster_id": "c", "run_id": run_id, "observed_at": NOW - timedelta(hours=hours, minutes=1), "gaps": gaps,
+         "gap_records": records}
+        for run_id, hours, gaps, records in runs
+    ]  # fmt: skip
+    seen = [("new", "critical", 1, 0), ("new", "error", 60, 0), ("late", "warning", 60, 1), ("old", "error", 60, 50)]
+    findings = [
+        {"cluster_id": "c", "run_id": run_id, "rule": "missing_state", "severity": severity, "subject": str(number),
+         "first_seen_at": NOW - timedelta(hours=first), "last_seen_at": NOW - timedelta(hours=last), "times_seen": 1}
+        for number, (run_id, severity, first, last) in enumerate(seen)
+    ]  # fmt: skip
+    for name, rows in (("run_totals", totals), ("findings", findings)):
+        full = [{column: row.get(column) for column in TABLES[name].names} for row in rows]
+        tables.append(name, pa.Table.from_pylist(full, schema=TABLES[name]))
+    with served(tmp_path) as url:
+        day, longer = get(url, "")[1], get(url, "?range=90d")[1]
+
+    assert "New findings ■ 1 critical Findings gone ▲ 1 warning New gaps 2, 11 records lost" in day
+    assert (
+        "New findings ■ 1 critical ■ 1 error Findings gone ■ 1 error ▲ 1 warning New gaps 4, 20 records lost" in longer
+    )
+
+
 @pytest.mark.parametrize("group", ["g", *HOSTILE[:4]])
 def test_the_fate_of_a_record(tmp_path: Path, group: str) -> None:
     """By its offset: the conclusion, every change with a link to its state record, what is not known; an offset that

@@ -58,7 +58,7 @@ _REASONS = {
     QueueStatus.OK: "the start offset moved by 312 in 10 min, 40 records are unfinished",
     QueueStatus.IDLE: "0 unfinished records, the log has not grown for 3 h",
     QueueStatus.LAGGING: "2,443 unfinished records, 310 more than 50 min ago",
-    QueueStatus.STUCK: "the start offset is 1,236,441 since 2 h 30 min, the log grew by 14,102",
+    QueueStatus.STUCK: "the start offset is 1,236,441 since 2 h 30 min, the log grew by 1,530",
     QueueStatus.REJECT_STORM: "310 archived and 12 acknowledged within 50 min",
     QueueStatus.RELEASE_LOOP: "4,120 released and 18 acknowledged within 50 min",
     QueueStatus.STATE_UNKNOWN: "no snapshot was exported since a gap",
@@ -71,6 +71,9 @@ _WINDOW = 10
 _EVERY = timedelta(minutes=5)
 _CHUNK = 288
 _STATES = 30
+_STATE_NAMES = {0: "available_records", 2: "acknowledged_records", 4: "archived_records"}
+_STUCK_FOR = 30
+"""Buckets of five minutes without a step."""
 _A_BUCKET = 51
 """Records that come in five minutes."""
 
@@ -163,7 +166,9 @@ def _queues(sizes: Sizes) -> Any:
 
 
 def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
-    end = None if queue.lag is None else queue.start + queue.lag
+    end = _log_end(queue)
+    held = [(state, length) for state, length in _pieces(queue, 0)]
+    records = {name: sum(length for state, length in held if state == number) for number, name in _STATE_NAMES.items()}
     stopped = queue.status is QueueStatus.STUCK
     return {
         "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
@@ -172,9 +177,10 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
         "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
         "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
         "start_offset": queue.start, "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
-        "available_records": 724, "acknowledged_records": 1_200, "archiving_records": 0, "archived_records": 310,
+        **records, "archiving_records": 0,
         "max_delivery_count": 5, "delivery_count_limit": 5, "acknowledged": 0 if stopped else 4_000, "released": 310,
-        "archived": 12, "delivery_counts": [{"delivery_count": n, "records": 900 // n**2} for n in range(1, 6)],
+        "archived": 12,
+        "delivery_counts": [{"delivery_count": n, "records": sum(records.values()) // 2**n} for n in range(1, 6)],
         "window": [
             {
                 "observed_at": at - _EVERY * (_WINDOW - 1 - n), "start_offset": queue.start, "log_start_offset": 0,
@@ -184,6 +190,23 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
             for n in range(_WINDOW)
         ],
     }  # fmt: skip
+
+
+def _pieces(queue: _Queue, age: int) -> tuple[tuple[int, int], ...]:
+    """Delivery state and length of the runs past the start offset, `age` runs ago."""
+    if queue.status is QueueStatus.IDLE:
+        return ()
+    last = 5 if queue.status is QueueStatus.OK else 700
+    return ((2, 160), (0, 10), (4, 40), (2, 300), (0, 25), (2, 500), (4, 3), (0, max(1, last - 20 * min(age, 30))))
+
+
+def _log_end(queue: _Queue) -> int | None:
+    """Lag as a broker counts it: the records up to the log end that are neither acknowledged nor archived."""
+    return None if queue.lag is None else queue.start + _finished(queue) + queue.lag
+
+
+def _finished(queue: _Queue) -> int:
+    return sum(length for state, length in _pieces(queue, 0) if state)
 
 
 def _changes(queues: Sequence[_Queue], runs: Sequence[str], times: Sequence[datetime]) -> list[dict[str, Any]]:
@@ -330,10 +353,9 @@ def _write_states(tables: Tables, queues: Sequence[_Queue], runs: Sequence[str],
 
 def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]:
     is_stuck = queue.status is QueueStatus.STUCK
-    start = queue.start - (0 if is_stuck and age < _STATES - 8 else 90 * age)
-    pieces = ((2, 160), (0, 90), (4, 40), (2, 300), (0, 25), (2, 500), (4, 3), (0, 700 - 20 * min(age, 30)))
-    batches, first = [], start + age % 3
-    for state, length in pieces:
+    start = queue.start - (0 if is_stuck else 90 * age)
+    batches, first = [], start
+    for state, length in _pieces(queue, age):
         batches.append(
             {"first_offset": first, "last_offset": first + length - 1, "delivery_state": state, "delivery_count": 1}
         )
@@ -354,11 +376,13 @@ def _trend(
     steps = np.arange(count)
     grown = np.cumsum((np.full(count, 40) + (steps * 7919) % 23) * (length // _EVERY))
     is_stuck = like.status is QueueStatus.STUCK and not passed
-    stop = int(count * 0.8)
-    begin = like.start - passed - grown[-1]
+    stop = max(1, count - _STUCK_FOR)
+    begin = like.start - passed - (grown[stop - 1] if is_stuck else grown[-1])
     start = begin + (np.minimum(grown, grown[stop - 1]) if is_stuck else grown)
-    end = begin + grown + 60 + (steps * 104729) % 400
-    lag = end - start
+    lag = 60 + (steps * 104729) % 400 + (begin + grown - start)
+    if not passed:
+        lag += ((like.lag or 0) - lag[-1]) * (steps >= stop) * (steps - stop + 1) // (count - stop)
+    end = start + lag + _finished(like)
     done = np.diff(start, prepend=start[0])
     offsets = {"start_offset": start, "log_start_offset": start - 10_000, "log_end_offset": end}
     columns = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zlib import crc32
@@ -163,6 +164,28 @@ def check_grid(
         CheckSuite(suite=name, rules=tuple(sorted((rule for rule in wanted if rule.suite == name), key=_urgency)))
         for name in sorted({rule.suite for rule in wanted})
     )
+
+
+def counts_of(runs: Sequence[CheckRun], suites: Iterable[CheckSuite]) -> tuple[CheckRun, ...]:
+    """The runs with the counts of these rules alone."""
+    rules = [rule for suite in suites for rule in suite.rules]
+    found = []
+    for column, run in enumerate(runs):
+        cells = [rule.cells[column] for rule in rules]
+        states = Counter(cell.state for cell in cells)
+        broken = sum(
+            cell.state == "fails" and rule.severity == "critical" for rule, cell in zip(rules, cells, strict=True)
+        )
+        found.append(
+            replace(
+                run,
+                holds=states["holds"],
+                fails=states["fails"],
+                not_evaluated=states["not_evaluated"],
+                critical_fails=broken,
+            )
+        )
+    return tuple(found)
 
 
 def suites_of(results: pa.Table) -> tuple[str, ...]:

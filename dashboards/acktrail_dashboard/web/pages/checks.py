@@ -19,6 +19,7 @@ from acktrail_dashboard.lists.check_grid import (
     check_grid,
     check_results,
     check_runs,
+    counts_of,
     runs_of_results,
     suites_of,
 )
@@ -39,8 +40,9 @@ def _checks(visit: Visit) -> dict[str, Any]:
     results = results_of(visit, runs)
     severity, state = visit.choice("severity", SEVERITIES), visit.choice("state", STATES)
     suites = check_grid(results, runs, suite=visit.text("suite"), severity=severity, state=state)
+    is_part = bool(visit.text("suite") or severity or state)
     return {
-        "runs": runs,
+        "runs": counts_of(runs, suites) if is_part else runs,
         "suites": suites,
         "suite_names": suites_of(results),
         "severities": _SEVERITIES,

@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail.tables.open_runs import OpenRuns, newest_audit
 from acktrail_dashboard.lists.finding_list import FindingLine
-from acktrail_dashboard.status_wording import STATUSES, is_trouble, status_text, status_tone
+from acktrail_dashboard.status_wording import is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
 from acktrail_dashboard.web.queue_facts import by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
+from acktrail_dashboard.web.recent_changes import finding_changes, gap_changes, status_changes
 from acktrail_dashboard.web.web_page import Visit, WebPage
 from acktrail_dashboard.wording import TONES, counted, number
 
 _GROUPS_SHOWN: Final = 12
-_CHANGES_SHOWN: Final = 20
 _FINDINGS_SHOWN: Final = 10
 _COUNTED: Final = ("holds", "fails", "not_evaluated", "critical_fails")
 _RECENT: Final = timedelta(days=2)
@@ -33,7 +33,8 @@ def _context(visit: Visit) -> dict[str, Any]:
     groups = groups_of(rows)
     counts = status_counts(groups)
     totals = _newest_totals(visit)
-    findings = _open_findings(visit, totals)
+    runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
+    findings = _open_findings(visit, runs)
     sentence, tone = _headline(counts, sum(line.severity == "critical" for line in findings))
     return {
         "sentence": sentence,
@@ -56,7 +57,9 @@ def _context(visit: Visit) -> dict[str, Any]:
         "exported_at": _newest_export(visit),
         "findings": findings[:_FINDINGS_SHOWN],
         "finding_count": len(findings),
-        "changes": _changes(visit),
+        "changes": status_changes(visit),
+        "finding_changes": finding_changes(visit, runs),
+        "gap_changes": gap_changes(visit),
         "broken_order": _broken_order(visit),
         "bars": [each for each in (_group_trend(visit), _quality_trend(visit)) if each.bars],
     }
@@ -112,9 +115,8 @@ def _newest_export(visit: Visit) -> datetime | None:
     return newest
 
 
-def _open_findings(visit: Visit, totals: Mapping[str, Any] | None) -> list[FindingLine]:
+def _open_findings(visit: Visit, runs: OpenRuns) -> list[FindingLine]:
     """The most severe first, then the latest. Before the first reconciliation those of audits of expansions alone."""
-    runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
     where = pc.field("run_id").isin(pa.array(runs.run_ids, pa.string()))
     return by_severity(visit, where, runs)
 
@@ -133,18 +135,6 @@ def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:
         records = pc.sum(skipped["skipped_records"]).as_py()
         lines.append((f"{counted(records, 'record')} were skipped at the beginning of added partitions.", None))
     return lines
-
-
-def _changes(visit: Visit) -> dict[str, Any]:
-    """Changes of status within the range of time, the latest first; how many got worse and better."""
-    rows = visit.read("status_changes", where=visit.within("changed_at"))
-    ranks = {name: pc.index_in(rows[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
-    return {
-        "rows": rows.sort_by([("changed_at", "descending")]).slice(0, _CHANGES_SHOWN).to_pylist(),
-        "count": rows.num_rows,
-        "worse": pc.sum(pc.less(ranks["after"], ranks["before"])).as_py() or 0,
-        "better": pc.sum(pc.greater(ranks["after"], ranks["before"])).as_py() or 0,
-    }
 
 
 def _group_trend(visit: Visit) -> StackedBars:

@@ -54,6 +54,10 @@
       axes: [{ ...axis, values: timeText }, { ...axis, size: 74, values: axisText }],
       series: [{ label: "UTC", value: (_, at) => (at === null ? "–" : new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ")) }, ...series],
     };
+    // The legend has the newest values where no cursor asks for others.
+    const newest = times.findLastIndex((_, at) => own.lines.some((each) => each.values[at] !== null));
+    const showNewest = (plot) => { if (plot.cursor.idx == null && newest >= 0) { plot.setLegend({ idx: newest }, false); } };
+    options.hooks = { ready: [showNewest], setCursor: [showNewest] };
     const kept = [...place.childNodes];
     place.replaceChildren();
     const plot = new uPlot(options, [times, ...own.lines.map((each) => each.values)], place);

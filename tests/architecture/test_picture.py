@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import sys
 from pathlib import Path
 
@@ -28,6 +29,17 @@ def test_every_room_and_every_arrow_is_drawn() -> None:
     assert all(f">{room.removeprefix('acktrail.')}</text>" in drawn for room in arrows)
     assert drawn.count('class="arrow"') == sum(map(len, arrows.values()))
     assert all(row_of[room] < row_of[target] for room, targets in arrows.items() for target in targets)
+
+
+def test_documents_show_the_pictures_that_there_are() -> None:
+    """Every picture in docs/images is in a document, and every picture of a document is there."""
+    root = draw_rooms.PICTURE.parents[2]
+    shown = {
+        (page.parent / target).resolve()
+        for page in (root / "README.md", *(root / "docs").glob("*.md"))
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
+    }
+    assert shown == set(draw_rooms.PICTURE.parent.iterdir())
 
 
 def test_the_examples_of_the_tool_hold() -> None:

@@ -1,0 +1,142 @@
+"""Take the pictures of pages in docs/images: ``tools/take_pictures.py DEMO [NAME…]``.
+
+DEMO is the folder that ``acktrail demo --with-faults --out DEMO`` wrote: who is in trouble there and what broke a rule
+are a real broker's, as is the poison record (README.md's commands are run for it). What a demo of a minute does not
+have (days of lines, many runs, an expansion) is of the tables that the tests make, and hold to what the jobs leave.
+Chromium is needed.
+With NAMEs only the pictures whose name has one of them are taken.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from drivers.axe import show_as  # programs of the tests
+from drivers.browser import Page, browsing
+from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
+from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables
+from samples.evidence_tables import write_evidence_tables
+from samples.expansion_tables import SampleExpansion, expansion_rows, write_rows
+from servers.web_server import web_server
+
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.publication import publish
+from acktrail_dashboard.web.application import create_app
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"
+_STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
+_BROKEN: Final = SampleExpansion(
+    verdicts={"fraud-scoring": "violation", "billing-workers": "safe", "search-index": "possible_violation"},
+    types={"fraud-scoring": "share"},
+)
+_HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail history",), not_run=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A part of a page: `address` on the site, seen `width` pixels wide, `height` of them from the top; `begin`: from
+    this element on."""
+
+    name: str
+    address: str
+    scheme: str = "light"
+    width: int = 1280
+    height: int = 900
+    begin: str = ""
+
+
+def _of_samples() -> Iterable[Picture]:
+    yield Picture(name="dashboard-group-dark", address="group?id=fraud-scoring&range=24h", scheme="dark", height=1500)
+    yield Picture(name="dashboard-share-partition-light", address=f"share-partition?{_STUCK}&range=24h", height=1500)
+    yield Picture(name="dashboard-checks", address="checks?suite=state_records", height=900)
+    yield Picture(name="dashboard-expansion-light", address=f"expansion?event={_BROKEN.event_id}", height=1300)
+
+
+def _of_demo(tables: Tables) -> Iterable[Picture]:
+    finding = min(
+        (row for row in tables.rows("findings", {"severity": "critical"}) if row["evidence_offset"] is not None),
+        key=lambda row: row["rule"],
+    )
+    about = urlencode({"rule": finding["rule"], "subject": finding["subject"]})
+    yield Picture(name="dashboard-overview-light", address="?range=1h", height=1060)
+    yield Picture(name="dashboard-overview-phone", address="?range=1h", width=390, height=1400)
+    yield Picture(name="dashboard-findings", address="findings", height=900)
+    yield Picture(name="dashboard-finding", address=f"finding?{about}", height=1250)
+
+
+def _of_poison(tables: Tables) -> Iterable[Picture]:
+    (row,) = tables.rows("queue_statuses")
+    own = urlencode({"group": row["group_id"], "topic": row["topic_id"], "partition": row["partition"], "offset": 7})
+    yield Picture(name="dashboard-poison-group", address=f"group?{urlencode({'id': row['group_id']})}", height=600)
+    yield Picture(name="dashboard-record-fate", address=f"share-partition?{own}", height=420, begin="#record")
+
+
+def _take(tab: Page, url: str, picture: Picture, folder: Path) -> None:
+    show_as(tab, picture.scheme, picture.width, picture.height)
+    tab.open("about:blank")
+    tab.until("location.href === 'about:blank'")
+    tab.open(url + picture.address)
+    tab.until("location.href !== 'about:blank' && document.readyState === 'complete'")
+    tab.until("[...document.querySelectorAll('figure[data-chart]')].every(each => each.matches('.drawn'))")
+    if picture.begin:
+        tab.value(f"document.querySelector({picture.begin!r}).scrollIntoView({{behavior: 'instant'}})")
+    tab.picture(folder / f"{picture.name}.png")
+    print(picture.name)
+
+
+def main(demo: Path, names: tuple[str, ...], folder: Path = FOLDER) -> None:
+    """Take them all, or those that are named, one after the other in one tab."""
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        tab = stack.enter_context(browsing(own / "browser"))
+        taken = Tables(TablesConfig(uri=str(demo / "tables")))
+        _take_all(tab, taken, _of_demo(taken), folder, names)
+        _take_all(tab, _sample_tables(own / "tables"), _of_samples(), folder, names)
+        if not names or any(name in "dashboard-poison-group dashboard-record-fate" for name in names):
+            poison = _poison_tables(own / "poison")
+            _take_all(tab, poison, _of_poison(poison), folder, names)
+        if not names or any(name in "report" for name in names):
+            page = publish(taken.config, None, own / "reports", kept=1).page
+            _take(tab, page.as_uri(), Picture(name="report", address="", height=1100), folder)
+
+
+def _take_all(tab: Page, tables: Tables, pictures: Iterable[Picture], folder: Path, names: tuple[str, ...]) -> None:
+    """On a clock that is a minute past the newest reconciliation."""
+    newest = max(row["observed_at"] for row in tables.rows("run_totals", columns=["observed_at"]))
+    clock = newest + timedelta(minutes=1)
+    with web_server(create_app(tables.config, clock=lambda: clock)) as url:
+        for picture in pictures:
+            if not names or any(name in picture.name for name in names):
+                _take(tab, url, picture, folder)
+
+
+def _sample_tables(root: Path) -> Tables:
+    sizes = Sizes(groups=8, partitions_a_group=4, runs=48, fine_days=1, hourly_days=7, names=())
+    tables = write_dashboard_tables(root, sizes)
+    write_evidence_tables(tables)
+    write_rows(tables, expansion_rows([_BROKEN]))
+    return tables
+
+
+def _poison_tables(folder: Path) -> Tables:
+    """The tables of docs/poison-record.md before the reset, by the documents' own commands on a broker."""
+    folder.mkdir()
+    with prepared_broker("4.3.1", folder) as broker:
+        for ran in run_lines(folder, broker.bootstrap_servers, [*run_of(("README.md",)), _HISTORY]):
+            assert ran.code == 0, ran
+    return Tables(TablesConfig(uri=str(folder / "tables")))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), tuple(sys.argv[2:]))

@@ -88,14 +88,16 @@ class TableSnapshot:
     def refresh(self) -> bool:
         """Become the newest version, reading only what was committed since; whether that was possible. It is not where
         the newest commit seen is not in the log any more: an older copy of the table was put in its place, and a commit
-        after the one that is gone would leave a hole in the log. Nor before the first commit to object storage."""
+        after the one that is gone would leave a hole in the log. Nor before the first commit to object storage.
+        delta-rs, which would list the log, is asked only where a commit follows."""
         try:
             if self._newest is None or self._newest != self._newest_file():
                 return False
-            self.delta.update_incremental()
+            if self.place.has(f"_delta_log/{self.version + 1:020d}.json"):
+                self.delta.update_incremental()
+                self.remember()
         except (DeltaError, OSError):
             return False
-        self.remember()
         return True
 
     def _newest_file(self) -> tuple[int, int | None, int | None]:

@@ -10,8 +10,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 84_000
-"""Of Python and of templates, with blank lines and comments. 57,000 before the dashboard, 72,000 before expansions."""
+MOST_LINES_OF_THE_WHEEL: Final = 86_000
+"""Of Python and of templates, with blank lines and comments. 57,000 before the dashboard, 72,000 before expansions,
+84,000 before what an observer cannot see was told apart from what is proven."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})

@@ -18,10 +18,10 @@ from servers.kafka_proxy import kafka_proxy
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
-from acktrail.broker.ledger.cleanup_policy import is_compacted
 from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource, PartitionLedgerTask
 from acktrail.broker.ledger.partition_creation import create_partitions
 from acktrail.broker.ledger.partition_listing import list_partitions
+from acktrail.broker.topic_configs import is_compacted
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SinkTaskContext, SourceTaskContext
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker

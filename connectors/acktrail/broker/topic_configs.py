@@ -15,8 +15,9 @@ _CLEANUP_POLICY: Final = "cleanup.policy"
 
 
 def is_compacted(client: BrokerClient, topic: str) -> bool | None:
-    """Whether compaction removes records of `topic`; None: this principal may not see it (DESCRIBE_CONFIGS on the
-    topic)."""
+    """Whether old values of a key are removed from each partition of `topic` (``cleanup.policy`` has ``compact``).
+    None: not known, for instance without DESCRIBE_CONFIGS on the topic. Raises Unreachable, RetryableError: no broker
+    answered."""
     row = DescribeConfigsRequest.DescribeConfigsResource
     resource = row(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_CLEANUP_POLICY])
     reply = client.send(

@@ -68,8 +68,8 @@ def topic_facts(
     admin: ShareGroupAdmin, topic: str, *, tables: TablesConfig | None, ordered: OrderedGroups
 ) -> ExpandedTopic:
     """The topic, and every group that has a position in it. Positions are read before the ends of logs."""
-    from acktrail.broker.ledger.cleanup_policy import is_compacted
     from acktrail.broker.ledger.group_positions import observe_positions
+    from acktrail.broker.topic_configs import is_compacted
 
     (described,) = admin.topics([topic])
     topic_id = described.topic_id or ""

@@ -70,8 +70,8 @@ COMMON: Final = ConfigDef(
             "tasks.max",
             ConfigType.INT,
             1,
-            "The most tasks to split the source into. One exports some hundred thousand records a second: more help only "
-            "where a source waits for much.",
+            "The most tasks to split the source into. One exports hundreds of thousands of records a second: more "
+            "help only where a source waits for much.",
             validator=Between(least=1),
             group="Common",
         ),

@@ -1,4 +1,5 @@
-"""Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder."""
+"""Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder, and the runbooks
+beside the dashboard, which shows them."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]
-    """An editable installation keeps its DAG folder: ``dags/`` of the checkout."""
+    """An editable installation keeps its DAG folder, ``dags/`` of the checkout, and reads ``docs/``."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "standard":
             for file in Path(self.root, "dags").glob("*.py"):
                 build_data["force_include"][str(file)] = f"acktrail_dags/dag_files/{file.name}"
+            build_data["force_include"][str(Path(self.root, "docs/runbooks.md"))] = "acktrail_dashboard/runbooks.md"

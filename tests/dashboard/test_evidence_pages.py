@@ -35,7 +35,7 @@ PAGES = (
     "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks?runs=20",
     "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping",
     "resets", "reset?plan=2026000001", "export",
-    "run?id=run-00047",
+    "run?id=run-00047", "runbooks",
 )  # fmt: skip
 
 
@@ -192,7 +192,23 @@ def test_every_rule_has_a_page(site: Site) -> None:
     one = QUALITY_RULES[0]
     text = site.page(f"rule?id={one.id}")[1]
     for part in (one.title, one.meaning, one.why, one.advice, *one.sources):
-        assert part in text
+        assert re.sub("`(.*?)`", r"<code>\1</code>", part) in text
+
+
+def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
+    """The page has each section of docs/runbooks.md, rendered: no mark of Markdown is left, and no link leads to a
+    document that the dashboard does not have."""
+    document = (Path(__file__).parents[2] / "docs/runbooks.md").read_text("utf-8")
+    status, text = site.page("runbooks")
+    assert status == 200
+    for alert in re.findall(r"^## (.+)$", document, re.MULTILINE):
+        assert f'<section id="{alert.lower()}"' in text
+    content = text.split("<main", 1)[1].split("</main>", 1)[0]
+    assert content.count("<strong>Means:</strong>") == document.count("**Means:**") > 20
+    assert "<code>acktrail status</code>" in content
+    assert not re.search(r"\*\*|\]\(|`|href=\"[^#\"]*\\.md", content)
+    assert "reset (docs/reset.md)" in content
+    assert 'href="#acktrailgaprecorded"' in content
 
 
 def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:

@@ -9,15 +9,19 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import pytest
 import yaml
+
+from acktrail_dashboard.web.site_map import PAGES
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/acktrail-alerts.yml"
 HOURS: Final = 3
 MINUTES: Final = HOURS * 60
 NOW: Final = f"{MINUTES}m"
+DASHBOARD: Final = "{{ with $externalLabels.acktrail_dashboard }}{{ . }}{{ else }}http://127.0.0.1:8085{{ end }}"
 Series = Mapping[str, str]
 
 needs_promtool = pytest.mark.skipif(
@@ -203,20 +207,29 @@ def test_a_test_of_rules_can_fail(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_the_texts_name_group_and_runbook(tmp_path: Path) -> None:
-    """What a person is sent has the group's name as it is in the label."""
+    """What a person is sent has the group's name as it is in the label, and links to its page and to the runbook: on
+    the dashboard that an external label names, else on this machine."""
     (rule,) = [rule for rule in rules() if rule["alert"] == "AcktrailGroupStuck"]
     group = '<b>{{7*7}}" OR 1=1'
     labels = {"severity": "critical", "cluster": "c", "group": group, "status": "stuck"}
     texts = {
         "summary": f"{group} is stuck",
         "description": rule["annotations"]["description"].replace("{{ $value }}", "1"),
-        "runbook_url": rule["annotations"]["runbook_url"],
+        "dashboard_url": "https://airflow.example/acktrail/group?id=" + quote_plus(group),
+        "runbook_url": "https://airflow.example/acktrail/runbooks#acktrailgroupstuck",
     }
     series = f'acktrail_group_share_partitions{{cluster="c",group={json.dumps(group)},status="stuck"}}'
     test = case("texts", {series: later(1, 12)}, "AcktrailGroupStuck")
     fired = [{"exp_labels": labels, "exp_annotations": texts}]
     test["alert_rule_test"] = [{"eval_time": NOW, "alertname": "AcktrailGroupStuck", "exp_alerts": fired}]
-    done = promtool(tmp_path, [test])
+    test["external_labels"] = {"acktrail_dashboard": "https://airflow.example/acktrail"}
+    here = {
+        name: text.replace("https://airflow.example/acktrail", "http://127.0.0.1:8085") for name, text in texts.items()
+    }
+    usual = case("usual", {series: later(1, 12)}, "AcktrailGroupStuck")
+    fired_here = [{"exp_labels": labels, "exp_annotations": here}]
+    usual["alert_rule_test"] = [{"eval_time": NOW, "alertname": "AcktrailGroupStuck", "exp_alerts": fired_here}]
+    done = promtool(tmp_path, [test, usual])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -229,7 +242,7 @@ def test_the_rules_are_valid() -> None:
 
 def test_every_alert_is_tested_and_has_a_runbook() -> None:
     """A section of docs/runbooks.md each, in the order of the rules, with what it means, a first look and what to do; a
-    severity, a summary and a description."""
+    severity, a summary, a description and links to pages that the dashboard has."""
     text = (ROOT / "docs/runbooks.md").read_text("utf-8")
     names = [rule["alert"] for rule in rules()]
     assert set(names) == set(FIRING)
@@ -237,6 +250,8 @@ def test_every_alert_is_tested_and_has_a_runbook() -> None:
     for rule in rules():
         section = text.split(f"\n## {rule['alert']}\n")[1].split("\n## ")[0]
         assert all(part in section for part in ("**Means:**", "**First look:**", "**Do:**"))
-        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{DASHBOARD}/runbooks#{rule['alert'].lower()}"
+        page = rule["annotations"]["dashboard_url"].removeprefix(f"{DASHBOARD}/").split("?")[0].split("#")[0]
+        assert page in {each.path for each in PAGES}
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert {"summary", "description"} < rule["annotations"].keys()

@@ -14,6 +14,7 @@ from acktrail_dashboard.web.pages import (
     overview,
     resets,
     rules,
+    runbooks,
     runs,
     share_partition,
 )
@@ -38,4 +39,5 @@ PAGES: Final[tuple[WebPage, ...]] = (
     group.PAGE,
     share_partition.PAGE,
     runs.RUN,
+    runbooks.PAGE,
 )

@@ -36,6 +36,18 @@ def status_rank(status: str | None) -> int:
     return STATUSES.index(status if status in STATUSES else QueueStatus.STATE_UNKNOWN.value)
 
 
+def critical_first(headline: tuple[str, str], critical_findings: int) -> tuple[str, str]:
+    """A headline about statuses and its tone; critical findings stand before it: numbers that contradict each other are
+    no good news, also where all groups look well."""
+    if not critical_findings:
+        return headline
+    sentence, _ = headline
+    return (
+        f"{counted(critical_findings, 'critical finding')}. By status alone: {sentence[0].lower()}{sentence[1:]}",
+        "critical",
+    )
+
+
 def is_trouble(status: str | None) -> bool:
     """Whether a person should act or look."""
     return status not in STATUSES or STATUS_TABLE[QueueStatus(status)].urgency is not Urgency.NOTHING

@@ -7,7 +7,7 @@ from typing import Final
 
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.plain_tables import printable, shortened
-from acktrail_dashboard.status_wording import is_trouble, status_rank, status_text, status_tone
+from acktrail_dashboard.status_wording import critical_first, is_trouble, status_rank, status_text, status_tone
 from acktrail_dashboard.summary_types import GroupTotals, PartitionRow, Summary
 from acktrail_dashboard.wording import counted, instant, number, trail, verdict_text
 
@@ -17,14 +17,12 @@ _NAMED: Final = 3
 
 
 def trouble(summary: Summary) -> tuple[str, str]:
-    """Who is in trouble and how many findings are critical, and the tone of it; the trail's own sentence where the run
+    """How many findings are critical and who is in trouble, and the tone of it; the trail's own sentence where the run
     left no statuses."""
     known = [group for group in summary.group_totals if group.status is not None]
     if not known:
         return trail(summary)
-    sentence, tone = _groups_in_trouble(known)
-    critical = dict(summary.totals.findings).get("critical", 0)
-    return (f"{sentence} {counted(critical, 'critical finding')}.", "critical") if critical else (sentence, tone)
+    return critical_first(_groups_in_trouble(known), dict(summary.totals.findings).get("critical", 0))
 
 
 def _groups_in_trouble(known: Sequence[GroupTotals]) -> tuple[str, str]:

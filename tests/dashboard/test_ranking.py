@@ -118,11 +118,11 @@ def test_without_trouble_or_without_statuses_the_headline_says_that() -> None:
 
 
 def test_critical_findings_are_in_the_headline_also_where_all_groups_look_well() -> None:
-    """Numbers that contradict each other are no good news: the headline counts critical findings, and no others."""
+    """Numbers that contradict each other are no good news: the headline begins with the number of critical findings."""
     calm = run_of({("g", 0): ("ok", "match", 0)})
     broken = [{"run_id": RUN, "rule": severity, "severity": severity} for severity in ("critical", "error")]
     summary = summarize(replace(calm, findings=_table("findings", broken)), RUN)
-    assert trouble(summary) == ("No group is in trouble. 1 critical finding.", "critical")
+    assert trouble(summary) == ("1 critical finding. By status alone: no group is in trouble.", "critical")
 
 
 def test_statuses_of_another_run_are_not_shown() -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail.tables.open_runs import OpenRuns, newest_audit
 from acktrail_dashboard.lists.finding_list import FindingLine
-from acktrail_dashboard.status_wording import is_trouble, status_text, status_tone
+from acktrail_dashboard.status_wording import critical_first, is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
 from acktrail_dashboard.web.queue_facts import by_severity
 from acktrail_dashboard.web.queue_rows import groups_of, queue_rows, status_counts, tone_counts
@@ -35,7 +35,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     totals = _newest_totals(visit)
     runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
     findings = _open_findings(visit, runs)
-    sentence, tone = _headline(counts, sum(line.severity == "critical" for line in findings))
+    sentence, tone = critical_first(_groups_in_words(counts), sum(line.severity == "critical" for line in findings))
     return {
         "sentence": sentence,
         "tone": tone,
@@ -63,16 +63,6 @@ def _context(visit: Visit) -> dict[str, Any]:
         "broken_order": _broken_order(visit),
         "bars": [each for each in (_group_trend(visit), _quality_trend(visit)) if each.bars],
     }
-
-
-def _headline(counts: Mapping[str, int], critical_findings: int) -> tuple[str, str]:
-    """The groups and the critical findings in a sentence each, and their tone: numbers that contradict each other are
-    no good news, also where the groups look well."""
-    sentence, tone = _groups_in_words(counts)
-    if not critical_findings:
-        return sentence, tone
-    verb = "is" if critical_findings == 1 else "are"
-    return f"{sentence} {counted(critical_findings, 'critical finding')} {verb} open.", "critical"
 
 
 def _groups_in_words(counts: Mapping[str, int]) -> tuple[str, str]:

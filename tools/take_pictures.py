@@ -1,4 +1,6 @@
-"""Take the pictures of pages in docs/images: ``tools/take_pictures.py DEMO [NAME…]``.
+"""Take the pictures of pages in docs/images: ``tools/take_pictures.py DEMO [NAME…]``, and of the tab of a run in
+Airflow: ``tools/take_pictures.py http://admin:PASSWORD@127.0.0.1:PORT``, where ``acktrail demo --serve --with-faults``
+serves it.
 
 DEMO is the folder that ``acktrail demo --with-faults --out DEMO`` wrote: who is in trouble there and what broke a rule
 are a real broker's, as is the poison record (README.md's commands are run for it). What a demo of a minute does not
@@ -17,11 +19,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from drivers.axe import show_as  # programs of the tests
+from drivers.airflow_pages import AirflowPages  # programs of the tests
+from drivers.axe import show_as
 from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
 from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables
@@ -30,6 +33,7 @@ from samples.expansion_tables import SampleExpansion, expansion_rows, write_rows
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
+from acktrail.embedded.airflow.airflow_api import AirflowApi
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.publication import publish
 from acktrail_dashboard.web.application import create_app
@@ -40,6 +44,7 @@ _BROKEN: Final = SampleExpansion(
     verdicts={"fraud-scoring": "violation", "billing-workers": "safe", "search-index": "possible_violation"},
     types={"fraud-scoring": "share"},
 )
+_STOPPED: Final = "acktrail_reconcile"
 _HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail history",), not_run=None)
 
 
@@ -121,6 +126,19 @@ def _take_all(tab: Page, tables: Tables, pictures: Iterable[Picture], folder: Pa
                 _take(tab, url, picture, folder)
 
 
+def take_run_tab(airflow: str, folder: Path = FOLDER) -> None:
+    """The tab of the run that the gate stopped."""
+    place = urlsplit(airflow)
+    api = AirflowApi(place.hostname or "", place.port or 0, user=place.username or "", password=place.password or "")
+    failed = api.send("GET", f"/api/v2/dags/{_STOPPED}/dagRuns?state=failed&order_by=-id&limit=1")["dag_runs"][0]
+    with tempfile.TemporaryDirectory() as profile, browsing(Path(profile)) as tab:
+        show_as(tab, "light", 1400, 1000)
+        pages = AirflowPages(tab, f"http://{place.hostname}:{place.port}", api.token())
+        pages.open(pages.run_tab(_STOPPED, failed["dag_run_id"]))
+        pages.frame_has("Rules that fail")
+        tab.picture(folder / "airflow-run-tab.png")
+
+
 def _sample_tables(root: Path) -> Tables:
     sizes = Sizes(groups=8, partitions_a_group=4, runs=48, fine_days=1, hourly_days=7, names=())
     tables = write_dashboard_tables(root, sizes)
@@ -139,4 +157,7 @@ def _poison_tables(folder: Path) -> Tables:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), tuple(sys.argv[2:]))
+    if sys.argv[1].startswith("http"):
+        take_run_tab(sys.argv[1])
+    else:
+        main(Path(sys.argv[1]), tuple(sys.argv[2:]))

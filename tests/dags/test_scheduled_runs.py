@@ -17,6 +17,7 @@ from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from drivers.airflow_pages import AirflowPages
 from drivers.airflow_reviewer import AirflowReviewer, Approval
+from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.recording_notifier import FACTORY, FILE, messages
 from reset.world import World
@@ -374,11 +375,21 @@ def open_every_page(scene: Scene, profile: Path) -> None:
             if first != "overview":
                 pages.press_in_frame(f"nav a[href='{first}']")
                 pages.frame_is_at(first)
+            if first == "findings":
+                is_accessible_in_frame(pages)
             for part in links:
                 pages.press_in_frame(f"main a[href^='{part}']")
                 pages.frame_is_at(part)
             assert pages.frame_value("d.querySelector('main > .alert') === null"), first
             assert pages.frame_value("d.querySelector('main h1, main h2') !== null"), first
+
+
+def is_accessible_in_frame(pages: AirflowPages) -> None:
+    """Beside Airflow's menu, in a wide window and on a phone: nothing for axe, no scrolling sideways."""
+    for width in (390, 1400):
+        show_as(pages.page, "light", width)
+        assert axe_violations_in_frame(pages.page) == [], width
+        assert pages.frame_value("d.documentElement.scrollWidth <= d.documentElement.clientWidth"), width
 
 
 def _about_resets(scene: Scene) -> list[tuple[str, str, str]]:
@@ -402,6 +413,7 @@ def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path
             page.until("location.pathname === '/plugin/acktrail/acktrail/resets'")
         pages.open(pages.run_tab(RESET, run_id))
         pages.frame_has(plan_id)
+        is_accessible_in_frame(pages)
         assert pages.frame_value("[...d.styleSheets].every(sheet => sheet.cssRules.length > 0)")
         page.value("document.documentElement.classList.replace('light', 'dark')")
         page.until("document.querySelector('iframe').contentDocument.documentElement.classList.contains('dark')")

@@ -24,8 +24,12 @@ from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
+from acktrail.connect.config_values import Password
+from acktrail.connect.rest.access import Access
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.evidence.pack import make_pack, pack_page
+from acktrail_dashboard.html.report import render_html
 from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.web.application import create_app
 
@@ -329,6 +333,28 @@ def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: 
     assert min(sheets) > 0, path  # its own style sheets, by links that lead there
     assert browser.value("document.title").endswith("acktrail")
     assert "owned" not in browser.value("document.title")
+
+
+@pytest.mark.slow
+def test_pages_of_their_own_are_accessible(
+    browser: Page, site: Site, sample: RunTables, run_id: str, tmp_path: Path
+) -> None:
+    """The login, an address that is none, a report and an evidence pack: nothing for axe in light, in dark and at
+    390 px, no scrolling sideways."""
+    report, pack = tmp_path / "report.html", tmp_path / "evidence.html"
+    report.write_text(render_html(sample, run_id, written_at=NOW), "utf-8")
+    pack.write_text(pack_page(make_pack(site.tables, "run-00047")), "utf-8")
+    guarded = create_app(site.tables.config, access=Access(token=Password("a token of the tests, long enough")))
+    with web_server(guarded) as url:
+        for address in (url, f"{site.url}nothing-here", report.as_uri(), pack.as_uri()):
+            browser.open("about:blank")
+            browser.until("location.href === 'about:blank'")
+            browser.open(address)
+            browser.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+            for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
+                show_as(browser, scheme, width)
+                assert axe_violations(browser, rules) == [], (address, scheme, width)
+                assert browser.value("document.documentElement.scrollWidth <= innerWidth"), (address, width)
 
 
 @pytest.mark.slow

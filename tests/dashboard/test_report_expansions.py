@@ -50,7 +50,7 @@ def test_what_the_audit_found_is_in_the_section(sample: RunTables, run_id: str) 
     found; skipped records; what is not certain, and what no look sees."""
     html = section(sample, run_id)
     for caption, named in {
-        "Expansions": ("orders", "clickstream", "invoices"),
+        "Expansions of topics": ("orders", "clickstream", "invoices"),
         "Verdicts of groups": ("fraud-scoring", "search-indexer", "warehouse-sync", "billing-workers"),
     }.items():
         places = [table_of(html, caption).index(f"<bdi>{name}</bdi>") for name in named]
@@ -125,7 +125,7 @@ def test_many_are_cut_and_counted(sample: RunTables, run_id: str, make_expansion
     assert f"{2_000 - ROWS_OF_EACH:,} more not shown" in words(table_of(html, "Fences of the sources"))
     assert f"{30 - ROWS_OF_EACH} more not shown" in words(table_of(html, "Verdicts of groups"))
     assert words(html).count("How keys are mapped") == 0
-    assert table_of(html, "Expansions").count('scope="row"') == 41
+    assert table_of(html, "Expansions of topics").count('scope="row"') == 41
 
 
 def test_hostile_names_are_text(sample: RunTables, run_id: str, make_expansions: Expand) -> None:

@@ -140,6 +140,7 @@ def _observations(world: _World, look: int) -> pa.Table:
             "leader_epoch": np.zeros_like(topic),
             "isr_count": np.full_like(topic, 3),
             "log_start_offset": np.zeros_like(topic),
+            "is_gapless": np.ones(len(topic), np.bool_),
             "log_end_offset": end,
             "last_stable_offset": end,
             "error_code": np.zeros_like(topic),

@@ -93,6 +93,7 @@ def _topic(width: Width) -> tuple[AuditedTopic, _Ints, _Ints]:
         settles_at=expands * _HOUR_US,
         low=ends[: width.old_count, expands - 1],
         high=ends[: width.old_count, expands],
+        record_end=ends[: width.old_count, expands - 1],
     )
     names = tuple(f"group-{number}" for number in range(width.groups))
     topic = AuditedTopic(

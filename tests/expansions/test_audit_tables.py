@@ -17,6 +17,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import OrderingReason
 from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.retention import drop_rows
@@ -261,3 +262,43 @@ def test_a_topic_without_an_expansion_leaves_empty_tables(tmp_path: Path) -> Non
 
     assert audit(config, KeyMapping.MURMUR2).verdicts == {}
     assert not any(contents(config).values())
+
+
+@pytest.mark.parametrize(
+    ("is_gapless", "fence", "expected"),
+    [
+        ([True, True], {}, ("violation", None)),
+        ([None, True], {}, ("violation", None)),
+        ([True, None], {}, ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)),
+        ([False, True], {}, ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)),
+        ([None, None], {"last_record_offset": 7}, ("violation", None)),
+        ([None, None], {"last_record_offset": 4}, ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)),
+        ([None, None], {"last_record_offset": 4, "fence_exact": 10}, ("safe", None)),
+        ([None, None], {"fence_exact": 10}, ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)),
+        ([None, None], {"fence_exact": 11}, ("violation", None)),
+    ],
+)
+def test_what_is_left_below_a_fence_may_be_no_record(
+    tmp_path: Path, is_gapless: list[bool | None], fence: dict[str, int], expected: tuple[str, str | None]
+) -> None:
+    """R003-01: a group stands below the fence when it has begun with the new partition. That is a violation where looks
+    say that each offset is a record's, or a key audit found one there; and none where the last record is before it."""
+    rows = ExpansionRows()
+    look(rows, 0, [10], {0: 5})
+    look(rows, 1, [12, 0], {0: 6, 1: 0})
+    look(rows, 10, [20, 4], {0: 6, 1: 3})
+    for row in rows.observations:
+        row["is_gapless"] = is_gapless[row["observed_at"] > BEGIN]
+    config = filled(tmp_path, rows)
+    audit(config, KeyMapping.MURMUR2)
+    tables = Tables(config)
+    found = tables.read("expansion_fences")
+    for name, offset in fence.items():
+        found = found.set_column(found.column_names.index(name), name, pa.array([offset], pa.int64()))
+    tables.replace("expansion_fences", found)
+    audit(config, KeyMapping.MURMUR2)
+
+    [row] = tables.read("ordering_audits").to_pylist()
+    assert (row["verdict"], row["reason"]) == expected
+    [kept] = tables.read("expansion_fences").to_pylist()
+    assert {name: kept[name] for name in fence} == fence

@@ -41,5 +41,5 @@ def test_groups_of_one_topic_in_several_shares(tmp_path: Path, monkeypatch: pyte
         return found
 
     monkeypatch.setattr(AuditPlan, "shares", shares)
-    assert check(tmp_path, random_world(Random(13), runs=40), KeyMapping.MURMUR2)
+    assert check(tmp_path, random_world(Random(2), runs=40), KeyMapping.MURMUR2)
     assert max(taken) > 2

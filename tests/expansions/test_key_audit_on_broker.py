@@ -12,12 +12,13 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload, until
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from drivers.command_line import run
 from drivers.whole_topic import messages_of
 from samples.ledger_tables import find_expansions, look
 
+from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -25,11 +26,12 @@ from acktrail.errors import ConfigurationError, ForeignCluster, RetryableError, 
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.expansions.key_audit import KeyAuditSummary, audit_keys
 from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
-from acktrail.model.expansion.ordering import ExpansionFence
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason
 from acktrail.model.expansion.partition_ledger import PartitionExpansion
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.expansion_reader import read_fences
 from acktrail.times import now_ms
+from acktrail.topic_expansion.stored_look import take_look
 from acktrail_jobs.commands.open_workers import workers_on
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -283,3 +285,53 @@ def test_another_partitioner_is_seen_by_its_records(expanded: Expanded, tmp_path
     assert {row["fence_exact"] for row in summary.sources} == {None}
     assert all("choose partitions in another way" in row["reason"] for row in summary.sources)
     assert {row["confidence"] for row in Tables(tables).rows("expansion_fences")} == {"bracketed"}
+
+
+def in_transactions(kafka: KafkaConfig, topic: str) -> None:
+    """Five records in one that is committed, and three in one that is aborted."""
+    producer = Producer({**to_librdkafka(kafka), "transactional.id": topic, "log_level": 3})
+    producer.init_transactions(60)
+    for records, ends in ((5, producer.commit_transaction), (3, producer.abort_transaction)):
+        producer.begin_transaction()
+        for key in KEYS[:records]:
+            producer.produce(topic, OLD, key=key, partition=0)
+        producer.flush(60)
+        ends(60)
+
+
+def test_transaction_markers_are_no_records_that_are_left(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """R003-01: a committed transaction and an aborted one end a log with offsets that no consumer gets. Both groups
+    stand below its fence when they begin with the new partition, which looks cannot tell from broken order. The key
+    audit finds the last record: the group behind it is safe, and the one before it is not."""
+    kafka, topic = broker.config(), f"transactional-{uuid4().hex[:8]}"
+    tables, workload = TablesConfig(uri=str(tmp_path / "tables")), Workload(kafka)
+    workload.create_topic(topic, 1)
+    in_transactions(kafka, topic)
+
+    def at(partition: int, **offsets: int) -> None:
+        for group, offset in offsets.items():
+            with Consumer({**to_librdkafka(kafka), "group.id": f"{group}-{topic}"}) as consumer:
+                consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+
+    def judged() -> dict[str, tuple[str, str | None]]:
+        settle = dt.timedelta(milliseconds=1)
+        audit_expansions(tables, workers_on(None), settle=settle, mapping_of=lambda _: KeyMapping.MURMUR2)
+        rows = Tables(tables).rows("ordering_audits")
+        return {row["group_id"].removesuffix(f"-{topic}"): (row["verdict"], row["reason"]) for row in rows}
+
+    with ShareGroupAdmin(kafka) as admin:
+        at(0, finished=5, behind=3)
+        take_look(admin, tables, topics=[topic])
+        for future in workload.admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result()
+        until(lambda: len(workload.admin.list_topics(topic).topics[topic].partitions) == 2, what="the new count")
+        workload.produce(topic, 3, 1)
+        for offset in (1, 2, 3):
+            take_look(admin, tables, topics=[topic])
+            at(1, finished=offset, behind=offset)
+        take_look(admin, tables, topics=[topic])
+    unproven = ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)
+    assert judged() == {"finished": unproven, "behind": unproven}
+    (source,) = audit_keys(kafka, tables, workers_on(None), topic).sources
+    assert (source["fence_low"], source["last_record_offset"], source["confidence"]) == (10, 4, "exact")
+    assert judged() == {"finished": ("safe", None), "behind": ("violation", None)}

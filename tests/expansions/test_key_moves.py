@@ -27,7 +27,9 @@ EVENT = {"cluster_id": "c1", "event_id": "e1", "topic_id": "t1", "topic": "order
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[KeyStretch, list[list[Record] | PrunedOffsets]]:
-    """A stretch, and what reading it gives: runs of records in ascending offsets, and pruned ones."""
+    """A stretch, and what reading it gives: runs of records in ascending offsets, and pruned ones, the first of them
+    before it."""
+    before = draw(st.sampled_from([0, 0, 1, 9]))
     old_count = draw(st.integers(1, 4))
     new_count = old_count + draw(st.integers(1, 5))
     stretch = KeyStretch(
@@ -36,7 +38,8 @@ def logs(draw: st.DrawFn) -> tuple[KeyStretch, list[list[Record] | PrunedOffsets
         topic="orders",
         topic_id="t1",
         partition=draw(st.integers(0, new_count - 1)),
-        first_offset=0,
+        first_offset=before,
+        before=before,
         end_offset=1_000,
         old_count=old_count,
         new_count=new_count,
@@ -79,7 +82,10 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
     new: dict[bytes, list[int]] = {}
     elsewhere: list[int] = []
     without_key = 0
-    for at, key in (record for part in parts if isinstance(part, list) for record in part):
+    records = [record for part in parts if isinstance(part, list) for record in part]
+    own = [record for record in records if record[0] >= stretch.first_offset]
+    pruned = [at for p in parts if isinstance(p, PrunedOffsets) for at in range(p.first_offset, p.last_offset + 1)]
+    for at, key in own:
         places = [partition_of_key(stretch.mapping, key, count) for count in (stretch.old_count, stretch.new_count)]
         here = [place == stretch.partition for place in places]
         if key is None or None in places:
@@ -96,13 +102,14 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
     (counts,) = found[COUNTS].to_pylist()
     assert counts == {
         "partition": stretch.partition,
-        "records": sum(len(part) for part in parts if isinstance(part, list)),
+        "records": len(own),
         "without_key": without_key,
         "elsewhere": len(elsewhere),
         "first_elsewhere": min(elsewhere, default=None),
         "old_records": sum(map(len, old.values())),
         "last_old": max((max(ats) for ats in old.values()), default=None),
-        "pruned": sum(p.last_offset - p.first_offset + 1 for p in parts if isinstance(p, PrunedOffsets)),
+        "pruned": sum(at >= stretch.first_offset for at in pruned),
+        "last_before": max((at for at, _ in records if at < stretch.first_offset), default=None),
     }
 
 

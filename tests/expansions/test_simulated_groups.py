@@ -42,7 +42,12 @@ class Observer:
         there = sorted(self.life.coordinator.owners)
         for partition in there:
             log = self.life.log(partition)
-            ends = {"log_start_offset": log.log_start, "log_end_offset": log.end_offset, "leader_epoch": 0}
+            ends = {
+                "log_start_offset": log.log_start,
+                "log_end_offset": log.end_offset,
+                "leader_epoch": 0,
+                "is_gapless": True,
+            }
             look = {"partition_count": len(there), "consistency": "consistent", "partition": partition}
             self.rows.observations.append({**topic, **look, **ends})
             for later, kind in enumerate(("share", "consumer", "share")):

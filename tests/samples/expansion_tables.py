@@ -103,7 +103,8 @@ def _observe(rows: Rows, sample: SampleExpansion) -> None:
             {
                 **_of_topic(sample), "run_id": run_id(look), "observed_at": at(look), "partition": partition,
                 "partition_count": count, "consistency": "consistent", "leader_id": 1, "leader_epoch": look // 6,
-                "isr_count": 3, "log_start_offset": 0, "log_end_offset": (look + 1) * _A_LOOK + partition,
+                "isr_count": 3, "is_gapless": True, "log_start_offset": 0,
+                "log_end_offset": (look + 1) * _A_LOOK + partition,
                 "error_code": 0, **_ended(look, partition),
             }
             for partition in range(count)

@@ -74,6 +74,7 @@ def look(
                 "consistency": "consistent",
                 "leader_epoch": 3,
                 "log_start_offset": start,
+                "is_gapless": True,
                 "log_end_offset": end,
             }
         )
@@ -205,9 +206,11 @@ def _topic_rows(
     consistency = "partial" if silent else "consistent"
     if is_bad and chance.random() < 0.08:
         consistency = "straddles"
+    is_gapless = chance.choice((*(True,) * 40, False, None)) if is_bad else True
     return [
         {
             **own,
+            "is_gapless": is_gapless,
             "partition": each,
             "partition_count": count,
             "consistency": consistency,

@@ -127,7 +127,9 @@ def _expansion(chance: Random, number: int, counts: list[int]) -> PartitionExpan
 def _fence(chance: Random) -> ExpansionFence:
     low = chance.randint(0, _OFFSETS)
     high = low + chance.randint(0, 3)
-    return ExpansionFence(low=None if chance.random() < 0.05 else low, high=None if chance.random() < 0.1 else high)
+    record_end = chance.choice((None, None, 0, max(0, low - 2)))
+    known = None if chance.random() < 0.05 else low
+    return ExpansionFence(low=known, high=None if chance.random() < 0.1 else high, record_end=record_end)
 
 
 def _audited(event: PartitionExpansion) -> AuditedExpansion:
@@ -135,6 +137,12 @@ def _audited(event: PartitionExpansion) -> AuditedExpansion:
         np.array([-1 if each is None else each for each in own], np.int64)
         for own in ([each.low for each in event.fences], [each.high for each in event.fences])
     )
+    known = [(each.low or 0) if each.record_end is None else each.record_end for each in event.fences]
     return AuditedExpansion(
-        old_count=event.old_count, new_count=event.new_count, settles_at=event.settles_at_ms * 1000, low=low, high=high
+        old_count=event.old_count,
+        new_count=event.new_count,
+        settles_at=event.settles_at_ms * 1000,
+        low=low,
+        high=high,
+        record_end=np.array(known, np.int64),
     )

@@ -90,6 +90,7 @@ def ledgers(
                 log_starts=tuple(own[each]["log_start_offset"] if each in own else None for each in range(count)),
                 epochs=tuple(_epochs(own.get(each, {})) for each in range(count)),
                 is_consistent=own[0]["consistency"] != "straddles",
+                is_gapless=own[0].get("is_gapless"),
                 listed_at_ms=None if own[0].get("listed_at") is None else ms_of(own[0]["listed_at"]),
             )
         )

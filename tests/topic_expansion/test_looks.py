@@ -60,6 +60,7 @@ def test_one_broker_that_knows_more_spoils_the_look(
     brokers: Any = Brokers(first, *counts)
     monkeypatch.setattr(partition_observation, "list_partitions", lambda _, names, **more: brokers.list(names, **more))
     monkeypatch.setattr(partition_observation, "observe_positions", lambda *_: [])
+    monkeypatch.setattr(partition_observation, "gapless_topics", lambda *_: {})
 
     def ends(_: Any, places: Any, queries: Iterable[Query]) -> dict[Any, dict[Query, type[Offset]]]:
         return {place: dict.fromkeys(queries, Offset) for place in places}

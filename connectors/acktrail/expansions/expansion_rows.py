@@ -29,6 +29,7 @@ _FENCE: Final = {
     "leader_epoch_high": "epoch_high",
     "epoch_end_offset": "epoch_end",
     "log_start_offset": "log_start",
+    "last_record_offset": "record",
 }
 
 

@@ -33,6 +33,7 @@ _FENCE_COLUMNS: Final = {
     "epoch_high": "leader_epoch_high",
     "epoch_end": "epoch_end_offset",
     "log_start": "log_start_offset",
+    "record": "last_record_offset",
 }
 _VOID: Final = (FenceGap.TRUNCATED, FenceGap.LEADERS_CHANGED)
 _EXACT: Final = "exact"
@@ -44,7 +45,8 @@ _UNKNOWN: Final = "unknown"
 class FencedTopicExpansion:
     """One expansion of one topic id; times in microseconds (`settles_at` NEVER: not known yet), arrays of shape
     (old_count,) with MISSING where a number is not known. `is_single`: no other count can have been in between: one
-    partition was added, or acktrail asked for the change. `reasons`: why an end of a fence is not known."""
+    partition was added, or acktrail asked for the change. `record`: the newest record below the low fence that
+    a key audit found. `reasons`: why an end of a fence is not known. `is_gapless`: every offset is a record's."""
 
     event_id: str
     topic_id: str
@@ -63,7 +65,9 @@ class FencedTopicExpansion:
     epoch_high: Int64Array
     epoch_end: Int64Array
     log_start: Int64Array
+    record: Int64Array
     reasons: npt.NDArray[np.object_]
+    is_gapless: bool = False
 
     @property
     def confidence(self) -> npt.NDArray[np.str_]:
@@ -132,6 +136,7 @@ def _fenced(
         epoch_high=own.epoch_high,
         epoch_end=own.epoch_end,
         log_start=own.log_start,
+        record=np.full(found.old_count, MISSING, np.int64),
         reasons=own.gaps,
     )
 
@@ -150,7 +155,9 @@ def with_stored(
         if each.event_id not in known and oldest.get(each.topic_id, each.last_seen_old_at + 1) > each.last_seen_old_at
     ]
     kept = [_with_fences(each, stored.get(each.event_id)) for each in found]
-    return sorted([*kept, *carried], key=lambda each: (each.topic_id, each.first_seen_new_at)), len(carried)
+    gapless = looks.gapless_topics()
+    both = [replace(each, is_gapless=gapless.get(each.topic_id, False)) for each in [*kept, *carried]]
+    return sorted(both, key=lambda each: (each.topic_id, each.first_seen_new_at)), len(carried)
 
 
 def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | None) -> FencedTopicExpansion:
@@ -160,14 +167,16 @@ def _with_fences(found: FencedTopicExpansion, stored: FencedTopicExpansion | Non
     is_void, was_void = np.isin(found.reasons, _VOID), np.isin(stored.reasons, _VOID)
     is_gone = (found.low < 0) & (found.epoch_low < 0)  # the look that gave the low fence
     is_kept = is_gone & (was_void | ((stored.low >= 0) & ~is_void))
-    exact = np.where(is_void | was_void, MISSING, stored.exact)
+    exact, record = (np.where(is_void | was_void, MISSING, each) for each in (stored.exact, stored.record))
     if stored.status is not ExpansionStatus.SETTLED or not is_kept.any():
-        return replace(found, exact=exact)
+        return replace(found, exact=exact, record=record)
     own = {
         name: np.where(is_void & ~is_kept, getattr(found, name), getattr(stored, name))
         for name in (*_OF_FENCES, "reasons")
     }
-    return replace(stored, is_single=found.is_single, **{**own, "exact": exact, "log_start": found.log_start})
+    return replace(
+        stored, is_single=found.is_single, **{**own, "exact": exact, "record": record, "log_start": found.log_start}
+    )
 
 
 def stored_expansions(tables: Tables) -> dict[str, FencedTopicExpansion]:

@@ -31,6 +31,8 @@ from acktrail.workers import OpenWorkers, balanced_shares, merged
 
 _AT_ONCE: Final = 500_000
 """Offsets of one stretch: what one worker reads before another may help."""
+_BEFORE: Final = 1_000
+"""Offsets below a low fence that are looked through for the newest record."""
 _MS: Final = dt.timedelta(milliseconds=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -82,8 +84,9 @@ def audit_keys(
     ``keys_at_risk`` and the exact fences of ``expansion_fences``.
 
     Of each source the records from the low fence to the high one are read, and for as long again as producers had to
-    settle; of each new partition those up to the settle time; nothing beyond the next expansion, nor beyond an open
-    transaction. Records of aborted transactions do not count. Needs READ on the topic.
+    settle, and some below it, for the newest one of them; of each new partition those up to the settle time; nothing
+    beyond the next expansion, nor beyond an open transaction. Records of aborted transactions do not count. Needs READ
+    on the topic.
 
     Raises:
         UnknownName: no such expansion is in the ledger. ForeignCluster: the topic was recreated since.
@@ -97,10 +100,12 @@ def audit_keys(
         scope = _Scope(stored, admin, event)
         stretches = scope.stretches(kafka)
         compacted = is_compacted(admin, topic)
-    rows = sum(each.end_offset - each.first_offset for each in stretches)
+    rows = sum(each.end_offset - each.first_offset + each.before for each in stretches)
     doing(f"reading the keys of about {counted(rows, 'record')}")
     with open_workers(rows) as workers:
-        shares = balanced_shares(stretches, lambda each: each.end_offset - each.first_offset, workers.count)
+        shares = balanced_shares(
+            stretches, lambda each: each.end_offset - each.first_offset + each.before, workers.count
+        )
         found = merged(workers.run(shares, find_moves), KINDS)
     both = keys_of_both(found[OLD], found[NEW])
     run_id = new_run_id()
@@ -210,7 +215,11 @@ class _Scope:
         for partition, end in sorted(self.ends.items()):
             fence = self.fences.get(partition)
             first = 0 if partition >= self._event["old_count"] else None if fence is None else fence["fence_low"]
-            if first is None or first >= end:
+            if first is None:
+                continue
+            before = min(first, _BEFORE)
+            last = max(end, min(first, self._log(partition).last_stable_offset or 0))
+            if first - before >= last:
                 continue
             whole = KeyStretch(
                 kafka=kafka,
@@ -219,14 +228,16 @@ class _Scope:
                 topic_id=self._event["topic_id"],
                 partition=partition,
                 first_offset=first,
-                end_offset=end,
+                end_offset=last,
                 old_count=self._event["old_count"],
                 new_count=self._event["new_count"],
                 mapping=KeyMapping(self._event["key_mapping"]),
             )
             found += [
-                replace(whole, first_offset=at, end_offset=min(at + _AT_ONCE, end))
-                for at in range(first, end, _AT_ONCE)
+                replace(
+                    whole, first_offset=at, end_offset=min(at + _AT_ONCE, last), before=before if at == first else 0
+                )
+                for at in range(first, max(last, first + 1), _AT_ONCE)
             ]
         return found
 

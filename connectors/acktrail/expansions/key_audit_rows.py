@@ -62,9 +62,15 @@ def judged_rows(
                 "fence_exact": exact,
                 "confidence": _UNKNOWN if exact is None else _BRACKETED if doubt else EXACT,
                 "reason": doubt,
+                "last_record_offset": _last_record(own) if is_compacted is False else None,
             }
         )
     return rows
+
+
+def _last_record(own: Sequence[_Row]) -> int | None:
+    """The newest record before the low fence."""
+    return max((each["last_before"] for each in own if each["last_before"] is not None), default=None)
 
 
 def _why_not_known(low: int | None, own: Sequence[_Row], sums: Mapping[str, int]) -> str | None:

@@ -29,15 +29,16 @@ the new one those of the first."""
 STRETCH_COUNTS: Final = schema(
     (INT32, "partition"),
     (INT64, "records", "without_key", "elsewhere", "first_elsewhere", "old_records", "last_old", "pruned"),
+    (INT64, "last_before"),
 )
-"""One stretch. `elsewhere`: records where neither count puts their keys."""
+"""One stretch. `elsewhere`: records where neither count puts their keys; `last_before`: the last record before it."""
 KINDS: Final = {OLD: MOVED_KEYS, NEW: MOVED_KEYS, COUNTS: STRETCH_COUNTS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStretch:
     """Offsets `first_offset` to before `end_offset` of a partition of a topic that had `old_count` partitions before
-    and `new_count` after."""
+    and `new_count` after. Of `before` offsets that come first only the last record is asked for."""
 
     kafka: KafkaConfig = field(repr=False)
     cluster_id: str
@@ -49,13 +50,14 @@ class KeyStretch:
     old_count: int
     new_count: int
     mapping: KeyMapping
+    before: int = 0
 
     def read(self) -> Iterator[pa.Table | PrunedOffsets]:
         """Its records. Raises as ``read_raw_range``."""
         wanted = StateRange(
             incarnation=Incarnation(self.cluster_id, self.topic_id),
             partition=self.partition,
-            first_offset=self.first_offset,
+            first_offset=self.first_offset - self.before,
             end_offset=self.end_offset,
         )
         return read_raw_range(self.kafka, self.topic, wanted)
@@ -78,9 +80,9 @@ def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> 
     found: dict[str, list[pa.Table]] = {OLD: [], NEW: []}
     for part in parts:
         if isinstance(part, PrunedOffsets):
-            counts.pruned += part.last_offset - part.first_offset + 1
+            counts.pruned += max(0, part.last_offset - max(part.first_offset, stretch.first_offset) + 1)
             continue
-        for batch in part.select(["offset", "timestamp", "key"]).to_batches():
+        for batch in counts.without_before(stretch, part.select(["offset", "timestamp", "key"])).to_batches():
             is_old, is_new = counts.add(stretch, batch)
             for kind, chosen in ((OLD, is_old), (NEW, is_new)):
                 if chosen.any():
@@ -115,6 +117,14 @@ class _Counts:
         self._records = self._without_key = self._elsewhere = self._old = 0
         self._first_elsewhere: int | None = None
         self._last_old: int | None = None
+        self._last_before: int | None = None
+
+    def without_before(self, stretch: KeyStretch, rows: pa.Table) -> pa.Table:
+        """The records of the stretch itself."""
+        is_before = pc.less(rows["offset"], stretch.first_offset)
+        last = pc.max(rows["offset"].filter(is_before)).as_py()
+        self._last_before = self._last_before if last is None else last
+        return rows.filter(pc.invert(is_before))
 
     def add(self, stretch: KeyStretch, batch: pa.RecordBatch) -> tuple[BoolArray, BoolArray]:
         """Count the records of a batch; which of them were written with the old, and with the new count alone."""
@@ -145,6 +155,7 @@ class _Counts:
             "old_records": self._old,
             "last_old": self._last_old,
             "pruned": self.pruned,
+            "last_before": self._last_before,
         }
         return pa.Table.from_pylist([row], schema=STRETCH_COUNTS)
 

@@ -15,6 +15,7 @@ from acktrail.model.expansion.ordering import (
     ExpansionFence,
     GroupPosition,
     OrderingAudit,
+    OrderingReason,
     OrderingVerdict,
     audit_ordering,
     has_begun,
@@ -170,3 +171,17 @@ def test_between_the_fences_of_a_destination_nothing_has_surely_begun() -> None:
     assert audit_ordering(perhaps, ExpansionFence(low=10, high=12)).verdict is OrderingVerdict.POSSIBLE_VIOLATION
     certain = [*perhaps, GroupPosition(source=6, started=has_begun(111, own))]
     assert audit_ordering(certain, ExpansionFence(low=10, high=12)).verdict is OrderingVerdict.VIOLATION
+
+
+def test_only_a_record_that_is_left_breaks_the_order() -> None:
+    """R003-01: below the fence there can be a transaction marker alone, or aborted or compacted records: a group behind
+    the last record that is known there breaks no order for certain, and one at it or before it does."""
+    looks = [GroupPosition(source=5, started=False), GroupPosition(source=8, started=True)]
+    reason = OrderingReason.NO_RECORD_KNOWN
+
+    def audited(record_end: int | None) -> tuple[OrderingVerdict, OrderingReason | None]:
+        found = audit_ordering(looks, ExpansionFence(low=10, high=12, record_end=record_end))
+        return found.verdict, found.reason
+
+    assert audited(None) == audited(9) == (OrderingVerdict.VIOLATION, None)
+    assert audited(8) == audited(0) == (OrderingVerdict.POSSIBLE_VIOLATION, reason)

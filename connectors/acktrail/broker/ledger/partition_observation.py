@@ -16,6 +16,7 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.ledger.epoch_ends import EpochEnd, LedLog, epoch_ends
+from acktrail.broker.ledger.gapless_topics import gapless_topics
 from acktrail.broker.ledger.group_positions import observe_positions
 from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
 from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, Query, first_error, query_leaders
@@ -68,9 +69,10 @@ def observe_partitions(
     logs = _logs(admin, listed, ends)
     again = _listed_everywhere(admin, [topic.name for topic in listed])
     listed_at = clock()
+    gapless = gapless_topics(admin, [topic.name for topic in listed if not topic.error_code])
     look = {"cluster_id": admin.cluster_id, "run_id": run_id}
     rows = [
-        {**look, "observed_at": at, "listed_at": listed_at, **row}
+        {**look, "observed_at": at, "listed_at": listed_at, "is_gapless": gapless.get(topic.name), **row}
         for topic in listed
         for row in _topic_rows(topic, again.get(topic.name, frozenset()), logs)
     ]

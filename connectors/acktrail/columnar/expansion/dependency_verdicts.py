@@ -37,9 +37,10 @@ class JudgedExpansion:
 
     `begun` is ``ReadingSeries.begun`` of the destinations, `idle` the last reading that rules a beginning out, `paused`
     the last one whose position does, `doubt` the number of the reason where that is no proof (MISSING: there is none),
-    and `is_worked` where state records show work. `low` and `high` the fences by source (MISSING:
-    not known), `at` the instants of readings, `settles_at` when producers knew the count, both in microseconds;
-    `apart`: 1 for share groups, whose partitions are not read at once.
+    and `is_worked` where state records show work. `low` and `high` are the fences by source (MISSING: not known), and
+    `record_end` is one past the newest record that is known below the low one; `at` the instants of readings,
+    `settles_at` when producers knew the count, both in microseconds; `apart`: 1 for share groups, whose partitions are
+    not read at once.
     """
 
     series: ReadingSeries
@@ -52,6 +53,7 @@ class JudgedExpansion:
     is_worked: BoolArray
     low: Int64Array
     high: Int64Array
+    record_end: Int64Array
     settles_at: int
     apart: int
 
@@ -66,6 +68,7 @@ class DependencyVerdicts:
         self._known, self._group = known, group
         self._source = group * series.partitions + source
         self.low, self.high = known.low[source], known.high[source]
+        self._record_end = known.record_end[source]
         first = np.maximum(series.restart[destination], series.restart[self._source])
         # Positions only grow: begun before the restart of the source is begun at the first reading that knows it.
         begun, idle = known.begun[destination], known.idle[destination]
@@ -81,6 +84,8 @@ class DependencyVerdicts:
         self.verdict = self._verdicts(joined >= 0, is_started, is_begun)
         is_doubted = (paused >= perhaps) & np.isin(self.verdict, _OPEN)
         self.reason = np.where(is_doubted, known.doubt[destination], MISSING)
+        is_below = is_begun & (self.source_at >= 0) & (self.source_at < self.low) & np.isin(self.verdict, _OPEN)
+        self.reason = np.where(is_below, REASON_NUMBER[OrderingReason.NO_RECORD_KNOWN], self.reason)
         newest = self._known_until(np.full_like(first, series.readings - 1), first)
         self.at = np.where(joined >= 0, joined, np.where(is_started, self.at, newest))
         self.before = np.where((joined >= 0) | ~is_started, -1, self.before)
@@ -112,11 +117,13 @@ class DependencyVerdicts:
 
     def _verdicts(self, is_joined: BoolArray, is_started: BoolArray, is_begun: BoolArray) -> Int64Array:
         earlier, now, has_high = self.source_before, self.source_at, self.high >= 0
+        is_below = is_begun & (now >= 0) & (now < self.low)
         conditions = {
             OrderingVerdict.NOT_APPLICABLE: is_joined,
             OrderingVerdict.NOT_STARTED: ~is_started,
             OrderingVerdict.UNKNOWN_FENCE: self.low < 0,
-            OrderingVerdict.VIOLATION: is_begun & (now >= 0) & (now < self.low),
+            OrderingVerdict.VIOLATION: is_below & (now < self._record_end),
+            OrderingVerdict.POSSIBLE_VIOLATION: is_below,
             OrderingVerdict.SAFE: has_high & (np.maximum(earlier, 0) >= self.high),
             OrderingVerdict.INDETERMINATE: (earlier < 0) | (now < 0) | (has_high & (now >= self.high)),
         }

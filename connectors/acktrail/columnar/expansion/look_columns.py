@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.schemas.schema_types import INSTANT, INT32, STRING
+from acktrail.columnar.schemas.schema_types import BOOL, INSTANT, INT32, STRING
 
 NAMES: Final = pa.dictionary(pa.int32(), STRING)
 """Names that repeat: each once, and a number in every row."""
@@ -19,6 +19,7 @@ LOOK_ROWS: Final = pa.schema(
         *(pa.field(name, NAMES) for name in ("cluster_id", "run_id", "topic_id", "topic", "consistency")),
         *(pa.field(name, INSTANT) for name in ("observed_at", "listed_at")),
         pa.field("partition_count", INT32),
+        pa.field("is_gapless", BOOL),
     ]
 )
 """One look at one topic: the row of its partition 0 in ``partition_observations``."""
@@ -46,7 +47,8 @@ def microseconds(column: pa.ChunkedArray | pa.Array) -> Int64Array:
 class LookColumns:
     """Looks by topic, then time, each instant of a topic once; all arrays of shape (n,). `topic` and `run` are numbers
     of `topic_ids` and `runs`, in their order; `at` is in microseconds, as is `listed`, when every broker had listed the
-    topic. `is_sound`: the log ends are of its count, which every broker knew; `is_whole`: and every log was asked."""
+    topic. `is_sound`: the log ends are of its count, which every broker knew; `is_whole`: and every log was asked.
+    `is_gapless`: every offset was a record's, `has_gaps`: not every one; neither where that is not known."""
 
     topic_ids: pa.Array
     topic_names: tuple[str, ...]
@@ -58,6 +60,8 @@ class LookColumns:
     count: Int64Array
     is_sound: BoolArray
     is_whole: BoolArray
+    is_gapless: BoolArray
+    has_gaps: BoolArray
 
     @classmethod
     def of(cls, rows: pa.Table) -> Self:
@@ -87,11 +91,27 @@ class LookColumns:
             count=count[order],
             is_sound=_is_not(consistency, _STRADDLES)[order],
             is_whole=~_is_not(consistency, _CONSISTENT)[order],
+            is_gapless=_filled(rows["is_gapless"])[order],
+            has_gaps=_filled(pc.invert(rows["is_gapless"]))[order],
         )
 
     def bounds(self) -> Int64Array:
         """Where the looks of each topic begin, and the end of the last one's."""
         return np.searchsorted(self.topic, np.arange(len(self.topic_ids) + 1))
+
+    def gapless_topics(self) -> dict[str, bool]:
+        """By topic id, whether every offset of its logs is a record's: the newest look has it, and none has the
+        contrary."""
+        bounds = self.bounds()
+        return {
+            topic_id: bool(self.is_gapless[end - 1]) and not self.has_gaps[begin:end].any()
+            for topic_id, begin, end in zip(self.topic_ids.to_pylist(), bounds[:-1], bounds[1:], strict=True)
+            if begin < end
+        }
+
+
+def _filled(column: pa.ChunkedArray) -> BoolArray:
+    return np.asarray(pc.fill_null(column, fill_value=False).to_numpy(), np.bool_)
 
 
 def _is_not(column: pa.ChunkedArray, text: str) -> BoolArray:

@@ -154,7 +154,8 @@ class _Audit:
 
 def _sources(expansion: AuditedExpansion) -> dict[str, Any]:
     """What ``JudgedExpansion`` has of the sources of an expansion."""
-    return {"low": expansion.low, "high": expansion.high, "settles_at": expansion.settles_at}
+    low, high = expansion.sources
+    return {"low": low, "high": high, "record_end": expansion.record_end, "settles_at": expansion.settles_at}
 
 
 def _padded(values: Int64Array, size: int) -> Int64Array:

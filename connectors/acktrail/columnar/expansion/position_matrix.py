@@ -28,13 +28,26 @@ POSITION_COLUMNS: Final = (*POSITION_NAMES, "observed_at", "partition", "positio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedExpansion:
-    """One expansion with its fences by partition below `old_count` (MISSING where not known); times in microseconds."""
+    """One expansion with its fences by partition below `old_count` (MISSING where not known), times in microseconds.
+    `record_end`: one past the newest offset below each low fence that is a record's for certain (0: none is known).
+    `is_finished`: and no other record from before the expansion comes after that one."""
 
     old_count: int
     new_count: int
     settles_at: int
     low: Int64Array
     high: Int64Array
+    record_end: Int64Array
+    is_finished: BoolArray | None = None
+
+    @property
+    def sources(self) -> tuple[Int64Array, Int64Array]:
+        """The fences of partitions as sources, which end with their last record: what follows it up to a fence is no
+        record."""
+        if self.is_finished is None:
+            return self.low, self.high
+        low, high = (np.where(self.is_finished, self.record_end, each) for each in (self.low, self.high))
+        return low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ PARTITION_OBSERVATIONS: Final = schema(
     (INT16, "error_code"),
     (STRING, "error"),
     (INSTANT, "listed_at"),  # after every broker had listed the topic again; null: not known
+    (BOOL, "is_gapless"),  # every offset is a record's: no transactions in the cluster, not compacted; null: not known
 )
 """One partition of one topic in one observation, append-only."""
 
@@ -62,6 +63,7 @@ EXPANSION_FENCES: Final = schema(
     (INT64, "log_start_offset"),  # in the newest observation: above fence_low the records are gone
     (STRING, "confidence"),  # exact | bracketed | unknown
     (STRING, "reason"),  # why it is not known
+    (INT64, "last_record_offset"),  # of a key audit: the newest record below fence_low
 )
 """Between which offsets of a partition its last record from before an expansion lies."""
 
@@ -124,6 +126,7 @@ KEY_AUDITS: Final = schema(
     (INT64, "pruned"),  # offsets that the log does not hold any more
     (STRING, "confidence"),  # exact | bracketed | unknown
     (STRING, "reason"),  # why it is not exact
+    (INT64, "last_record_offset"),  # newest record below fence_low; null: not found, or compaction may remove it
 )
 """One source of one expansion, by the keys of its records: the newest key audit."""
 

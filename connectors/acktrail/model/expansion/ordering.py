@@ -25,6 +25,7 @@ class OrderingReason(StrEnum):
 
     WORK_NOT_RECORDED = "no state record shows when the share group began with the destination"
     WORK_RECORDED = "state records show work on the destination while its start offset stood"
+    NO_RECORD_KNOWN = "below the fence there may be transaction markers, aborted or compacted records alone"
     HIDDEN_COUNT = "another partition count may have lain between the looks"
 
 
@@ -33,11 +34,14 @@ class ExpansionFence:
     """Between which offsets of a source partition its last record from before the expansion lies.
 
     Every record below `low` was there before the expansion was seen; no record at or above `high` was written by a
-    producer that did not know the new count. None: not known, or (`high`) not known yet.
+    producer that did not know the new count. None: not known, or (`high`) not known yet. `record_end`: one past
+    the newest offset below `low` that is a record's for certain, 0 where none is known; None: each offset below `low`
+    is one's. Others can be transaction markers, aborted or compacted records.
     """
 
     low: int | None
     high: int | None
+    record_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +88,9 @@ def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *,
     """Judge one dependency by the observations of one group, oldest first, since its last restart.
 
     Let k be the first observation that saw the destination begun for certain, and m the one after the last before k
-    that rules it out without a doubt. Positions only grow, so: below the low fence at k or later proves that the
-    destination began too early; at or above the high fence before m proves that it did not, as does a source that was
-    empty. The rest is not
-    proven either way. Cost: O(len(positions)).
+    that rules it out without a doubt. Positions only grow, so: below the low fence at k or later, with a record left
+    there for certain, proves that the destination began too early; at or above the high fence before m proves that it
+    did not, as does a source that was empty. The rest is not proven either way. Cost: O(len(positions)).
 
     `at_once` False: source and destination of one observation were read one after the other, in either order (share
     groups keep each partition's state apart). Then a source read with a destination proves nothing: the source of the
@@ -112,6 +115,8 @@ def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *,
     )
     doubt = max((index for index in earlier[perhaps - first :] if positions[index].doubt is not None), default=None)
     reason = positions[doubt].doubt if doubt is not None and verdict in _OPEN else None
+    if begun is not None and at is not None and verdict in _OPEN and (positions[at].source or 0) < (fence.low or 0):
+        reason = OrderingReason.NO_RECORD_KNOWN
     return OrderingAudit(verdict=verdict, before=before, at=at, reason=reason)
 
 
@@ -127,7 +132,8 @@ def _verdict(fence: ExpansionFence, *, earlier: int | None, now: int | None, is_
     if fence.low is None:
         return OrderingVerdict.UNKNOWN_FENCE
     if is_certain and now is not None and now < fence.low:
-        return OrderingVerdict.VIOLATION
+        is_proven = fence.record_end is None or now < fence.record_end
+        return OrderingVerdict.VIOLATION if is_proven else OrderingVerdict.POSSIBLE_VIOLATION
     if fence.high is not None and (earlier or 0) >= fence.high:
         return OrderingVerdict.SAFE
     if earlier is None or now is None or (fence.high is not None and now >= fence.high):

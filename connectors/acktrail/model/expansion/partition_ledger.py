@@ -54,7 +54,8 @@ class TopicObservation:
     """One observation of one topic: `log_ends` and `log_starts` by partition, None where a log could not be asked.
     `epochs` by partition, too; empty: not known. `is_consistent` False: the topic changed while it was observed, or
     not every broker knew of it; its ends are upper bounds alone. `observed_at_ms`: before its ends were asked for;
-    `listed_at_ms`: after every broker had listed it (None: not known, taken for the same)."""
+    `listed_at_ms`: after every broker had listed it (None: not known, taken for the same). `is_gapless`: every offset
+    of its logs is a record's; None: not known."""
 
     observed_at_ms: int
     log_ends: tuple[int | None, ...]
@@ -62,6 +63,7 @@ class TopicObservation:
     epochs: tuple[LogEpochs, ...] = ()
     is_consistent: bool = True
     listed_at_ms: int | None = None
+    is_gapless: bool | None = True
 
     @property
     def known_at_ms(self) -> int | None:
@@ -145,9 +147,19 @@ def read_ledger(
             event_id = expansion_id(cluster_id, topic_id, most, after.partition_count)
             found = _expansion(event_id, ordered, index, most, settle_ms)
             is_single = found.is_single or (most, after.partition_count) in at_once
-            expansions.append(replace(found, is_single=is_single))
+            expansions.append(replace(found, is_single=is_single, fences=_known_records(found.fences, ordered)))
             most = after.partition_count
     return TopicLedger(expansions=tuple(expansions), anomalies=tuple(anomalies))
+
+
+def _known_records(
+    fences: tuple[ExpansionFence, ...], observations: Sequence[TopicObservation]
+) -> tuple[ExpansionFence, ...]:
+    """The fences, below which no record is known unless the newest observation says that every offset is one's, and
+    none the contrary."""
+    if observations[-1].is_gapless and all(each.is_gapless is not False for each in observations):
+        return fences
+    return tuple(replace(fence, record_end=0) for fence in fences)
 
 
 def _at(observation: TopicObservation) -> int:

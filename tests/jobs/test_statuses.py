@@ -92,6 +92,12 @@ def test_statuses_run_after_run(clock: Clock) -> None:
     assert "start offset 0 stays in the newest 4 observations with 1 records unfinished" in stuck["reason"]
     assert stuck["status_since"] == stuck["window"][2]["observed_at"]
     assert stuck["delivery_counts"] == [{"delivery_count": 1, "records": clock.ends - 1}]
+    replayed = {
+        row["group_id"]: row["end_offset"] for row in clock.rows("share_partition_states") if row["run_id"] == "r3"
+    }
+    assert stuck["end_offset"] == replayed["stuck"] == clock.ends
+    shown = [row for row in clock.rows("queue_trends") if row["group_id"] == "stuck" and row["partition"] is not None]
+    assert max(row["end_offset"] for row in shown) == clock.ends
     changes = [(row["before"], row["after"]) for row in clock.rows("status_changes") if row["group_id"] == "stuck"]
     assert len(changes) == 3
     assert set(changes) == {(None, "state_unknown"), ("state_unknown", "ok"), ("ok", "stuck")}

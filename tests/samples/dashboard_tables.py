@@ -176,7 +176,8 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
         "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status],
         "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
         "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
-        "start_offset": queue.start, "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
+        "start_offset": queue.start, "end_offset": None if end is None else end - (queue.lag or 0) // 2,
+        "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
         **records, "archiving_records": 0,
         "max_delivery_count": 5, "delivery_count_limit": 5, "acknowledged": 0 if stopped else 4_000, "released": 310,
         "archived": 12,
@@ -384,7 +385,12 @@ def _trend(
         lag += ((like.lag or 0) - lag[-1]) * (steps >= stop) * (steps - stop + 1) // (count - stop)
     end = start + lag + _finished(like)
     done = np.diff(start, prepend=start[0])
-    offsets = {"start_offset": start, "log_start_offset": start - 10_000, "log_end_offset": end}
+    offsets = {
+        "start_offset": start,
+        "end_offset": end - lag // 2,
+        "log_start_offset": start - 10_000,
+        "log_end_offset": end,
+    }
     columns = {
         "cluster_id": _CLUSTER,
         "chunk": int(length.total_seconds()) * 1_000 + part.start // _CHUNK,

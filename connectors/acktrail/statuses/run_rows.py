@@ -24,7 +24,7 @@ _RECONCILED: Final = (
 _BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _STATES: Final = (
     *(*KEY_COLUMNS, "state_partition", "last_record_offset", "effective_start_offset", "state_epoch"),
-    *(*_BY_STATE, "max_delivery_count", "batches", "start_offset"),
+    *(*_BY_STATE, "max_delivery_count", "batches", "start_offset", "end_offset"),
 )
 _OFFSETS: Final = ("observed_at", "start_offset", "log_start_offset", "log_end_offset", "lag")
 _GROUPS: Final = ("phase", "group_id", "members", "configs")
@@ -49,6 +49,7 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
         "evidence_state_partition": state["state_partition"],
         "evidence_offset": state["last_record_offset"],
         "start_offset": _sane(_where(is_complete, state["effective_start_offset"])),
+        "end_offset": _sane(_where(is_complete, state["end_offset"])),
         "log_start_offset": _sane(columns["log_start_offset"]),
         "log_end_offset": _sane(log_end),
         "lag": _sane(_where(is_complete, columns["effective_backlog"])),

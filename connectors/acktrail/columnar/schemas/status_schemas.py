@@ -38,7 +38,7 @@ QUEUE_STATUSES: Final = schema(
     (INT64, "evidence_offset"),
     (STRING, "verdict", "completeness", "group_state"),
     (INT32, "members"),
-    (INT64, "start_offset", "log_start_offset", "log_end_offset", "lag"),
+    (INT64, "start_offset", "end_offset", "log_start_offset", "log_end_offset", "lag"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT32, "max_delivery_count", "delivery_count_limit"),
     (INT64, "acknowledged", "released", "archived"),  # within the window
@@ -69,7 +69,7 @@ QUEUE_TRENDS: Final = schema(
     (INT64, "bucket_ms"),  # length of the interval
     (INSTANT, "bucket_at"),  # its beginning
     (INT64, "observations"),
-    (INT64, "start_offset", "log_start_offset", "log_end_offset", "lag"),  # at its last observation
+    (INT64, "start_offset", "end_offset", "log_start_offset", "log_end_offset", "lag"),  # at its last observation
     (INT64, "lag_most"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT64, "acknowledged", "released", "archived"),  # within the interval

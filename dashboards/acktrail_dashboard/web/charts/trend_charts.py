@@ -85,7 +85,8 @@ class TrendChart:
 
 def charts_of(trend: pa.Table, until: datetime | None, *, offsets: bool) -> list[TrendChart]:
     """Lag and rates of rows of ``queue_trends`` (one share partition, or one group, ascending), and with `offsets` the
-    start offset and the log end. `until`: the newest observation; levels are known up to it. None for no rows."""
+    start offset, the end offset and the log end. `until`: the newest observation; levels are known up to it. None for
+    no rows."""
     if not trend.num_rows:
         return []
     rows = trend.to_pylist()
@@ -93,9 +94,18 @@ def charts_of(trend: pa.Table, until: datetime | None, *, offsets: bool) -> list
     lag = [("lag", "lag"), ("lag_most", "highest lag")]
     found = [grid.levels("Lag", rows, lag, from_zero=True)]
     if offsets:
-        names = [("log_end_offset", "log end"), ("start_offset", "start offset"), ("log_start_offset", "log start")]
-        kept = [pair for pair in names if pair[0] != "log_start_offset" or _is_near(rows)]
-        found.insert(0, grid.levels("Start offset and log end", rows, kept, from_zero=False))
+        names = [
+            ("log_end_offset", "log end"),
+            ("end_offset", "end offset"),
+            ("start_offset", "start offset"),
+            ("log_start_offset", "log start"),
+        ]
+        hidden = {
+            "log_start_offset": not _is_near(rows),
+            "end_offset": all(row["end_offset"] is None for row in rows),  # of an earlier release
+        }
+        kept = [pair for pair in names if not hidden.get(pair[0])]
+        found.insert(0, grid.levels("Start offset, end offset and log end", rows, kept, from_zero=False))
     return [*found, grid.rates("Acknowledged, released and archived", rows)]
 
 

@@ -66,7 +66,7 @@ def _context(visit: Visit) -> dict[str, Any]:
 
 
 def _worst_charts(visit: Visit, worst: Mapping[str, Any] | None) -> list[Any]:
-    """Start offset and log end of the worst share partition."""
+    """Start offset, end offset and log end of the worst share partition."""
     if worst is None:
         return []
     trend = visit.trend(worst["group_id"], worst["topic_id"], worst["partition"])

@@ -175,7 +175,7 @@ def test_a_wrong_parameter_is_explained(root: Path, query: str) -> None:
 
 def test_what_changed_has_findings_and_gaps(tmp_path: Path) -> None:
     """Within the range of time: findings first seen, findings not seen any more, by severity; gaps that no
-    reconciliation before it had found."""
+    reconciliation before it had found; of changes of one time the one to the worst status first."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     runs = [("old", 50, 1, 5), ("late", 30, 2, 9), ("new", 0, 4, 20)]  # hours ago, gaps and their records so far
     totals = [
@@ -189,12 +189,18 @@ def test_what_changed_has_findings_and_gaps(tmp_path: Path) -> None:
          "first_seen_at": NOW - timedelta(hours=first), "last_seen_at": NOW - timedelta(hours=last), "times_seen": 1}
         for number, (run_id, severity, first, last) in enumerate(seen)
     ]  # fmt: skip
-    for name, rows in (("run_totals", totals), ("findings", findings)):
+    changes = [
+        {"cluster_id": "c", "run_id": "new", "changed_at": NOW - timedelta(minutes=1), "group_id": f"to-{after}",
+         "topic_id": "t", "partition": 0, "before": "ok", "after": after, "reason": "counts"}
+        for after in ("idle", "stuck", "lagging")
+    ]  # fmt: skip
+    for name, rows in (("run_totals", totals), ("findings", findings), ("status_changes", changes)):
         full = [{column: row.get(column) for column in TABLES[name].names} for row in rows]
         tables.append(name, pa.Table.from_pylist(full, schema=TABLES[name]))
     with served(tmp_path) as url:
         day, longer = get(url, "")[1], get(url, "?range=90d")[1]
 
+    assert re.findall("to-[a-z]+", day) == ["to-stuck", "to-lagging", "to-idle"]
     assert "New findings ■ 1 critical Findings gone ▲ 1 warning New gaps 2 gaps, 11 records lost" in day
     assert "New findings ■ 1 critical ■ 1 error Findings gone ■ 1 error ▲ 1 warning New gaps 4 gaps, 20" in longer
 

@@ -29,11 +29,13 @@ class FindingChanges:
 
 
 def status_changes(visit: Visit) -> dict[str, Any]:
-    """Changes of status within the range of time, the latest first; how many got worse and better."""
+    """Changes of status within the range of time, the latest first, of one time to the worst status first; how many got
+    worse and better."""
     rows = visit.read("status_changes", where=visit.within("changed_at"))
     ranks = {name: pc.index_in(rows[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
+    ordered = rows.append_column("rank", ranks["after"]).sort_by([("changed_at", "descending"), ("rank", "ascending")])
     return {
-        "rows": rows.sort_by([("changed_at", "descending")]).slice(0, _SHOWN).to_pylist(),
+        "rows": ordered.slice(0, _SHOWN).to_pylist(),
         "count": rows.num_rows,
         "worse": pc.sum(pc.less(ranks["after"], ranks["before"])).as_py() or 0,
         "better": pc.sum(pc.greater(ranks["after"], ranks["before"])).as_py() or 0,

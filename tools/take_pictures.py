@@ -74,10 +74,10 @@ def _of_demo(tables: Tables) -> Iterable[Picture]:
         key=lambda row: row["rule"],
     )
     about = urlencode({"rule": finding["rule"], "subject": finding["subject"]})
-    yield Picture(name="dashboard-overview-light", address="?range=1h", height=1060)
+    yield Picture(name="dashboard-overview-light", address="?range=1h", height=1100)
     yield Picture(name="dashboard-overview-phone", address="?range=1h", width=390, height=1400)
     yield Picture(name="dashboard-findings", address="findings", height=900)
-    yield Picture(name="dashboard-finding", address=f"finding?{about}", height=1250)
+    yield Picture(name="dashboard-finding", address=f"finding?{about}", height=1140)
 
 
 def _of_poison(tables: Tables) -> Iterable[Picture]:

@@ -176,7 +176,7 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
         "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status],
         "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
         "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
-        "start_offset": queue.start, "end_offset": None if end is None else end - (queue.lag or 0) // 2,
+        "start_offset": queue.start, "end_offset": queue.start + sum(length for _, length in _pieces(queue, 0)),
         "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
         **records, "archiving_records": 0,
         "max_delivery_count": 5, "delivery_count_limit": 5, "acknowledged": 0 if stopped else 4_000, "released": 310,
@@ -384,10 +384,11 @@ def _trend(
     if not passed:
         lag += ((like.lag or 0) - lag[-1]) * (steps >= stop) * (steps - stop + 1) // (count - stop)
     end = start + lag + _finished(like)
+    held = sum(length for _, length in _pieces(like, 0))
     done = np.diff(start, prepend=start[0])
     offsets = {
         "start_offset": start,
-        "end_offset": end - lag // 2,
+        "end_offset": np.minimum(end, start + held),
         "log_start_offset": start - 10_000,
         "log_end_offset": end,
     }

@@ -302,3 +302,35 @@ def test_what_is_left_below_a_fence_may_be_no_record(
     assert (row["verdict"], row["reason"]) == expected
     [kept] = tables.read("expansion_fences").to_pylist()
     assert {name: kept[name] for name in fence} == fence
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        ((0, 0, 0), ("violation", None)),
+        ((0, 9, 9), ("violation", None)),
+        ((0, 0, 10), ("possible_violation", OrderingReason.EXPIRED.value)),
+        ((0, 10, 20), ("possible_violation", OrderingReason.EXPIRED.value)),
+        ((0, 20, 20), ("safe", OrderingReason.EXPIRED.value)),
+    ],
+)
+def test_what_the_retention_took_cannot_be_overtaken(
+    tmp_path: Path, starts: tuple[int, int, int], expected: tuple[str, str | None]
+) -> None:
+    """R003-01: a group stands below the fence when it begins with the new partition. With the records below the fence
+    gone by then that is no violation; with all of them gone before, nothing could be overtaken. What goes later changes
+    nothing, with any number of looks since."""
+    rows = ExpansionRows()
+    ends = ([10], [12, 0], [20, 4], [20, 5], [20, 6])
+    positions = ({0: 5}, {0: 6, 1: 0}, {0: 6, 1: 0}, {0: 6, 1: 3}, {0: 6, 1: 4})
+    begins = (0, 0, *starts[1:], 20)
+    for number, minute in enumerate((0, 1, 10, 11, 12)):
+        own = [begins[number], *[0] * (len(ends[number]) - 1)]
+        look(rows, minute, ends[number], dict(positions[number]), starts=own)
+    for minute in range(20, 60):
+        look(rows, minute, [21, 7], {0: 6, 1: 5}, starts=[20, 0])
+    config = filled(tmp_path, rows)
+    audit(config, KeyMapping.MURMUR2)
+
+    [row] = Tables(config).read("ordering_audits").to_pylist()
+    assert (row["verdict"], row["reason"]) == expected

@@ -62,7 +62,12 @@ def test_verdicts_are_those_of_each_dependency_alone(
         (group, int(event), int(source_event), destination): verdict
         for group in range(3)
         for (event, source_event, destination), verdict in verdicts(
-            walk.ledger, walk.readings(group), mapping, is_share=is_share, evidence=walk.evidence[group]
+            walk.ledger,
+            walk.readings(group),
+            mapping,
+            is_share=is_share,
+            evidence=walk.evidence[group],
+            observed=walk.observed,
         )
     }
     assert {key: _plain_form(row) for key, row in found.items()} == expected

@@ -136,12 +136,12 @@ def _write(chance: Random, topic: _Topic, *, is_bad: bool) -> None:
     for partition in range(len(topic.ends)):
         topic.ends[partition] += chance.choice((0, 0, 1, 3))
         if chance.random() < 0.05:
-            topic.starts[partition] = chance.randint(0, topic.ends[partition])
+            topic.starts[partition] = chance.randint(topic.starts[partition], topic.ends[partition])
         if chance.random() < 0.1:
             topic.elect(partition)
     if is_bad and chance.random() < 0.04:
         lost = chance.randrange(len(topic.ends))
-        topic.ends[lost] = max(0, topic.ends[lost] - 4)
+        topic.ends[lost] = max(topic.starts[lost], topic.ends[lost] - 4)
         if chance.random() < 0.8:
             topic.elect(lost)
             topic.ends[lost] += chance.randint(0, 8)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
-from samples.plain_audit import NOTHING, PlainEvidence
+from samples.plain_audit import NOTHING, PlainEvidence, gone_at
 
 from acktrail.columnar.expansion.position_matrix import UNKNOWN_POSITION, AuditedExpansion, AuditedTopic
 from acktrail.columnar.expansion.share_evidence import ShareEvidence, WorkColumns
 from acktrail.model.expansion.group_series import CLOCKS_MS, NO_POSITION, GroupReading, RecordedWork
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence
-from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion, TopicLedger
+from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion, TopicLedger, TopicObservation
 
 _OFFSETS = 12
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,7 @@ class GroupWalk:
     positions: npt.NDArray[np.int64]
     at: npt.NDArray[np.int64]
     evidence: tuple[PlainEvidence, ...]
+    observed: tuple[TopicObservation, ...]
 
     def readings(self, group: int) -> list[GroupReading]:
         """What the model judges of one group."""
@@ -49,12 +52,13 @@ def random_walk(chance: Random, counts: list[int], mapping: KeyMapping, *, group
     positions = np.array(
         [[chance.choice(courses) for _ in range(counts[-1])] for _ in range(groups)], np.int64
     ).reshape(groups, counts[-1], len(at))
+    observed = _observed(chance, counts[-1])
     evidence = [_evidence(chance, counts) if is_share else NOTHING for _ in range(groups)]
     names = tuple(f"g{number}" for number in range(groups))
     topic = AuditedTopic(
         topic_id="t",
         mapping=mapping,
-        expansions=tuple(_audited(each) for each in events),
+        expansions=tuple(_audited(each, observed) for each in events),
         groups=((), names) if is_share else (names, ()),
         first_group=(7, 7),
         evidence=_columns(evidence, counts) if is_share else None,
@@ -65,7 +69,19 @@ def random_walk(chance: Random, counts: list[int], mapping: KeyMapping, *, group
         positions=positions,
         at=at,
         evidence=tuple(evidence),
+        observed=observed,
     )
+
+
+def _observed(chance: Random, partitions: int) -> tuple[TopicObservation, ...]:
+    """Looks at logs of which the retention takes records."""
+    most = chance.choice((0, 4, 4))
+    starts, found = [0] * partitions, []
+    for at in sorted(chance.sample(range(60), chance.randint(1, 6))):
+        starts = [each + chance.randint(0, most) for each in starts]
+        seen = tuple(None if chance.random() < 0.1 else each for each in starts)
+        found.append(TopicObservation(observed_at_ms=at, log_ends=seen, log_starts=seen))
+    return tuple(found)
 
 
 def _evidence(chance: Random, counts: list[int]) -> PlainEvidence:
@@ -132,11 +148,12 @@ def _fence(chance: Random) -> ExpansionFence:
     return ExpansionFence(low=known, high=None if chance.random() < 0.1 else high, record_end=record_end)
 
 
-def _audited(event: PartitionExpansion) -> AuditedExpansion:
+def _audited(event: PartitionExpansion, observed: Sequence[TopicObservation]) -> AuditedExpansion:
     low, high = (
         np.array([-1 if each is None else each for each in own], np.int64)
         for own in ([each.low for each in event.fences], [each.high for each in event.fences])
     )
+    gone = [gone_at(observed, source, fence) for source, fence in enumerate(event.fences)]
     known = [(each.low or 0) if each.record_end is None else each.record_end for each in event.fences]
     return AuditedExpansion(
         old_count=event.old_count,
@@ -145,4 +162,6 @@ def _audited(event: PartitionExpansion) -> AuditedExpansion:
         low=low,
         high=high,
         record_end=np.array(known, np.int64),
+        gone_low=np.array([_NEVER if each is None else each * 1000 for each, _ in gone], np.int64),
+        gone_high=np.array([_NEVER if each is None else each * 1000 for _, each in gone], np.int64),
     )

@@ -73,6 +73,16 @@ def ledgers(
     rows: Iterable[_Row], settle_ms: int, asked: Collection[tuple[str, int, int]] = ()
 ) -> dict[str, TopicLedger]:
     """The ledger of each topic id. `asked`: changes of the count that acktrail made."""
+    cluster_id, by_topic = topic_looks(rows)
+    at_once = {topic_id: {each[1:] for each in asked if each[0] == topic_id} for topic_id in by_topic}
+    return {
+        topic_id: read_ledger(cluster_id, topic_id, own, settle_ms, at_once=at_once[topic_id])
+        for topic_id, own in by_topic.items()
+    }
+
+
+def topic_looks(rows: Iterable[_Row]) -> tuple[str, dict[str, list[TopicObservation]]]:
+    """The cluster, and what each look saw of each topic id."""
     looks: dict[tuple[str, dt.datetime], dict[str, dict[int, _Row]]] = defaultdict(lambda: defaultdict(dict))
     cluster_id = ""
     for row in rows:
@@ -94,11 +104,25 @@ def ledgers(
                 listed_at_ms=None if own[0].get("listed_at") is None else ms_of(own[0]["listed_at"]),
             )
         )
-    at_once = {topic_id: {each[1:] for each in asked if each[0] == topic_id} for topic_id in by_topic}
-    return {
-        topic_id: read_ledger(cluster_id, topic_id, own, settle_ms, at_once=at_once[topic_id])
-        for topic_id, own in by_topic.items()
-    }
+    for looks in by_topic.values():
+        looks.sort(key=lambda each: each.observed_at_ms)
+    return cluster_id, by_topic
+
+
+def gone_at(looks: Sequence[TopicObservation], source: int, fence: ExpansionFence) -> tuple[int | None, int | None]:
+    """When the first look after the last one with a known record below the low fence was, and the first one whose log
+    begins at the high fence or behind it."""
+    starts = [each.log_starts[source] if source < len(each.log_starts) else None for each in looks]
+    low = min(fence.low or 0, fence.low or 0 if fence.record_end is None else fence.record_end)
+    last = max((index for index, start in enumerate(starts) if start is not None and start < low), default=-1)
+    high = fence.high or 0
+    above = next((index for index, start in enumerate(starts) if start is not None and start >= high), len(looks))
+    is_gone = low > 0 and last + 1 < len(looks)
+    is_cleared = high > 0 and above < len(looks)
+    return (
+        looks[last + 1].observed_at_ms if is_gone else None,
+        looks[above].observed_at_ms if is_cleared else None,
+    )
 
 
 def _epochs(row: _Row) -> LogEpochs:
@@ -138,6 +162,7 @@ def verdicts(
     *,
     is_share: bool,
     evidence: PlainEvidence = NOTHING,
+    observed: Sequence[TopicObservation] = (),
 ) -> Iterator[tuple[tuple[str, str, int], PlainVerdict]]:
     """By event, source event and destination."""
     events = topic.expansions
@@ -147,6 +172,7 @@ def verdicts(
         for number, sources in sorted(by_event.items()):
             judged = []
             for source in sorted(sources):
+                gone, cleared = gone_at(observed, source, events[number].fences[source])
                 dependency = AuditedDependency(
                     source=source,
                     destination=destination,
@@ -155,6 +181,8 @@ def verdicts(
                     settles_at_ms=events[number].settles_at_ms,
                     work=evidence.work.get((event, destination)),
                     resets=evidence.resets,
+                    gone_at_ms=gone,
+                    cleared_at_ms=cleared,
                 )
                 judged.append((dependency, audit_group(looks, dependency, at_once=not is_share)))
             yield (own.event_id, events[number].event_id, destination), _row(looks, judged)
@@ -247,6 +275,7 @@ def plain_audit(
 ) -> tuple[dict[str, TopicLedger], dict[tuple[Any, ...], PlainVerdict]]:
     """Ledgers by topic id; verdicts by group, whether it is a share group, event, source event and destination."""
     known = ledgers(observations, settle_ms, asked)
+    _, observed = topic_looks(observations)
     names = {row["topic_id"]: row["topic"] for row in sorted(observations, key=lambda row: row["observed_at"])}
     groups = {
         (row["topic_id"], row["group_id"], row["group_type"] == "share")
@@ -259,6 +288,7 @@ def plain_audit(
             continue
         looks = readings(observations, positions, topic_id, group_id, is_share=is_share)
         mapping = mapping_of(names[topic_id])
-        for key, verdict in verdicts(known[topic_id], looks, mapping, is_share=is_share):
+        own = verdicts(known[topic_id], looks, mapping, is_share=is_share, observed=observed[topic_id])
+        for key, verdict in own:
             found[group_id, is_share, *key] = _provable(known[topic_id], mapping, key, verdict)
     return known, found

@@ -23,6 +23,7 @@ from acktrail.expansions.audit_findings import findings_of_audit, write_findings
 from acktrail.expansions.audit_rows import NumberedExpansions, StartRows, ordering_rows
 from acktrail.expansions.audited_groups import plan_audit
 from acktrail.expansions.expansion_rows import by_topic, dependency_rows, expansion_rows, fence_rows
+from acktrail.expansions.expired_fences import with_expiry
 from acktrail.expansions.found_expansions import (
     EXPANSIONS,
     FENCES,
@@ -220,6 +221,7 @@ class _Run:
         """Rows of ``ordering_audits`` and ``start_audits``, and how many groups."""
         if self._positions is None or not expansions:
             return TABLES["ordering_audits"].empty_table(), TABLES["start_audits"].empty_table(), 0
+        expansions = with_expiry(expansions, looks, self._logs)
         doing("reading groups")
         config, files = self._stored.config, self._positions.files()
         shares = file_shares(files, self._workers.count)

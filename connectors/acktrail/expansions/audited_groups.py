@@ -135,16 +135,11 @@ def _audited(each: FencedTopicExpansion) -> AuditedExpansion:
         settles_at=each.settles_at,
         low=np.where(each.exact >= 0, each.exact, each.low),
         high=np.where(each.exact >= 0, each.exact, each.high),
-        record_end=_record_end(each),
-        is_finished=(each.exact >= 0) & (each.exact == each.low) & (each.record >= 0),
+        record_end=each.record_end,
+        is_finished=each.is_finished,
+        gone_low=each.gone_low,
+        gone_high=each.gone_high,
     )
-
-
-def _record_end(each: FencedTopicExpansion) -> Int64Array:
-    """One past the newest offset below each low fence that is a record's for certain: where an exact one is above the
-    low end, the record before it was read."""
-    exact = np.where(each.exact > each.low, each.exact, each.record + 1)
-    return np.where(each.is_gapless & (each.exact <= each.low), np.maximum(each.low, exact), exact)
 
 
 def _groups(rows: pa.Table) -> dict[str, list[AuditedGroup]]:

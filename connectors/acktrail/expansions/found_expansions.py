@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.fence_columns import MISSING, FenceColumns, LogValues, fences
 from acktrail.columnar.expansion.look_columns import NEVER, FoundExpansion, LookColumns, microseconds
 from acktrail.expansions.asked_expansions import Change
@@ -45,8 +45,10 @@ _UNKNOWN: Final = "unknown"
 class FencedTopicExpansion:
     """One expansion of one topic id; times in microseconds (`settles_at` NEVER: not known yet), arrays of shape
     (old_count,) with MISSING where a number is not known. `is_single`: no other count can have been in between: one
-    partition was added, or acktrail asked for the change. `record`: the newest record below the low fence that
-    a key audit found. `reasons`: why an end of a fence is not known. `is_gapless`: every offset is a record's."""
+    partition was added, or acktrail asked for the change. `record`: the newest record below the low fence that a
+    key audit found. `reasons`: why an end of a fence is not known. `is_gapless`: every offset is a record's. `gone_low`
+    and `gone_high`: when the retention had taken all known records below the fences (NEVER: it has not; None: it was
+    not looked for)."""
 
     event_id: str
     topic_id: str
@@ -68,6 +70,32 @@ class FencedTopicExpansion:
     record: Int64Array
     reasons: npt.NDArray[np.object_]
     is_gapless: bool = False
+    gone_low: Int64Array | None = None
+    gone_high: Int64Array | None = None
+
+    @property
+    def record_end(self) -> Int64Array:
+        """One past the newest offset below each low fence that is a record's for certain (0: none is known): where an
+        exact one is above the low end, the record before it was read."""
+        exact = np.where(self.exact > self.low, self.exact, self.record + 1)
+        return np.where(self.is_gapless & (self.exact <= self.low), np.maximum(self.low, exact), exact)
+
+    @property
+    def is_finished(self) -> BoolArray:
+        """No record from before the expansion comes after that one."""
+        return np.asarray((self.exact >= 0) & (self.exact == self.low) & (self.record >= 0), np.bool_)
+
+    @property
+    def source_low(self) -> Int64Array:
+        """The low fence of each source, which ends with its last record."""
+        low = np.where(self.exact >= 0, self.exact, self.low)
+        return np.where(self.is_finished, self.record_end, low)
+
+    @property
+    def source_high(self) -> Int64Array:
+        """The high one."""
+        high = np.where(self.exact >= 0, self.exact, self.high)
+        return np.where(self.is_finished, self.record_end, high)
 
     @property
     def confidence(self) -> npt.NDArray[np.str_]:

@@ -28,6 +28,8 @@ NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(VERDICTS)}
 REASONS: Final = (*OrderingReason,)
 REASON_NUMBER: Final = {reason: number for number, reason in enumerate(REASONS)}
 """The number of each reason."""
+_VIOLATION: Final = NUMBER_OF[OrderingVerdict.VIOLATION]
+_EXPIRED: Final = REASON_NUMBER[OrderingReason.EXPIRED]
 _OPEN: Final = (NUMBER_OF[OrderingVerdict.POSSIBLE_VIOLATION], NUMBER_OF[OrderingVerdict.INDETERMINATE])
 
 
@@ -38,7 +40,8 @@ class JudgedExpansion:
     `begun` is ``ReadingSeries.begun`` of the destinations, `idle` the last reading that rules a beginning out, `paused`
     the last one whose position does, `doubt` the number of the reason where that is no proof (MISSING: there is none),
     and `is_worked` where state records show work. `low` and `high` are the fences by source (MISSING: not known), and
-    `record_end` is one past the newest record that is known below the low one; `at` the instants of readings,
+    `record_end` is one past the newest record that is known below the low one, `gone_low` and `gone_high` the first
+    readings after the retention had taken the records below (their number: never); `at` the instants of readings,
     `settles_at` when producers knew the count, both in microseconds; `apart`: 1 for share groups, whose partitions are
     not read at once.
     """
@@ -54,6 +57,8 @@ class JudgedExpansion:
     low: Int64Array
     high: Int64Array
     record_end: Int64Array
+    gone_low: Int64Array
+    gone_high: Int64Array
     settles_at: int
     apart: int
 
@@ -69,6 +74,7 @@ class DependencyVerdicts:
         self._source = group * series.partitions + source
         self.low, self.high = known.low[source], known.high[source]
         self._record_end = known.record_end[source]
+        gone_low, gone_high = known.gone_low[source], known.gone_high[source]
         first = np.maximum(series.restart[destination], series.restart[self._source])
         # Positions only grow: begun before the restart of the source is begun at the first reading that knows it.
         begun, idle = known.begun[destination], known.idle[destination]
@@ -81,11 +87,16 @@ class DependencyVerdicts:
         self.before = self._known_until(perhaps - 1 - known.apart, first)
         self.source_before, self.source_at = (self._positions(each) for each in (self.before, self.at))
         joined = self._joined(first)
-        self.verdict = self._verdicts(joined >= 0, is_started, is_begun)
+        is_left = self.at < gone_low
+        self.verdict = self._verdicts(joined >= 0, is_started, is_begun, is_left)
+        open_verdicts = np.isin(self.verdict, _OPEN)
+        is_vacuous = (perhaps > first) & (perhaps > gone_high) & (open_verdicts | (self.verdict == _VIOLATION))
+        self.verdict = np.where(is_vacuous, NUMBER_OF[OrderingVerdict.SAFE], self.verdict)
         is_doubted = (paused >= perhaps) & np.isin(self.verdict, _OPEN)
         self.reason = np.where(is_doubted, known.doubt[destination], MISSING)
         is_below = is_begun & (self.source_at >= 0) & (self.source_at < self.low) & np.isin(self.verdict, _OPEN)
-        self.reason = np.where(is_below, REASON_NUMBER[OrderingReason.NO_RECORD_KNOWN], self.reason)
+        why = np.where(is_left, REASON_NUMBER[OrderingReason.NO_RECORD_KNOWN], _EXPIRED)
+        self.reason = np.where(is_below, why, np.where(is_vacuous, _EXPIRED, self.reason))
         newest = self._known_until(np.full_like(first, series.readings - 1), first)
         self.at = np.where(joined >= 0, joined, np.where(is_started, self.at, newest))
         self.before = np.where((joined >= 0) | ~is_started, -1, self.before)
@@ -115,14 +126,16 @@ class DependencyVerdicts:
         is_behind = (self.high >= 0) & (self._positions(known) >= self.high)
         return np.where(was_away & is_behind, known, -1)
 
-    def _verdicts(self, is_joined: BoolArray, is_started: BoolArray, is_begun: BoolArray) -> Int64Array:
+    def _verdicts(
+        self, is_joined: BoolArray, is_started: BoolArray, is_begun: BoolArray, is_left: BoolArray
+    ) -> Int64Array:
         earlier, now, has_high = self.source_before, self.source_at, self.high >= 0
         is_below = is_begun & (now >= 0) & (now < self.low)
         conditions = {
             OrderingVerdict.NOT_APPLICABLE: is_joined,
             OrderingVerdict.NOT_STARTED: ~is_started,
             OrderingVerdict.UNKNOWN_FENCE: self.low < 0,
-            OrderingVerdict.VIOLATION: is_below & (now < self._record_end),
+            OrderingVerdict.VIOLATION: is_below & (now < self._record_end) & is_left,
             OrderingVerdict.POSSIBLE_VIOLATION: is_below,
             OrderingVerdict.SAFE: has_high & (np.maximum(earlier, 0) >= self.high),
             OrderingVerdict.INDETERMINATE: (earlier < 0) | (now < 0) | (has_high & (now >= self.high)),

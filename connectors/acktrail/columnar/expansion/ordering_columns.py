@@ -85,8 +85,8 @@ class _Audit:
         for event, every in groupby(shared_sources(counts, self._topic.mapping), key=lambda each: each.event):
             own = self._destinations(event)
             for shared in every:
-                source = self._topic.expansions[shared.source_event]
-                for columns in SharedVerdicts(replace(own, **_sources(source)), shared).columns():
+                source = self._sources(self._topic.expansions[shared.source_event])
+                for columns in SharedVerdicts(replace(own, **source), shared).columns():
                     yield "ordering", self._table(columns)
 
     def _destinations(self, event: int) -> JudgedExpansion:
@@ -106,8 +106,18 @@ class _Audit:
             doubt=nothing if work is None else work.doubt,
             is_worked=nothing >= 0 if work is None else work.is_worked,
             apart=int(self._is_share),
-            **_sources(expansion),
+            **self._sources(expansion),
         )
+
+    def _sources(self, expansion: AuditedExpansion) -> dict[str, Any]:
+        """What ``JudgedExpansion`` has of the sources of an expansion."""
+        low, high = expansion.sources
+        gone = {
+            name: np.full(len(low), len(self.at)) if times is None else np.searchsorted(self.at, times)
+            for name, times in (("gone_low", expansion.gone_low), ("gone_high", expansion.gone_high))
+        }
+        own = {"low": low, "high": high, "record_end": expansion.record_end, "settles_at": expansion.settles_at}
+        return {**own, **gone}
 
     def _table(self, columns: dict[str, Int64Array]) -> pa.Table:
         times = {name: self._instants(columns[name]) for name in ("before_at", "at")}
@@ -150,12 +160,6 @@ class _Audit:
             "is_last": ~is_seen,
         }
         return pa.table({name: pa.array(own[kept], START_ROWS.field(name).type) for name, own in columns.items()})
-
-
-def _sources(expansion: AuditedExpansion) -> dict[str, Any]:
-    """What ``JudgedExpansion`` has of the sources of an expansion."""
-    low, high = expansion.sources
-    return {"low": low, "high": high, "record_end": expansion.record_end, "settles_at": expansion.settles_at}
 
 
 def _padded(values: Int64Array, size: int) -> Int64Array:

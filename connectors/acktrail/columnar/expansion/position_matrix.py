@@ -30,7 +30,8 @@ POSITION_COLUMNS: Final = (*POSITION_NAMES, "observed_at", "partition", "positio
 class AuditedExpansion:
     """One expansion with its fences by partition below `old_count` (MISSING where not known), times in microseconds.
     `record_end`: one past the newest offset below each low fence that is a record's for certain (0: none is known).
-    `is_finished`: and no other record from before the expansion comes after that one."""
+    `is_finished`: and no other record from before the expansion comes after that one. `gone_low`, `gone_high`: when the
+    retention had taken all known records below each low fence, and all below each high one (None: never)."""
 
     old_count: int
     new_count: int
@@ -39,6 +40,8 @@ class AuditedExpansion:
     high: Int64Array
     record_end: Int64Array
     is_finished: BoolArray | None = None
+    gone_low: Int64Array | None = None
+    gone_high: Int64Array | None = None
 
     @property
     def sources(self) -> tuple[Int64Array, Int64Array]:

@@ -94,7 +94,7 @@ ORDERING_AUDITS: Final = schema(
     (INSTANT, "before_at", "at"),
     (INT64, "fence_low", "fence_high"),
     (INT64, "remaining"),  # records of the source below fence_high at `at`
-    (STRING, "reason"),  # of that source: why it is not proven, where its positions alone look like a proof
+    (STRING, "reason"),  # of that source: why it is another verdict than its positions alone give
 )
 """What the observations prove of one group and one destination."""
 

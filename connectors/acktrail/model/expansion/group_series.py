@@ -62,7 +62,10 @@ class GroupReading:
 class AuditedDependency:
     """`source` with its fence and when every producer knew the count, `destination` with where its first record from
     after the expansion lies (a new partition's is 0, low and high). Of share groups `work` is what state records show
-    of the destination (None: nothing), and `resets` when each partition was last reset, as far as is known."""
+    of the destination (None: nothing), and `resets` when each partition was last reset, as far as is known.
+    `gone_at_ms`: the first look that no longer showed a known record of the source below its low fence;
+    `cleared_at_ms`: the first that showed none below its high one; None: no look.
+    """
 
     source: int
     destination: int
@@ -71,6 +74,8 @@ class AuditedDependency:
     settles_at_ms: int | None
     work: RecordedWork | None = None
     resets: Mapping[int, int] = field(default_factory=dict)
+    gone_at_ms: int | None = None
+    cleared_at_ms: int | None = None
 
 
 def audit_group(
@@ -102,15 +107,21 @@ def audit_group(
             source=None if at == NO_POSITION else at,
             started=None if started is False and doubt and dependency.work else started,
             restarted=fell,
+            is_gone=_is_since(each, dependency.gone_at_ms),
+            is_cleared=_is_since(each, dependency.cleared_at_ms),
             doubt=doubt if started is False else None,
         )
-        for at, started, doubt, fell in zip(sources, began, doubts, falls, strict=True)
+        for each, at, started, doubt, fell in zip(readings, sources, began, doubts, falls, strict=True)
     ]
     first = max((index for index, fell in enumerate(falls) if fell), default=0)
     joined = _joined_later(readings, series, first, dependency)
     if joined is not None:
         return OrderingAudit(verdict=OrderingVerdict.NOT_APPLICABLE, at=joined)
     return audit_ordering(series, dependency.fence, at_once=at_once)
+
+
+def _is_since(reading: GroupReading, at_ms: int | None) -> bool:
+    return at_ms is not None and reading.observed_at_ms >= at_ms
 
 
 def _restarts(positions: Sequence[int | None], cut: int | None) -> list[bool]:

@@ -21,11 +21,12 @@ class OrderingVerdict(StrEnum):
 
 
 class OrderingReason(StrEnum):
-    """Why a verdict is not a proof, where observations alone look like one."""
+    """Why a verdict is another one than positions alone give."""
 
     WORK_NOT_RECORDED = "no state record shows when the share group began with the destination"
     WORK_RECORDED = "state records show work on the destination while its start offset stood"
     NO_RECORD_KNOWN = "below the fence there may be transaction markers, aborted or compacted records alone"
+    EXPIRED = "the retention took the records below the fence before the group had them"
     HIDDEN_COUNT = "another partition count may have lain between the looks"
 
 
@@ -49,20 +50,23 @@ class GroupPosition:
     """One observation of one group: where it is in the source partition (None: not known), and whether it had begun
     with records of the destination that came after the expansion (`has_begun`; None: perhaps). `restarted`: the group
     was reset since the observation before, or the topic or the log is another one; what was before proves nothing any
-    more. `doubt`: why the position in the destination alone does not rule a beginning out; `started` False is then what
-    is known, and no proof."""
+    more. `is_gone`: by then the retention had taken all known records of the source from below its low fence;
+    `is_cleared`: and all from below its high one. `doubt`: why the position in the destination alone does not rule a
+    beginning out; `started` False is then what is known, and no proof."""
 
     source: int | None
     started: bool | None
     restarted: bool = False
+    is_gone: bool = False
+    is_cleared: bool = False
     doubt: OrderingReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderingAudit:
     """The verdict, and the indices of the two observations that it rests on, those that know the position in the
-    source: the last before the destination was begun, and the first with it begun. `reason`: why it is no proof, where
-    observations alone look like one."""
+    source: the last before the destination was begun, and the first with it begun. `reason`: why it is another
+    verdict than positions alone give."""
 
     verdict: OrderingVerdict
     before: int | None = None
@@ -113,11 +117,31 @@ def audit_ordering(positions: Sequence[GroupPosition], fence: ExpansionFence, *,
         now=None if at is None else positions[at].source,
         is_certain=begun is not None,
     )
-    doubt = max((index for index in earlier[perhaps - first :] if positions[index].doubt is not None), default=None)
-    reason = positions[doubt].doubt if doubt is not None and verdict in _OPEN else None
-    if begun is not None and at is not None and verdict in _OPEN and (positions[at].source or 0) < (fence.low or 0):
-        reason = OrderingReason.NO_RECORD_KNOWN
+    verdict, reason = _with_retention(
+        verdict,
+        is_cleared=perhaps > first and positions[perhaps - 1].is_cleared,
+        is_gone=at is not None and positions[at].is_gone,
+        is_below=begun is not None and at is not None and (positions[at].source or 0) < (fence.low or 0),
+    )
+    doubts = [each.doubt for each in positions[perhaps : earlier.stop] if each.doubt is not None]
+    if reason is None and doubts and verdict in _OPEN:
+        reason = doubts[-1]
     return OrderingAudit(verdict=verdict, before=before, at=at, reason=reason)
+
+
+def _with_retention(
+    verdict: OrderingVerdict, *, is_cleared: bool, is_gone: bool, is_below: bool
+) -> tuple[OrderingVerdict, OrderingReason | None]:
+    """What is left of a verdict, and why. `is_cleared`: nothing was left below the high fence before the destination
+    was begun; `is_gone`: nor a known record below the low one at the reading after that; `is_below`: the group was
+    below the low one there, and had begun."""
+    if verdict not in (*_OPEN, OrderingVerdict.VIOLATION):
+        return verdict, None
+    if is_cleared:
+        return OrderingVerdict.SAFE, OrderingReason.EXPIRED
+    if is_below and is_gone:
+        return OrderingVerdict.POSSIBLE_VIOLATION, OrderingReason.EXPIRED
+    return verdict, OrderingReason.NO_RECORD_KNOWN if is_below and verdict in _OPEN else None
 
 
 _OPEN: Final = (OrderingVerdict.POSSIBLE_VIOLATION, OrderingVerdict.INDETERMINATE)

@@ -67,8 +67,8 @@ def test_broken_order_is_opened_once_and_stays_open(tmp_path: Path) -> None:
     assert (row["group_id"], row["topic_id"], row["topic"]) == ("g", "t", "topic")
     assert row["severity"] == RULE_BY_ID["group_kept_order"].severity.value
     assert row["detail"] == (
-        "expansion from 2 to 3 partitions: it began with partition 2 while at least 5 records of partition 0 from "
-        "before the expansion were unfinished"
+        "expansion from 2 to 3 partitions: it began with partition 2 while records of partition 0 from before the "
+        "expansion were unfinished: 5 offsets were left"
     )
     assert (row["first_seen_at"], row["last_seen_at"], row["times_seen"]) == (BEGIN + 11 * MINUTE,) * 2 + (1,)
     before, version = stored(config), Tables(config).create("findings").version

@@ -62,7 +62,7 @@ def test_skipped_records_are_counted(tables: Tables) -> None:
 
 
 def test_the_text_has_what_is_proven(tables: Tables) -> None:
-    """Unfinished records are those below the low fence, which were there before for certain."""
+    """The offsets that were left are those below the low fence, which were there before for certain."""
     audited(tables, BROKEN)
     (text,) = (row["text"] for row in tables.rows("notifications", {"kind": "key_order"}))
     worst = max(
@@ -70,8 +70,8 @@ def test_the_text_has_what_is_proven(tables: Tables) -> None:
         key=lambda row: (row["fence_low"] - row["source_at"], -row["partition"]),
     )
 
-    assert f"at least {worst['fence_low'] - worst['source_at']:,} records" in text
-    assert f"partition {worst['partition']} while" in text
+    assert f"unfinished: {worst['fence_low'] - worst['source_at']:,} offsets were left" in text
+    assert f"partition {worst['partition']} and 2 more partitions while" in text
 
 
 def test_names_do_no_harm(tables: Tables) -> None:

@@ -109,7 +109,7 @@ def _sentences(broken: Sequence[_Row], skipped: Sequence[_Row]) -> Iterator[str]
 
 
 def _unfinished(row: _Row) -> int:
-    """Records of the source that were certainly there before the expansion and unfinished."""
+    """Offsets of the source from before the expansion that were left; some can be of no record."""
     return int(row["fence_low"] - row["source_at"])
 
 

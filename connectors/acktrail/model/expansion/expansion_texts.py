@@ -48,16 +48,18 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def broken_order_text(partition: int, source: int, unfinished: int, partitions: int) -> str:
+def broken_order_text(partition: int, source: int, offsets: int, partitions: int) -> str:
     """What a group did whose order of keys is broken for certain in `partitions` destinations: in `partition` of them,
-    while at least `unfinished` records of `source` were left.
+    while its position in `source` was `offsets` below the end of the records from before the expansion. Some of these
+    can be of no record.
 
     >>> broken_order_text(2, 0, 1, 1)
-    'began with partition 2 while at least 1 record of partition 0 from before the expansion was unfinished'
+    'began with partition 2 while records of partition 0 from before the expansion were unfinished: 1 offset was left'
     """
-    was = "was" if unfinished == 1 else "were"
-    left = f"at least {counted(unfinished, 'record')} of partition {source} from before the expansion {was} unfinished"
-    return f"began with partition {partition} while {left}{_and_more(partitions)}"
+    left = f"{counted(offsets, 'offset')} {'was' if offsets == 1 else 'were'} left"
+    what = f"records of partition {source} from before the expansion were unfinished: {left}"
+    more = _and_more(partitions).removeprefix(",")
+    return f"began with partition {partition}{more} while {what}"
 
 
 def skipped_text(partition: int, records: int, partitions: int) -> str:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,14 @@ _OPTIONS = (
 )
 
 
+_PAGE_IS_LEFT = -32_000
+"""The code of a command that the page's own way to another address ended."""
+
+
+class PageLeft(AssertionError):
+    """The page went to another address in the middle of a command."""
+
+
 class Page:
     """One tab."""
 
@@ -43,6 +51,8 @@ class Page:
         while True:
             message = json.loads(self._connection.recv(timeout=300))
             if message.get("id") == self._number:
+                if message.get("error", {}).get("code") == _PAGE_IS_LEFT:
+                    raise PageLeft(message)
                 assert "error" not in message, message
                 return dict(message["result"])
 
@@ -57,11 +67,12 @@ class Page:
         return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def until(self, script: str, *, timeout_s: float = 300.0) -> Any:
-        """The script's value once it is true."""
+        """The script's value once it is true; where the page is left meanwhile, the next one is asked."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            if found := self.value(script):
-                return found
+            with suppress(PageLeft):
+                if found := self.value(script):
+                    return found
             time.sleep(0.25)
         raise AssertionError(f"{script} did not come true; the page says: {self.value('document.body.innerText')}")
 

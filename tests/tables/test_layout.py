@@ -9,14 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pytest
-from deltalake.transaction import AddAction
 
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
-from acktrail.tables.delta import data_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
@@ -60,53 +56,18 @@ def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
             assert commit_rewrite(tables, "state_records", rewrite(snapshot, table_files(snapshot)), what="test")
 
 
-def test_rows_keep_their_order_over_files_and_pieces(tmp_path: Path) -> None:
-    """Rows that lie in many pieces of memory are in their order, in one file; more than one row group in two, one half
-    each, whose row groups are bounded."""
+def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> None:
+    """Rows that lie in many pieces of memory are one file, in their order; its row groups are bounded."""
     piece = pa.Table.from_pylist([{"offset": 1, "batches": []}, {"offset": 2}], schema=STATE_RECORDS)
-    for count, sizes in ((60_000, [[60_000]]), (150_000, [[65_536, 9_464], [65_536, 9_464]])):
-        rows = pa.concat_tables([piece] * (count // 2))
-        index = rows.column_names.index("offset")
-        rows = rows.set_column(index, rows.schema.field(index), pa.array(range(count)))
-        root = tmp_path / str(count)
-        tables = Tables(TablesConfig(uri=str(root)))
-        tables.append("state_records", rows)
-        snapshot = tables.snapshot("state_records")
-        assert snapshot is not None
-        files = sorted((pq.ParquetFile(root / "state_records" / each.path) for each in snapshot.files()), key=_first)
-        groups = [[file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)] for file in files]
-        assert groups == sizes
-        offsets = [offset for file in files for offset in file.read(["offset"])["offset"].to_pylist()]
-        assert offsets == list(range(count))
-        assert tables.read("state_records")["batches"].null_count == count // 2
-
-
-def _first(file: pq.ParquetFile) -> int:
-    (first, *_) = file.read(["offset"])["offset"].to_pylist()
-    return int(first)
-
-
-@pytest.mark.parametrize("failing", [0, 1])
-def test_of_two_files_none_is_left_where_one_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
-    """Whichever half fails: no file stays that no commit will ever have."""
-    tables = Tables(TablesConfig(uri=str(tmp_path)))
-    place = tables.create("state_records").place
-    rows = pa.Table.from_pylist([{"offset": 1}], schema=STATE_RECORDS)
+    rows = pa.concat_tables([piece] * 40_000)
     index = rows.column_names.index("offset")
-    rows = pa.concat_tables([rows] * 70_000).set_column(index, rows.schema.field(index), pa.array(range(70_000)))
-    write = data_file.write_data_file
-
-    def fails(place: TablePlace, half: pa.Table) -> AddAction:
-        if half["offset"][0].as_py() == failing * 35_000:
-            raise OSError("no space left on device")
-        return write(place, half)
-
-    monkeypatch.setattr(data_file, "write_data_file", fails)
-    with pytest.raises(OSError, match="no space left"):
-        data_file.write_data_files(place, rows)
-    assert list((tmp_path / "state_records").glob("*.parquet")) == []
+    rows = rows.set_column(index, rows.schema.field(index), pa.array(range(80_000)))
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    tables.append("state_records", rows)
+    (file,) = (tmp_path / "state_records").glob("*.parquet")
+    assert pq.read_table(file, columns=["offset"])["offset"].to_pylist() == list(range(80_000))
+    assert [pq.ParquetFile(file).metadata.row_group(each).num_rows for each in (0, 1)] == [65_536, 14_464]
+    assert tables.read("state_records")["batches"].null_count == 40_000
 
 
 def test_a_followed_table_has_what_others_committed(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,32 +21,6 @@ from acktrail.tables.delta.table_place import TablePlace
 _LONGEST_TEXT: Final = 32
 """Characters of a text in the log's statistics."""
 _BEYOND: Final = "\U0010ffff"
-
-
-def write_data_files(place: TablePlace, rows: pa.Table) -> list[AddAction]:
-    """``write_data_file``; rows of more than one row group as two files, the first with the first half, at once on two
-    threads: writing them takes more time than all else of a commit. None is left where one cannot be written."""
-    if rows.num_rows <= parquet_options(place.name)["row_group_size"]:
-        return [write_data_file(place, rows)]
-    half = (rows.num_rows + 1) // 2
-    with ThreadPoolExecutor(1) as beside:
-        second = beside.submit(write_data_file, place, rows.slice(half))
-        try:
-            first = write_data_file(place, rows.slice(0, half))
-        except BaseException:
-            if second.exception() is None:
-                _remove(place, second.result().path)
-            raise
-        try:
-            return [first, second.result()]
-        except BaseException:
-            _remove(place, first.path)
-            raise
-
-
-def _remove(place: TablePlace, path: str) -> None:
-    with contextlib.suppress(OSError):
-        place.storage().delete_file(path)
 
 
 def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:

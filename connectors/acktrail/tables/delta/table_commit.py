@@ -19,7 +19,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
-from acktrail.tables.delta.data_file import write_data_files
+from acktrail.tables.delta.data_file import write_data_file
 from acktrail.tables.delta.storage_errors import needs_newer_release
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
@@ -63,7 +63,7 @@ def write_rows(
 
     def write(properties: CommitProperties) -> None:
         if is_own and not is_wider:
-            files = write_data_files(snapshot.place, rows) if rows.num_rows else []
+            files = [write_data_file(snapshot.place, rows)] if rows.num_rows else []
             snapshot.delta.create_write_transaction(files, mode, schema, commit_properties=properties)
             return
         write_deltalake(

@@ -149,6 +149,7 @@ class ShareGroupAdmin(GroupWriter):
             group_requests.offsets_request,
             read=group_requests.share_offsets,
             tolerates_silence=tolerates_silence,
+            at_once=group_requests.OFFSETS_AT_ONCE,
         )
         return tuple(group_requests.offsets(group_id, answers[group_id]) for group_id in wanted)
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_MOST: Final = 100
+MOST_AT_ONCE: Final = 100
 """Groups of a request: a busy broker mostly answers it in time."""
 _IN_FLIGHT: Final = 2
 """Requests that one broker has at a time: it answers one after the other, and each waits no longer than its timeout."""
@@ -20,9 +20,11 @@ _SILENCES: Final = 10
 
 class AskedGroups:
     """The groups of one query. Where a coordinator kept silent, it is asked about fewer at a time from then on; the
-    groups of that request are divided until the one that is silent alone is found."""
+    groups of that request are divided until the one that is silent alone is found. `at_once`: the most groups of a
+    request."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = MOST_AT_ONCE) -> None:
+        self._at_once = at_once
         self._silences = 0
         self._in_a_row: Counter[int] = Counter()
         self._most: dict[int, int] = {}
@@ -31,7 +33,7 @@ class AskedGroups:
     def turns(self, node: int, group_ids: Iterable[str]) -> list[list[Sequence[str]]]:
         """The groups of each request to `node`, two requests a turn. Groups that met with silence come last, and one
         request a turn: those that wait beside it in the connection end with it."""
-        most = self._most.get(node, _MOST)
+        most = self._most.get(node, self._at_once)
         fresh: list[str] = []
         suspects: dict[int, list[str]] = defaultdict(list)
         for group_id in group_ids:
@@ -57,7 +59,7 @@ class AskedGroups:
             limit = max(1, len(part) // _SMALLER)
             is_suspect = all(group_id in self._limits for group_id in part)
             if not is_suspect or self._in_a_row[node] > 1:
-                self._most[node] = min(self._most.get(node, _MOST), limit)
+                self._most[node] = min(self._most.get(node, self._at_once), limit)
             if is_suspect and len(part) == 1:
                 found += part
             self._limits |= dict.fromkeys(part, limit)

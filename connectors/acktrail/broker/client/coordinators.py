@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from acktrail.broker.client.asked_groups import AskedGroups, parts
+from acktrail.broker.client.asked_groups import MOST_AT_ONCE, AskedGroups, parts
 from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
@@ -63,7 +63,7 @@ class _Question:
     read: _Read
     tolerates_silence: bool
     patience: Backoff
-    asked: AskedGroups = field(default_factory=AskedGroups)
+    asked: AskedGroups
     responses: dict[str, CoordinatorResponse] = field(default_factory=dict)
 
     def is_open(self, group_id: str) -> bool:
@@ -94,10 +94,11 @@ class Coordinators:
         *,
         read: _Read = lambda body: body,
         tolerates_silence: bool = False,
+        at_once: int = MOST_AT_ONCE,
     ) -> dict[str, CoordinatorResponse]:
-        """One response for each group. `request_for` makes the request for groups that share a coordinator; its
-        response has `groups` with `group_id`, `error_code` and, mostly, `error_message`. `read` gives what is kept of
-        each.
+        """One response for each group. `request_for` makes the request for groups that share a coordinator, `at_once`
+        of them at the most; its response has `groups` with `group_id`, `error_code` and, mostly, `error_message`.
+        `read` gives what is kept of each.
 
         However many groups there are, a broker has few requests at a time, and memory few responses.
 
@@ -105,7 +106,13 @@ class Coordinators:
         groups without an answer have the error REQUEST_TIMED_OUT instead.
         """
         patience = Backoff(_TIMEOUTS * self._client.request_timeout_s)
-        question = _Question(request_for=request_for, read=read, tolerates_silence=tolerates_silence, patience=patience)
+        question = _Question(
+            request_for=request_for,
+            read=read,
+            tolerates_silence=tolerates_silence,
+            patience=patience,
+            asked=AskedGroups(at_once),
+        )
         responses = question.responses
         pending = list(dict.fromkeys(group_ids))
         while pending:

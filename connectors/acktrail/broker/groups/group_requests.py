@@ -33,6 +33,10 @@ _SET_ON_THE_GROUP: Final = 8
 _OPERATIONS: Final = {operation.value: operation.name for operation in ACLOperation if operation > ACLOperation.ALL}
 """ACL operations by their bit (KIP-430)."""
 _OPERATIONS_NOT_ASKED: Final = -(1 << 31)
+OFFSETS_AT_ONCE: Final = 1
+"""Groups of a request for share-group offsets. A coordinator that is asked about several waits seconds between its own
+requests for their states: 500 groups of 10 share partitions took 14 s by hundreds, 0.5 s one by one, with the same
+processor time (4.3.1)."""
 
 
 def describe_request(group_ids: Sequence[str], *, with_rights: bool = False) -> Any:

@@ -22,6 +22,7 @@ from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import OrderingReason
 from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.topic_expansion.stored_look import take_look
@@ -134,7 +135,8 @@ def test_a_log_that_lost_records_and_grew_again_is_never_safe(pair: BrokerPair, 
     assert (fences[0]["confidence"], fences[0]["reason"]) == ("unknown", FenceGap.TRUNCATED.value)
     assert (fences[0]["fence_low"], fences[0]["fence_high"], fences[0]["epoch_end_offset"]) == (None, None, 40)
     assert (fences[1]["fence_low"], fences[1]["fence_high"], fences[1]["reason"]) == (40, 40, None)
-    assert {number: row["verdict"] for number, row in verdicts.items()} == {2: "unknown_fence", 3: "safe"}
+    assert {number: row["verdict"] for number, row in verdicts.items()} == {2: "unknown_fence", 3: "indeterminate"}
+    assert verdicts[3]["reason"] == OrderingReason.HIDDEN_COUNT.value
     results = {each.expectation: each for each in validate_observation(Tables(config)).results}
     lost = results["epoch_end_ge_earlier_log_end"]
     assert (lost.unexpected_count, f"{TOPIC}/0," in str(lost.observed_value)) == (3, True)

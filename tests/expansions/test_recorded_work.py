@@ -48,6 +48,8 @@ def batch(first: int, last: int) -> dict[str, int]:
 
 INITIAL = record(1, 4, record_type="snapshot", start_offset=0, batches=[])
 EARLY = record(5, 6, batches=[batch(2, 3)])
+IDLE = record(2, 5, record_type="snapshot", snapshot_epoch=3, leader_epoch=2, start_offset=0, batches=[])
+WHOLE = record(11.5, 9, record_type="snapshot", snapshot_epoch=3, leader_epoch=2, start_offset=9, batches=[])
 MOVED = record(11.5, 9, start_offset=9, batches=[])
 
 
@@ -64,6 +66,9 @@ def verdict(config: TablesConfig) -> tuple[str, str | None]:
         ([INITIAL, MOVED], ("safe", None)),
         ([INITIAL, EARLY, MOVED], ("indeterminate", OrderingReason.WORK_RECORDED.value)),
         ([INITIAL], ("indeterminate", OrderingReason.WORK_NOT_RECORDED.value)),
+        ([MOVED], ("indeterminate", OrderingReason.WORK_NOT_RECORDED.value)),
+        ([WHOLE], ("indeterminate", OrderingReason.WORK_NOT_RECORDED.value)),
+        ([IDLE, MOVED], ("safe", None)),
         ([record(6, 7, decode_status="malformed", group_id=None), INITIAL, MOVED],
          ("indeterminate", OrderingReason.WORK_NOT_RECORDED.value)),
         ([record(6, 7, decode_status="malformed", group_id=None, state_partition=4), INITIAL, MOVED], ("safe", None)),

@@ -110,7 +110,7 @@ class _Recorded:
                 low = np.concatenate([np.where(each.low < 0, _NEVER, each.low), new])
                 later = np.full(topic.partitions - each.new_count, _NEVER, np.int64)
                 self._begins[event, begin:end] = np.tile(np.concatenate([low, later]), len(topic.groups[1]))
-        self._at, self._offset = (np.full((most, size), _NEVER, np.int64) for _ in range(2))
+        self._at, self._offset, self._idle = (np.full((most, size), _NEVER, np.int64) for _ in range(3))
         self._state_partition = np.full(size, MISSING, np.int64)
 
     def _bounds(self) -> list[tuple[int, int]]:
@@ -127,11 +127,15 @@ class _Recorded:
         own, place = batch.take(pa.array(rows)), place[rows]
         offset, shown = own["offset"].to_numpy(), _shown(own)
         written = own["timestamp_ms"].fill_null(0).to_numpy() * 1_000
+        is_snapshot = pc.equal(own["record_type"], "snapshot").fill_null(fill_value=False)
+        is_whole = is_snapshot.to_numpy(zero_copy_only=False)
         self._state_partition[place] = own["state_partition"].to_numpy()
         for event, begins in enumerate(self._begins):
             works = shown >= begins[place]
             np.minimum.at(self._at[event], place[works], written[works])
             np.minimum.at(self._offset[event], place[works], offset[works])
+            idles = is_whole & ~works
+            np.minimum.at(self._idle[event], place[idles], offset[idles])
         is_reset = _is_reset(own)
         self.take_resets(place[is_reset], written[is_reset] + CLOCKS_US)
 
@@ -154,11 +158,13 @@ class _Recorded:
         return found
 
     def _is_first(self) -> BoolArray:
-        """Whether no record before the first one that shows work is missing or cannot be read."""
+        """Whether the first record that shows work comes after a snapshot, which is a whole state, without any, and no
+        record before it is missing or cannot be read. Without that snapshot Kafka may have pruned earlier work before
+        the first export."""
         seen = np.full(self._offset.shape, _NEVER, np.int64)
         for state_partition, own in groupby(sorted(self.blind), key=lambda each: each[0]):
             seen[:, self._state_partition == state_partition] = min(offset for _, offset in own)
-        return np.asarray((self._offset < _NEVER) & (seen > self._offset))
+        return np.asarray((self._idle < self._offset) & (self._offset < _NEVER) & (seen > self._offset))
 
 
 def _shown(rows: pa.RecordBatch) -> Int64Array:

@@ -155,6 +155,18 @@ def reads_of_each(consumer: ShareConsumer, partitions: Iterable[int]) -> list[Re
     return reads
 
 
+def reads_beyond(consumer: ShareConsumer, partition: int, offset: int) -> list[Read]:
+    """Accept until a record of `partition` at `offset` or later came, and nothing of partition 0."""
+    reads: list[Read] = []
+
+    def have() -> bool:
+        reads.extend(share_reads(consumer, but=0))
+        return any(read.partition == partition and read.offset >= offset for read in reads)
+
+    until(have, what=f"offset {offset} of partition {partition} for the share group")
+    return reads
+
+
 class Crowd:
     """Groups on one topic of two partitions. The late ones stop reading partition 0 when told to; the draining ones
     leave new partitions alone until told otherwise."""
@@ -211,6 +223,7 @@ def live_through(ledger: Ledger, mapping: KeyMapping, new_count: int) -> Crowd:
                 ledger.look()
             crowd.step_until(crowd.late.values(), new, 40)
             crowd.step_until(crowd.late.values(), (1,), ends[1] + 20)
+            crowd.by_share += reads_beyond(sharing, 1, ends[1] + 20)  # there, too, the look must show its progress
             crowd.step_until(crowd.drained.values(), (0,), ends[0])
             crowd.step_until(crowd.drained.values(), (1,), ends[1])
             ledger.look()

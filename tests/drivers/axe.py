@@ -15,6 +15,8 @@ __all__ = ["CONTRAST", "axe_violations", "axe_violations_in_frame", "show_as"]
 CONTRAST = ("color-contrast", "link-in-text-block")
 """The rules that another theme can break."""
 _TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+_TOO = {"label-content-name-mismatch": {"enabled": True}}
+"""Rules that axe leaves out unless they are named."""
 
 
 @cache
@@ -28,7 +30,7 @@ def axe_violations(page: Page, rules: Sequence[str] = (), **world: int) -> list[
     if not page.call("Runtime.evaluate", expression="!!window.axe", **world)["result"]["value"]:
         page.call("Runtime.evaluate", expression=_axe(), **world)
     only = {"type": "rule", "values": rules} if rules else {"type": "tag", "values": _TAGS}
-    options = json.dumps({"runOnly": only, "resultTypes": ["violations"]})
+    options = json.dumps({"runOnly": only, "resultTypes": ["violations"], **({} if rules else {"rules": _TOO})})
     script = f"axe.run(document, {options}).then(r => JSON.stringify(r.violations))"
     answer: dict[str, Any] = page.call(
         "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True, **world

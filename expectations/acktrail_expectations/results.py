@@ -170,11 +170,8 @@ def recorded(store: Tables, run_id: str) -> ValidationSummary | None:
 
 
 def stored_result(row: Mapping[str, Any]) -> QualityResult:
-    """A row of ``QUALITY_RESULTS``, or some of its columns. One written before there were states calls a rule a success
-    that compared nothing."""
+    """A row of ``QUALITY_RESULTS``, or some of its columns."""
     values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(QualityResult)}
-    if row["state"] is None and row["error"] is None and row["element_count"] == 0:
-        values |= {"success": None, "reason": "no row was compared"}
     return QualityResult(**{**values, "severity": QualitySeverity(row["severity"])})
 
 

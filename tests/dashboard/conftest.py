@@ -129,6 +129,7 @@ def expectation(
         "expectation": name,
         "severity": RULE_BY_ID[name].severity.value,
         "success": success,
+        "state": {True: "holds", False: "fails", None: "not_evaluated"}[success],
         "element_count": count,
         "unexpected_count": unexpected,
         "evaluated_at": SEEN + timedelta(seconds=9),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.open_runs import OpenRuns
-from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, runs_of_results, suites_of
+from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, suites_of
 from acktrail_dashboard.lists.export_list import (
     connector_lines,
     export_gaps,
@@ -154,7 +154,7 @@ def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
             result("old", "a", AT - timedelta(hours=1)), result("new", "a", AT), result("new", "a", later, **FAILS),
             result("new", "b", later, success=None, state="not_evaluated", element_count=0, reason="no rows"),
             result("new", "c", later), result("new", "d", later, **FAILS, severity="warning"),
-            result("new", "e", later, suite="export_ranges", success=False, state=None, error="raised"),
+            result("new", "e", later, suite="export_ranges", success=None, state="not_evaluated", error="raised"),
         ],
     )  # fmt: skip
     totals = rows(
@@ -172,7 +172,6 @@ def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
         ("old", 4, 2, AT - timedelta(hours=1)),
     ]
     assert check_runs(totals, 1) == runs[:1]
-    assert [run.run_id for run in runs_of_results(results, 10)] == ["new", "old"]
     exports, records = check_grid(results, runs)
     assert [rule.expectation for rule in records.rules] == ["a", "d", "b", "c"]
     cells = {rule.expectation: [(cell.text, cell.label, cell.tone) for cell in rule.cells] for rule in records.rules}
@@ -189,20 +188,13 @@ def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
     assert [r.expectation for s in check_grid(results, runs, severity="warning") for r in s.rules] == ["d"]
 
 
-def test_a_rule_that_compared_nothing_never_passed() -> None:
-    """Rows of older releases without a state are read as what they mean; a failure without a count has a mark too."""
-    old = {"state": None}
-    table = rows(
-        "quality_results",
-        [result("r", "a", **old, element_count=0), result("r", "b", **old), result("r", "c", **old, success=False)],
-    )
-    assert [each.state for each in check_results(table)] == ["not_evaluated", "holds", "fails"]
-    (suite,) = check_grid(rows("quality_results", [result("r", "x", **FAILS | {"unexpected_count": None})]),
-                          runs_of_results(table, 1))  # fmt: skip
+def test_a_failure_without_a_count_has_a_mark_and_a_rule_without_rows_its_reason() -> None:
+    """What failed is never an empty cell; what was not evaluated says why."""
+    runs = check_runs(rows("quality_totals", [{"run_id": "r", "evaluated_at": AT, "suite": "state_records"}]), 1)
+    (suite,) = check_grid(rows("quality_results", [result("r", "x", **FAILS | {"unexpected_count": None})]), runs)
     assert suite.rules[0].cells[0].text == "✗"
-    assert (
-        check_results(rows("quality_results", [result("r", "x", success=None, reason="no rows")]))[0].why == "no rows"
-    )
+    unknown = result("r", "x", success=None, state="not_evaluated", reason="no rows")
+    assert check_results(rows("quality_results", [unknown]))[0].why == "no rows"
 
 
 def state_record(**changes: Any) -> dict[str, Any]:

@@ -202,12 +202,6 @@ def test_what_is_not_known_is_said() -> None:
         assert [(each.rule, each.severity) for each in found] == [("expansions_unknown", severity)]
 
 
-def test_plans_without_expansions_are_as_before() -> None:
-    """The fields that came later are left out where there is nothing to say: earlier files keep text and hash."""
-    text = plan_json(a_plan())
-    assert not any(f'"{name}":' in text for name in ("orders", "ordering", "phases"))
-
-
 def test_the_first_phase_sets_the_sources_and_the_second_the_rest() -> None:
     """2 and 3 wait at the ends of their logs; once 0 and 1 are finished they are set to where they begin."""
     wanted = {0: 10, 1: 20, 2: 0, 3: 0}

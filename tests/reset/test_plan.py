@@ -198,20 +198,6 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     assert forgotten(plan) == ("unknown", "at least 3")
 
 
-def test_a_plan_of_an_older_release_is_read_with_its_own_hash() -> None:
-    """Fields that came later are not in it; its numbers are said to be what they are, not more."""
-    text = (Path(__file__).parents[1] / "golden" / "reset_plan_version_1.json").read_text()
-    plan = parse_plan(text, "f")
-
-    assert plan.version == 1
-    assert hash_of(plan) == plan.plan_hash == json.loads(text)["plan_hash"]
-    assert plan_json(plan) == text
-    assert forgotten(plan) == (
-        "at least 0, not counted below the start offsets",
-        "at least 3, not counted below the start offsets",
-    )
-
-
 @pytest.mark.parametrize(
     ("rule", "allowance", "snapshot"),
     [

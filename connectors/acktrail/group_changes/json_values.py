@@ -1,8 +1,7 @@
 """Frozen dataclasses to plain data (what JSON can hold) and strictly back.
 
 Dataclasses become objects, tuples lists, enumerations their text. Back, every field must be there with the right type,
-and no other: a hand-edited file is found out by its shape first, then by its hash. A field that a later release added
-(`ADDED`) is left out where it is None, so that what was written before keeps its text and hash.
+and no other: a hand-edited file is found out by its shape first, then by its hash.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 from acktrail.errors import InputError
 
 T = TypeVar("T")
-ADDED: Final = types.MappingProxyType({"added": True})
-"""The metadata of a dataclass field that earlier releases did not write; its default is None."""
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
@@ -33,9 +30,7 @@ def to_json_value(value: Any) -> Any:
     if kind is tuple or kind is list:
         return [to_json_value(part) for part in value]
     if is_dataclass(kind):
-        names, added = _names(kind)
-        pairs = ((name, getattr(value, name)) for name in names)
-        return {name: to_json_value(part) for name, part in pairs if part is not None or name not in added}
+        return {name: to_json_value(getattr(value, name)) for name in _names(kind)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dt.datetime):
@@ -74,9 +69,8 @@ def with_hash(plan: T) -> T:
 
 
 @cache
-def _names(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
-    """All fields of a dataclass, and those that were added."""
-    return tuple(f.name for f in fields(kind)), frozenset(f.name for f in fields(kind) if f.metadata == ADDED)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
 
 
 _hints = cache(get_type_hints)
@@ -112,11 +106,10 @@ def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
 def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _wrong(where, "object", data)
-    (names, added), hints = _names(kind), _hints(kind)
-    odd = sorted((set(names) ^ data.keys()) - (added - data.keys()))
-    if odd:
+    names, hints = _names(kind), _hints(kind)
+    if odd := sorted(set(names) ^ data.keys()):
         raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
-    return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
+    return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in names})
 
 
 def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:

@@ -157,5 +157,5 @@ def read_expansion_plan(file: Path) -> ExpansionPlan:
 
 def parse_expansion_plan(text: str, where: str) -> ExpansionPlan:
     """The plan in `text`, which comes from `where`. Raises as `read_expansion_plan`."""
-    data = plan_data(text, where, {PLAN_FORMAT: (PLAN_VERSION,)}, again=_AGAIN, what="plan of an expansion")
+    data = plan_data(text, where, {PLAN_FORMAT: PLAN_VERSION}, again=_AGAIN, what="plan of an expansion")
     return checked_plan(ExpansionPlan, data, where, again=_AGAIN)

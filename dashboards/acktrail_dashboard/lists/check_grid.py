@@ -24,14 +24,14 @@ _TONES: Final = {"holds": "ok", "not_evaluated": "unknown"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRun:
-    """One validation of a run, with its counts. A count that is not known is None."""
+    """One validation of a run, with its counts."""
 
     run_id: str
     evaluated_at: datetime | None
-    holds: int | None
-    fails: int | None
-    not_evaluated: int | None
-    critical_fails: int | None
+    holds: int
+    fails: int
+    not_evaluated: int
+    critical_fails: int
 
     @property
     def at_ms(self) -> int | None:
@@ -130,13 +130,6 @@ def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
     return tuple(found)
 
 
-def runs_of_results(results: pa.Table, most: int) -> tuple[CheckRun, ...]:
-    """The same from rows of ``quality_results``, for tables without ``quality_totals``: no run has counts."""
-    unknown = dict.fromkeys(("holds", "fails", "not_evaluated", "critical_fails"))
-    chosen = _newest_runs(results, most)
-    return tuple(CheckRun(run_id=run_id, evaluated_at=at, **unknown) for run_id, at in chosen)
-
-
 def _newest_runs(rows: pa.Table, most: int) -> list[tuple[str, datetime]]:
     """The runs validated last and when, the newest first."""
     known = rows.select(["run_id", "evaluated_at"]).drop_null()
@@ -199,16 +192,6 @@ def check_results(results: pa.Table) -> tuple[CheckResult, ...]:
     return tuple(_result(row) for row in rows)
 
 
-def state_of(row: Mapping[str, Any]) -> str:
-    """What a row of ``quality_results`` says. Rows without a state are of older releases, which called a rule a success
-    that compared nothing."""
-    if row["error"] or row["success"] is None:
-        return "not_evaluated"
-    if row["state"] is None and row["element_count"] == 0:
-        return "not_evaluated"
-    return str(row["state"] or ("holds" if row["success"] else "fails"))
-
-
 def _newest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Rows of the newest validation of each run."""
     every = list(rows)
@@ -228,12 +211,12 @@ def _rule(name: tuple[str, str], by_run: Mapping[str, Mapping[str, Any]], runs: 
 def _cell(row: Mapping[str, Any] | None) -> CheckCell:
     if row is None:
         return CheckCell(state=None)
-    state = state_of(row)
+    state = row["state"]
     return CheckCell(state=state, tone=_tone(state, row["severity"]), unexpected_count=row["unexpected_count"])
 
 
 def _result(row: Mapping[str, Any]) -> CheckResult:
-    state = state_of(row)
+    state = row["state"]
     return CheckResult(
         **{name: row[name] for name in ("run_id", "evaluated_at", "element_count", "observed_value")},
         suite=row["suite"] or "",

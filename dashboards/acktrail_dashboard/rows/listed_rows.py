@@ -32,6 +32,8 @@ EXPORT_COLUMNS: Final = (
 )  # fmt: skip
 """Columns of ``export_ranges`` that a summary needs."""
 
+_RESULTS: Final = {"holds": "passed", "fails": "failed", "not_evaluated": "not evaluated"}
+
 _TOTALS: Final = {
     "commits": ("exported_at", "count_distinct"),
     "first_offset": ("first_offset", "min"),
@@ -174,11 +176,7 @@ def _rank(severity: str) -> int:
 
 
 def _expectation(row: TableRow) -> ExpectationRow:
-    """Rows written before there were states call a rule a success that compared nothing."""
-    compared_nothing = row["element_count"] == 0 and row["success"]
-    result = "passed" if row["success"] else "failed"
-    if row["error"] or row["success"] is None or compared_nothing:
-        result = "not evaluated"
+    result = _RESULTS.get(row["state"], "not evaluated")
     return row_value(
         ExpectationRow,
         row,

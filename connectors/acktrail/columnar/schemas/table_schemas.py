@@ -180,7 +180,7 @@ QUALITY_RESULTS: Final = schema(
     (STRING, "observed_value"),
     (STRING, "error"),  # the expectation itself could not be evaluated
     (INSTANT, "evaluated_at"),
-    (STRING, "state"),  # holds | fails | not_evaluated; null: written before there were states
+    (STRING, "state"),  # holds | fails | not_evaluated
     (STRING, "reason"),  # not_evaluated: why nothing was compared
     (STRING, "run_rows"),  # rows that the tables had of the run at that time: JSON, count by table
 )

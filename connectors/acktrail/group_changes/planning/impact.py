@@ -7,11 +7,10 @@ Records are counted as offsets that the log still holds; compacted and control r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.group_changes.collection.facts import PartitionFacts, unknown_facts
-from acktrail.group_changes.json_values import ADDED
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch, covered, terminal_count
 
@@ -48,12 +47,12 @@ class Impact:
     again_first: int | None = None
     again_last: int | None = None
     reason: str | None = None
-    acknowledgements_known: int | None = field(default=None, metadata=ADDED)
-    archived_known: int | None = field(default=None, metadata=ADDED)
-    passed_acknowledged: int | None = field(default=None, metadata=ADDED)
-    passed_archived: int | None = field(default=None, metadata=ADDED)
-    passed_unknown: int | None = field(default=None, metadata=ADDED)
-    known_since_ms: int | None = field(default=None, metadata=ADDED)
+    acknowledgements_known: int | None = None
+    archived_known: int | None = None
+    passed_acknowledged: int | None = None
+    passed_archived: int | None = None
+    passed_unknown: int | None = None
+    known_since_ms: int | None = None
 
 
 def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:

@@ -186,7 +186,7 @@ class _Judged:
         self._touched = frozenset(wanted)
         waits = self._after(wanted).waiting(expansions)
         self._could_wait = bool(self._touched & waits.keys())
-        has_phases = bool(request.phases) or request.strategy.kind is StrategyKind.NEXT_PHASE
+        has_phases = request.phases or request.strategy.kind is StrategyKind.NEXT_PHASE
         waits = {number: waits[number] for number in sorted(self._touched & waits.keys()) if has_phases}
         self._waits = waits
         is_too_early = _asked_once(self._is_too_early)

@@ -11,12 +11,11 @@ def forgotten(plan: ResetPlan) -> tuple[str, str]:
     totals, impacts = plan.totals, [row.impact for row in plan.partitions if row.impact is not None]
     known = [impact.known_since_ms for impact in impacts if impact.known_since_ms is not None]
     since = f", known from {instant_text(min(known))} on" if known else ""
-    is_old = plan.version == 1 and any(impact.passed_again for impact in impacts)
 
     def number(exact: int | None, least: int | None) -> str:
         if exact is None:
             return f"at least {least}{since}" if least else "unknown"
-        return f"at least {exact}, not counted below the start offsets" if is_old else str(exact)
+        return str(exact)
 
     return (
         number(totals.acknowledgements_forgotten, totals.acknowledgements_known),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from acktrail.group_changes.collection.facts import (
@@ -14,7 +14,6 @@ from acktrail.group_changes.collection.facts import (
     PartitionOffsets,
     Snapshot,
 )
-from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.planning.impact import Impact, impact_of
 from acktrail.group_changes.planning.key_order import TopicOrder, judge_order
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, by_severity, refusals_among
@@ -23,7 +22,7 @@ from acktrail.group_changes.planning.strategies import Clamp, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
 
 PLAN_FORMAT = "acktrail-reset-plan"
-PLAN_VERSION = 2
+PLAN_VERSION = 1
 """Version 1 counted as forgotten only what the state has at or above the start offset."""
 
 
@@ -65,8 +64,8 @@ class PartitionPlan(PartitionOffsets):
     first_record_ms: int | None = None
     last_record_ms: int | None = None
     times_reason: str | None = None
-    records: RecordCounts | None = field(default=None, metadata=ADDED)
-    carried: CarriedState | None = field(default=None, metadata=ADDED)
+    records: RecordCounts | None = None
+    carried: CarriedState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +97,10 @@ class Totals:
     acknowledgements_forgotten: int | None
     archived_forgotten: int | None
     in_flight_discarded: int | None
-    acknowledgements_known: int | None = field(default=None, metadata=ADDED)
-    archived_known: int | None = field(default=None, metadata=ADDED)
-    passed_unknown: int | None = field(default=None, metadata=ADDED)
-    records: RecordCounts | None = field(default=None, metadata=ADDED)
+    acknowledgements_known: int | None = None
+    archived_known: int | None = None
+    passed_unknown: int | None = None
+    records: RecordCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +123,8 @@ class ResetPlan:
     notices: tuple[Notice, ...]
     totals: Totals
     plan_hash: str
-    carried: CarriedTotals | None = field(default=None, metadata=ADDED)
-    orders: tuple[TopicOrder, ...] | None = field(default=None, metadata=ADDED)
+    carried: CarriedTotals | None = None
+    orders: tuple[TopicOrder, ...] | None = None
 
     @property
     def refusals(self) -> tuple[Notice, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -81,15 +81,15 @@ def read_text(file: Path, again: str) -> str:
 
 def parse_plan(text: str, where: str) -> Plan:
     """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
-    data = plan_data(text, where, {PLAN_FORMAT: (1, PLAN_VERSION), GROUP_CHANGE_FORMAT: ()}, again=_AGAIN)
+    data = plan_data(text, where, {PLAN_FORMAT: PLAN_VERSION, GROUP_CHANGE_FORMAT: None}, again=_AGAIN)
     kind: type[Plan] = ResetPlan if data["format"] == PLAN_FORMAT else GroupChangePlan
     return checked_plan(kind, data, where, again=_AGAIN)
 
 
 def plan_data(
-    text: str, where: str, versions: Mapping[str, Sequence[int]], *, again: str, what: str = "reset plan"
+    text: str, where: str, versions: Mapping[str, int | None], *, again: str, what: str = "reset plan"
 ) -> dict[str, Any]:
-    """The JSON object of a plan in one of the formats in `versions`, with the versions that can be read (none named:
+    """The JSON object of a plan in one of the formats in `versions`, with the version that can be read (None:
     any). Raises MalformedFile: it is no `what`. PlanStale: it is of another version."""
     try:
         data: Any = json.loads(text)
@@ -99,8 +99,8 @@ def plan_data(
     if not isinstance(plan_format, str) or plan_format not in versions:
         raise MalformedFile(f"is no {what}", file=where, hint=again)
     known, version = versions[plan_format], data.get("version")
-    if known and version not in known:
-        text = f"{where} is a plan of version {version!r}, this is version {known[-1]}"
+    if known not in (None, version):
+        text = f"{where} is a plan of version {version!r}, this is version {known}"
         raise PlanStale("other_version", text, hint=again)
     found: dict[str, Any] = data
     return found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes.json_values import ADDED
 from acktrail.group_changes.request.migration_request import Migration
 from acktrail.times import MissingTimeZone, ago_ms, instant_text, iso_duration_ms, now_ms, parse_instant
 
@@ -102,9 +101,9 @@ class ResetRequest:
     A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: records may be
     skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
     stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
-    change what moved on since the plan that it takes back; None: no. `migration`: where the start offsets of a
+    change what moved on since the plan that it takes back. `migration`: where the start offsets of a
     migration come from; None: it is none. `ordering` None: strict for groups that rely on the order of keys. `phases`:
-    partitions whose sources are not finished wait for the next plan; None: no.
+    partitions whose sources are not finished wait for the next plan.
     """
 
     strategy: Strategy
@@ -119,10 +118,10 @@ class ResetRequest:
     without_state: bool = False
     reason: str = ""
     requested_by: str = ""
-    allow_moved_on: bool | None = field(default=None, metadata=ADDED)
-    migration: Migration | None = field(default=None, metadata=ADDED)
-    ordering: KeyOrder | None = field(default=None, metadata=ADDED)
-    phases: bool | None = field(default=None, metadata=ADDED)
+    allow_moved_on: bool = False
+    migration: Migration | None = None
+    ordering: KeyOrder | None = None
+    phases: bool = False
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
@@ -238,7 +237,10 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
     ordering = params.get("ordering") or None
     if ordering is not None and ordering not in list(KeyOrder):
         raise ChangeRefused("bad_ordering", f"--ordering {excerpt(ordering)}", hint=f"give {' or '.join(KeyOrder)}")
-    flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state")
+    flags = (
+        *("all_groups", "all_topics", "allow_skip", "allow_create", "without_state"),
+        *("allow_moved_on", "phases"),
+    )
     request = ResetRequest(
         strategy=choose_strategy(chosen, now_ms=now_ms()),
         groups=tuple(params.get("groups", ())),
@@ -247,10 +249,8 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
         out_of_range=OutOfRange(out_of_range),
         reason=str(params.get("reason", "")),
         requested_by=str(params.get("requested_by", "")),
-        allow_moved_on=True if params.get("allow_moved_on") else None,
         migration=None,
         ordering=None if ordering is None else KeyOrder(ordering),
-        phases=True if params.get("phases") else None,
         **{name: bool(params.get(name, False)) for name in flags},
     )
     return check_request(request)

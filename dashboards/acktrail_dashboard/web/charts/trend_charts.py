@@ -100,11 +100,7 @@ def charts_of(trend: pa.Table, until: datetime | None, *, offsets: bool) -> list
             ("start_offset", "start offset"),
             ("log_start_offset", "log start"),
         ]
-        hidden = {
-            "log_start_offset": not _is_near(rows),
-            "end_offset": all(row["end_offset"] is None for row in rows),  # of an earlier release
-        }
-        kept = [pair for pair in names if not hidden.get(pair[0])]
+        kept = [pair for pair in names if pair[0] != "log_start_offset" or _is_near(rows)]
         found.insert(0, grid.levels("Start offset, end offset and log end", rows, kept, from_zero=False))
     return [*found, grid.rates("Acknowledged, released and archived", rows)]
 

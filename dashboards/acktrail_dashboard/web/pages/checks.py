@@ -20,7 +20,6 @@ from acktrail_dashboard.lists.check_grid import (
     check_results,
     check_runs,
     counts_of,
-    runs_of_results,
     suites_of,
 )
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -53,9 +52,8 @@ def _checks(visit: Visit) -> dict[str, Any]:
 
 
 def checked_runs(visit: Visit, most: int) -> tuple[CheckRun, ...]:
-    """The runs validated last. ``quality_totals`` has a few rows a run; older tables lack it."""
-    runs = check_runs(visit.read("quality_totals"), most)
-    return runs or runs_of_results(visit.read("quality_results", columns=("run_id", "evaluated_at")), most)
+    """The runs validated last: ``quality_totals`` has a few rows a run."""
+    return check_runs(visit.read("quality_totals"), most)
 
 
 def results_of(visit: Visit, runs: tuple[CheckRun, ...], columns: tuple[str, ...] | None = _GRID_COLUMNS) -> pa.Table:

@@ -43,6 +43,14 @@ class InputError(AcktrailError):
     exit_code = 2
 
 
+class WrongType(InputError, TypeError):
+    """An argument of a Python call that has the wrong type; nothing was sent."""
+
+
+class WrongValue(InputError, ValueError):
+    """An argument of a Python call that has the right type, and a value that no call can take; nothing was sent."""
+
+
 class MalformedRecord(InputError):
     """Bytes that are no record. `part` is ``key`` or ``value`` of a record, or ``batch``; `position` the byte index in
     it, `fault` what is wrong there."""

@@ -21,7 +21,7 @@ from reset.world import World
 from servers.real_broker import kafka_tool
 
 from acktrail.broker.acl_probes import granted
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.broker_client import NoResponse
 from acktrail.broker.client.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 from acktrail.broker.ledger.partition_listing import list_partitions
@@ -219,7 +219,7 @@ def test_describe_on_a_topic_is_enough_for_its_epochs(guarded: EmbeddedBroker, g
     guarded_workload.create_topic(topic)
     guarded_workload.produce(topic, 3)
     with ShareGroupAdmin(guarded.config("admin")) as admin:
-        [listed] = list_partitions(admin, [topic])
+        [listed] = list_partitions(client_of(admin), [topic])
     own, leader = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, listed.partitions[0]
     row = own.OffsetForLeaderPartition(
         partition=0, current_leader_epoch=leader.leader_epoch, leader_epoch=leader.leader_epoch
@@ -229,7 +229,7 @@ def test_describe_on_a_topic_is_enough_for_its_epochs(guarded: EmbeddedBroker, g
     def answer() -> tuple[int, int]:
         """Error code and end offset."""
         with ShareGroupAdmin(guarded.config(USER)) as admin:
-            [reply] = admin.send_all([(leader.leader_id, request)])
+            [reply] = client_of(admin).send_all([(leader.leader_id, request)])
         assert not isinstance(reply, NoResponse)
         found = reply.topics[0].partitions[0]
         return found.error_code, found.end_offset

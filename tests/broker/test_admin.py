@@ -66,7 +66,7 @@ def test_a_named_partition_is_described_as_among_all(admin: ShareGroupAdmin, wor
     assert named == tuple(o for o in whole if o.partition == 0)
 
 
-@pytest.mark.parametrize("index", [2, 10_000, -1])
+@pytest.mark.parametrize("index", [2, 10_000])
 def test_a_partition_that_is_not_there_is_refused_at_once(admin: ShareGroupAdmin, worked: Worked, index: int) -> None:
     """By what the cluster lists, before the question: Kafka would let it run into the time-out."""
     with pytest.raises(UnknownName) as caught:

@@ -16,7 +16,7 @@ from broker.workload import Workload, until
 from drivers.recording_notifier import FACTORY, FILE, messages
 from embedded.workload_report import WorkloadReport, report_of
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.ledger.partition_creation import create_partitions
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -118,7 +118,7 @@ def test_looks_are_audited_and_checked(
     dag, conf = dag_bag.dags["acktrail_partitions"], {"tables_uri": str(tmp_path), "topics": ["grown"]}
     first = dag.test(run_conf=conf)
     with ShareGroupAdmin(own_broker.config()) as admin:
-        assert create_partitions(admin, "grown", 3).error is None
+        assert create_partitions(client_of(admin), "grown", 3).error is None
         until(lambda: admin.topics(["grown"])[0].partition_count == 3)
     second = dag.test(run_conf=conf)
 

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from typing import Any, Final
 
@@ -127,15 +128,9 @@ class FakeKafka:
     def _find_coordinator(self, request: Any) -> Any:
         found = self.coordinators.popleft() if len(self.coordinators) > 1 else self.coordinators[0]
         host, port = self.addresses[max(found, 0)]
-        row = FindCoordinatorResponse.Coordinator(
-            key=request.coordinator_keys[0],
-            node_id=max(found, 0),
-            host=host,
-            port=port,
-            error_code=max(-found, 0),
-            error_message=None,
-        )
-        return FindCoordinatorResponse(coordinators=[row], throttle_time_ms=0)
+        row = partial(FindCoordinatorResponse.Coordinator, node_id=max(found, 0), host=host, port=port)
+        rows = [row(key=key, error_code=max(-found, 0), error_message=None) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=rows, throttle_time_ms=0)
 
 
 @contextmanager

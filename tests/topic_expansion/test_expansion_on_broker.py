@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 from drivers import command_line
 from servers.kafka_proxy import kafka_proxy
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.ledger.ledger_connector import PartitionLedgerSource, PartitionLedgerTask
 from acktrail.broker.ledger.partition_creation import create_partitions
@@ -145,8 +145,8 @@ def test_a_look_has_what_the_brokers_answer(
     workload.create_topic("looked-too", 2)
     both = ["looked", "looked-too"]
     for page in (1, 2, 3, 4):
-        assert list_partitions(admin, both, page=page) == list_partitions(admin, both), page
-    assert list_partitions(admin, None, page=7) == list_partitions(admin, None)
+        assert list_partitions(client_of(admin), both, page=page) == list_partitions(client_of(admin), both), page
+    assert list_partitions(client_of(admin), None, page=7) == list_partitions(client_of(admin), None)
     take_look(admin, tables, topics=["looked"], run_id=look["run_id"])
     assert Tables(tables).read("partition_observations").num_rows == 3
 
@@ -198,7 +198,7 @@ def admin_places(topic: str, count: int) -> list[Any]:
 
 
 def listed(admin: ShareGroupAdmin, topic: str) -> Any:
-    (found,) = list_partitions(admin, [topic])
+    (found,) = list_partitions(client_of(admin), [topic])
     return found
 
 
@@ -293,7 +293,7 @@ def test_what_a_plan_finds_out(
     assert 0 < pace <= 50 / 0.001
     assert groups["found-share"].records_per_s is None
     assert plan.safe_after_s is None
-    assert is_compacted(admin, "no-such-topic") is None
+    assert is_compacted(client_of(admin), "no-such-topic") is None
 
 
 def test_what_is_refused_by_command(
@@ -329,7 +329,7 @@ def test_a_plan_of_another_topic_or_count_is_stale(workload: Workload, admin: Sh
     tables = TablesConfig(uri=str(tmp_path))
     workload.create_topic("again", 2)
     plan = planned(admin, "again", 4)
-    assert create_partitions(admin, "again", 3).error is None
+    assert create_partitions(client_of(admin), "again", 3).error is None
     until(lambda: listed(admin, "again").partition_count == 3)
     with pytest.raises(PlanStale, match="had 2 partitions and has 3"):
         applied(admin, tables, plan)
@@ -351,12 +351,12 @@ def test_brokers_refuse_before_anything_is_sent(workload: Workload, admin: Share
     audit has the refusal alone."""
     workload.create_topic("twice", 2)
     plan = planned(admin, "twice", 3)
-    answer = create_partitions(admin, "twice", 2, validate_only=True)
+    answer = create_partitions(client_of(admin), "twice", 2, validate_only=True)
     assert (answer.outcome.value, answer.error_code) == ("refused", 37)
     assert "INVALID_PARTITIONS" in str(answer.exception())
-    assert create_partitions(admin, "nothing-here", 2, validate_only=True).error_code == 3
+    assert create_partitions(client_of(admin), "nothing-here", 2, validate_only=True).error_code == 3
     assert listed(admin, "twice").partition_count == 2
-    refused = create_partitions(admin, "twice", 1)
+    refused = create_partitions(client_of(admin), "twice", 1)
     assert (refused.outcome.value, listed(admin, "twice").partition_count) == ("refused", 2)
     assert applied(admin, TablesConfig(uri=str(tmp_path)), plan).is_settled is not None
 

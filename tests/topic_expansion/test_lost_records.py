@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewPartitions
 from servers.broker_pair import BrokerPair, broker_pair
 from servers.real_broker import kill, restart
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.ledger.partition_listing import list_partitions
 from acktrail.broker.ledger.partition_observation import observe_partitions
 from acktrail.config import TablesConfig
@@ -63,14 +63,14 @@ def expand(pair: BrokerPair, admin: ShareGroupAdmin) -> None:
     """To four partitions, as all brokers list them."""
 
     def is_everywhere() -> bool:
-        listed = [list_partitions(admin, [TOPIC], node_id=node_id) for node_id in (1, 2)]
+        listed = [list_partitions(client_of(admin), [TOPIC], node_id=node_id) for node_id in (1, 2)]
         return [topic.partition_count for (topic,) in listed] == [4, 4]
 
     until(lambda: {1, 2} <= pair.admin.list_topics(timeout=30).brokers.keys(), what="both brokers")
     asked = pair.admin
     for future in asked.create_partitions([NewPartitions(TOPIC, 4)]).values():
         future.result(60)
-    admin.metadata([])
+    client_of(admin).metadata([])
     until(is_everywhere, what="four partitions")
 
 

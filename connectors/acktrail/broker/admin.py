@@ -24,7 +24,8 @@ from uuid import UUID
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
-from acktrail.broker.client.broker_client import Backoff, NoResponse
+from acktrail.broker.arguments import indices_of, partitions_of, text_of, texts_of, time_of
+from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import (
     ASK_AGAIN,
     COORDINATOR_NOT_AVAILABLE,
@@ -52,7 +53,7 @@ from acktrail.broker.descriptions import (
     TopicPartition,
 )
 from acktrail.broker.groups import group_requests
-from acktrail.broker.groups.change_requests import GroupWriter, check_partition, check_timestamp
+from acktrail.broker.groups.change_requests import GroupWriter
 from acktrail.broker.logs import (
     HIGH_WATERMARK,
     LAST_STABLE,
@@ -61,11 +62,12 @@ from acktrail.broker.logs import (
     first_error,
     query_leaders,
 )
-from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName
+from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName, WrongType, WrongValue
 from acktrail.model.share_partition import ZERO_TOPIC_ID, TopicId, topic_id_bytes, topic_id_text
 
 _NEAREST: Final = 3
 _SHARE: Final = "share"
+_GROUP_TYPES: Final = (_SHARE, "consumer", "classic", "streams")
 _IDS_AT_ONCE: Final = 1_000
 _GROUPS_AT_ONCE: Final = 500
 _LOADING_S: Final = 2.0
@@ -73,24 +75,29 @@ _LOADING_S: Final = 2.0
 
 
 class ShareGroupAdmin(GroupWriter):
-    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. See `BrokerClient` for its use.
-    Every question raises Unreachable or RetryableError when one of the brokers did not answer, ConfigurationError when
-    the cluster does not serve share groups."""
+    """Asks a cluster about its share groups; the methods of `GroupWriter` change them. Every question raises
+    Unreachable or RetryableError when one of the brokers did not answer, ConfigurationError when the cluster does not
+    serve share groups; TypeError (WrongType) or ValueError (WrongValue), before anything is sent, for arguments that no
+    request can hold."""
 
     def capabilities(self) -> Capabilities:
         """Which requests are served, and whether lag is among the answers."""
-        return Capabilities.of(self._manager.broker_version_data.api_versions)
+        return Capabilities.of(self._client.api_versions())
 
     def list_groups(self, types: Sequence[str] = (_SHARE,)) -> tuple[GroupListing, ...]:
         """The groups of these types (none named: of every type) on every broker, by id. A group that this principal may
         not DESCRIBE is left out."""
-        backoff = Backoff(self.request_timeout_s)
+        wanted = texts_of("type of groups", types)
+        unknown = [name for name in wanted if name not in _GROUP_TYPES]
+        if unknown:
+            raise WrongValue(f"{unknown[0]!r} is no type of groups", hint=f"one of {', '.join(_GROUP_TYPES)}")
+        backoff = Backoff(self._client.request_timeout_s)
         found: dict[str, GroupListing] = {}
         pending = self.broker_ids()
         while pending:
-            requests = [(node, ListGroupsRequest(types_filter=list(types), min_version=5)) for node in pending]
+            requests = [(node, ListGroupsRequest(types_filter=list(wanted), min_version=5)) for node in pending]
             again: list[int] = []
-            for node, reply in zip(pending, self.send_all(requests), strict=True):
+            for node, reply in zip(pending, self._client.send_all(requests), strict=True):
                 if not self._is_listed(reply):
                     again.append(node)
                     continue
@@ -110,7 +117,7 @@ class ShareGroupAdmin(GroupWriter):
     ) -> tuple[GroupDescription, ...]:
         """State, epochs and members of share groups, in the order asked for; a group that is not there, or is no share
         group, has error code 69. `tolerates_silence`: one whose coordinator does not answer has error code 7."""
-        wanted = tuple(dict.fromkeys(group_ids))
+        wanted = texts_of("group id", group_ids)
         answers = self._coordinators.query(wanted, group_requests.describe_request, tolerates_silence=tolerates_silence)
         return tuple(group_requests.description(group_id, answers[group_id]) for group_id in wanted)
 
@@ -126,6 +133,8 @@ class ShareGroupAdmin(GroupWriter):
 
     def error_of(self, answer: GroupDescription | GroupOffsets) -> AcktrailError:
         """The error behind an answer about one group that has an error code; see `describe_group`."""
+        if not isinstance(answer, GroupDescription | GroupOffsets):
+            raise WrongType(f"{answer!r:.100} is no answer about one group")
         group_id = answer.group_id
         if answer.error_code != GROUP_ID_NOT_FOUND:
             words = (answer.error or "").partition(": ")[2] or None
@@ -143,7 +152,7 @@ class ShareGroupAdmin(GroupWriter):
         `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error: only
         `describe_groups` shows that. A topic this principal may not DESCRIBE is left out without an error.
         """
-        wanted = tuple(dict.fromkeys(group_ids))
+        wanted = texts_of("group id", group_ids)
         answers = self._coordinators.query(
             wanted,
             group_requests.offsets_request,
@@ -158,7 +167,7 @@ class ShareGroupAdmin(GroupWriter):
     ) -> tuple[CommittedOffsets, ...]:
         """All that consumer, streams and classic groups have committed, in the order asked for, with errors as values;
         `tolerates_silence` as of `describe_groups`. A group that is not there has no offsets and no error."""
-        wanted = tuple(dict.fromkeys(group_ids))
+        wanted = texts_of("group id", group_ids)
         answers = self._coordinators.query(
             wanted,
             group_requests.committed_request,
@@ -176,7 +185,9 @@ class ShareGroupAdmin(GroupWriter):
         take half a minute to say nothing about a partition that is not there. Raises UnknownName when a topic or
         partition in `topics` is not there, NotAuthorized when DESCRIBE is missing on the group or on one of `topics`.
         """
+        text_of("group id", group_id)
         if topics is not None:
+            topics = indices_of(topics)
             self._check_partitions(topics)
         request_for = partial(group_requests.offsets_request, topics=topics)
         answers = self._coordinators.query([group_id], request_for, read=group_requests.share_offsets)
@@ -188,12 +199,14 @@ class ShareGroupAdmin(GroupWriter):
     def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         """These topics in the order asked for, with errors as values; None: all that this principal may DESCRIBE, by
         name. No topic is created by asking."""
-        if names is not None and not names:
-            return ()
+        if names is not None:
+            names = texts_of("topic", names)
+            if not names:
+                return ()
         backoff = Backoff(_LOADING_S)
-        rows = self.metadata(names).topics
+        rows = self._client.metadata(names).topics
         while any(row.error_code in LOOK_AGAIN for row in rows) and backoff.wait():
-            rows = self.metadata(names).topics
+            rows = self._client.metadata(names).topics
         found = {
             row.name: TopicDescription(
                 name=row.name,
@@ -212,11 +225,14 @@ class ShareGroupAdmin(GroupWriter):
         asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a topic, 100 for one that is gone. A
         listing of all topics leaves both out.
         """
-        wanted = sorted({topic_id for topic_id in topic_ids if topic_id != ZERO_TOPIC_ID})
-        asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
+        wanted = sorted(set(texts_of("topic id", topic_ids)) - {ZERO_TOPIC_ID})
+        try:
+            asked = [UUID(bytes=topic_id_bytes(TopicId(topic_id))) for topic_id in wanted]
+        except ValueError as error:
+            raise WrongValue(str(error), hint="22 characters of URL-safe base64") from None
         hidden: set[str] = set()
         for begin in range(0, len(asked), _IDS_AT_ONCE):
-            rows = self.metadata_by_id(asked[begin : begin + _IDS_AT_ONCE]).topics
+            rows = self._client.metadata_by_id(asked[begin : begin + _IDS_AT_ONCE]).topics
             refused = (row.topic_id for row in rows if row.error_code == TOPIC_AUTHORIZATION_FAILED)
             hidden |= {topic_id_text(topic_id.bytes) for topic_id in refused}
         return frozenset(hidden)
@@ -225,7 +241,7 @@ class ShareGroupAdmin(GroupWriter):
         """First offset, high watermark and last stable offset of each log, in the order asked for, with errors as
         values. All leaders are asked at once. Raises InputError for a partition that is no int, or that Kafka has no
         room for."""
-        results = query_leaders(self, _checked(partitions), (HIGH_WATERMARK, LAST_STABLE, START))
+        results = query_leaders(self._client, partitions_of(partitions), (HIGH_WATERMARK, LAST_STABLE, START))
         return tuple(
             LogOffsets(
                 topic=partition.topic,
@@ -244,9 +260,8 @@ class ShareGroupAdmin(GroupWriter):
         """The first record at or after `timestamp_ms` (since the epoch) in each log, records of open transactions
         included, in the order asked for, with errors as values; an offset of None: the log has no such record. Raises
         as `list_offsets`."""
-        check_timestamp(timestamp_ms)
-        query = Query(timestamp_ms)
-        results = query_leaders(self, _checked(partitions), (query,))
+        query = Query(time_of(timestamp_ms))
+        results = query_leaders(self._client, partitions_of(partitions), (query,))
         return tuple(
             OffsetAtTime(
                 topic=partition.topic,
@@ -261,20 +276,20 @@ class ShareGroupAdmin(GroupWriter):
 
     def group_configs(self, group_ids: Iterable[str]) -> tuple[GroupConfigs, ...]:
         """The configuration in force of each group, in the order asked for, with errors as values."""
-        wanted = tuple(dict.fromkeys(group_ids))
+        wanted = texts_of("group id", group_ids)
         found: dict[str, GroupConfigs] = {}
         for at in range(0, len(wanted), _GROUPS_AT_ONCE):
             request = group_requests.configs_request(wanted[at : at + _GROUPS_AT_ONCE])
-            reply = self.send(request, silences=1)
+            reply = self._client.send(request, silences=1)
             found |= {result.resource_name: group_requests.configs(result) for result in reply.results}
         return tuple(found[group_id] for group_id in wanted)
 
     def rights(self, group_ids: Iterable[str], topics: Iterable[str] = ()) -> Rights:
         """The ACL operations of this principal on groups and topics, from their descriptions (KIP-430); nothing is
         tried."""
-        groups = self._coordinators.query(group_ids, partial(group_requests.describe_request, with_rights=True))
-        names = tuple(dict.fromkeys(topics))
-        rows = self.metadata(names, with_rights=True).topics if names else ()
+        wanted, names = texts_of("group id", group_ids), texts_of("topic", topics)
+        groups = self._coordinators.query(wanted, partial(group_requests.describe_request, with_rights=True))
+        rows = self._client.metadata(names, with_rights=True).topics if names else ()
         operations = group_requests.operations
         return Rights(
             groups={name: operations(group, group.body, GROUP_AUTHORIZATION_FAILED) for name, group in groups.items()},
@@ -286,7 +301,7 @@ class ShareGroupAdmin(GroupWriter):
         if isinstance(reply, NoResponse):
             if reply.may_try_again:
                 return False
-            raise self.explain(reply)
+            raise self._client.explain(reply)
         if reply.error_code in ASK_AGAIN:
             return False
         if reply.error_code != NONE:
@@ -294,9 +309,6 @@ class ShareGroupAdmin(GroupWriter):
         return True
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
-        for name, index in ((name, index) for name, indices in topics.items() for index in indices):
-            if type(index) is not int:
-                check_partition(name, index)
         for topic in self.topics(tuple(topics)):
             if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
                 known = [other.name for other in self.topics()]
@@ -310,11 +322,9 @@ class ShareGroupAdmin(GroupWriter):
                 raise UnknownName("partition", f"{topic.name}:{outside[0]}", nearest=(last,))
 
 
-def _checked(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    wanted = tuple(partitions)
-    for partition in wanted:
-        check_partition(partition.topic, partition.partition)
-    return wanted
+def client_of(admin: ShareGroupAdmin) -> BrokerClient:
+    """The connection of `admin`, for the modules of acktrail that send requests of their own."""
+    return admin._client  # noqa: SLF001  # kept from callers of the admin client, not from acktrail
 
 
 def _known(number: int) -> int | None:

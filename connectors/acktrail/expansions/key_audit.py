@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.error_codes import NONE, error_for
 from acktrail.broker.descriptions import LogOffsets, TopicPartition
 from acktrail.broker.topic_configs import is_compacted
@@ -99,7 +99,7 @@ def audit_keys(
         event = _event(stored, admin, topic, event_id)
         scope = _Scope(stored, admin, event)
         stretches = scope.stretches(kafka)
-        compacted = is_compacted(admin, topic)
+        compacted = is_compacted(client_of(admin), topic)
     rows = sum(each.end_offset - each.first_offset + each.before for each in stretches)
     doing(f"reading the keys of about {counted(rows, 'record')}")
     with open_workers(rows) as workers:

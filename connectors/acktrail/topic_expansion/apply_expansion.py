@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from acktrail.broker.admin import client_of
 from acktrail.broker.client.broker_client import Backoff
 from acktrail.broker.client.error_codes import Outcome
 from acktrail.config import TablesConfig
@@ -159,7 +160,7 @@ def _create(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPlan) -> No
     def note(event: Event, outcome: str | None = None, detail: Mapping[str, Any] | None = None) -> None:
         journal.note([audit_entry(plan, attempt, event, outcome=outcome, detail=detail)])
 
-    checked = create_partitions(admin, plan.topic, plan.new_count, validate_only=True)
+    checked = create_partitions(client_of(admin), plan.topic, plan.new_count, validate_only=True)
     if checked.outcome is not Outcome.DONE:
         note(Event.REFUSED, detail={"error": checked.error})
         raise checked.exception()
@@ -168,7 +169,7 @@ def _create(admin: ShareGroupAdmin, journal: Journal, plan: ExpansionPlan) -> No
     counts = {"topic": plan.topic, "topic_id": plan.topic_id, "from": plan.old_count, "to": plan.new_count}
     note(Event.BEFORE_CALL, detail={"request": "CreatePartitions", **counts})
     try:
-        answer = create_partitions(admin, plan.topic, plan.new_count)
+        answer = create_partitions(client_of(admin), plan.topic, plan.new_count)
     except AcktrailError as error:
         note(Event.AFTER_CALL, "not_sent", {"error": error.message})
         raise
@@ -225,7 +226,9 @@ def _lists_new_count(admin: ShareGroupAdmin, plan: ExpansionPlan, node_id: int) 
 def _listed(admin: ShareGroupAdmin, topic: str, *, node_id: int | None = None) -> ListedTopic | None:
     from acktrail.broker.ledger.partition_listing import list_partitions
 
-    return next((each for each in list_partitions(admin, [topic], node_id=node_id) if each.name == topic), None)
+    return next(
+        (each for each in list_partitions(client_of(admin), [topic], node_id=node_id) if each.name == topic), None
+    )
 
 
 def _checked_count(plan: ExpansionPlan, listed: ListedTopic | None) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail import __version__
+from acktrail.broker.admin import client_of
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.config import OrderedGroups, TablesConfig, key_mappings, ordered_groups, settle_time
 from acktrail.times import new_run_id, now_ms
@@ -85,7 +86,7 @@ def topic_facts(
         is_internal=described.is_internal,
         partition_count=described.partition_count,
         may_alter=None if rights is None else "ALTER" in rights,
-        is_compacted=is_compacted(admin, topic),
+        is_compacted=is_compacted(client_of(admin), topic),
         groups=_groups(admin, rows, ends, {} if tables is None else paces(tables, admin.cluster_id, topic_id), ordered),
         groups_not_asked=tuple(sorted({row["group_id"] for row in rows if row.get("partition") is None})),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
@@ -33,7 +33,7 @@ from acktrail.broker.client.connection_errors import explain
 from acktrail.broker.client.tls_files import tls_context
 from acktrail.broker.client.token_source import token_source
 from acktrail.config import KafkaConfig
-from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable, WrongValue
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LONGEST_WAIT_S: Final = 1.0
@@ -178,13 +178,18 @@ class BrokerClient:
         """The brokers as of the last metadata."""
         return sorted(broker.node_id for broker in self._cluster.brokers())
 
+    def api_versions(self) -> Mapping[int, tuple[int, int]]:
+        """The lowest and highest version that the brokers serve, by api key."""
+        versions: Mapping[int, tuple[int, int]] = self._manager.broker_version_data.api_versions
+        return versions
+
     @property
     def request_timeout_s(self) -> float:
         return self._settings.request_timeout_ms / 1000
 
     def send_all(self, requests: Sequence[tuple[int | None, Any]]) -> list[Any]:
         """Send all requests at once, each to its node (None: any), and wait: a response or `NoResponse` for each."""
-        return self._net.run(self._send_all, requests)
+        return self._run(self._send_all, requests)
 
     def send(self, request: Any, node_id: int | None = None, *, silences: int = 0) -> Any:
         """Send one request that changes nothing; again, on a new connection, when that failed, and after `silences`
@@ -203,7 +208,7 @@ class BrokerClient:
     def send_once(self, request: Any, node_id: int | None = None) -> Any:
         """Send one request that changes something: once, never again. The connection is made first, so that
         `NoResponse.may_have_arrived` is known."""
-        return self._net.run(self._send_once, request, node_id)
+        return self._run(self._send_once, request, node_id)
 
     def metadata(self, topics: Sequence[str] | None, *, with_rights: bool = False) -> Any:
         """Metadata for `topics` (None: all). The client learns brokers from it. It creates no topic. `with_rights`:
@@ -245,6 +250,11 @@ class BrokerClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _run(self, ask: Callable[..., Any], *arguments: object) -> Any:
+        if self._manager.closed:
+            raise WrongValue("the client is closed", hint="open a new one")
+        return self._net.run(ask, *arguments)
 
     def _address(self, node_id: int | None) -> str:
         broker = self._cluster.broker_metadata(node_id) if node_id is not None else None

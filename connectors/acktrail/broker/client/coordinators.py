@@ -6,7 +6,7 @@ sent again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from acktrail.broker.client.error_codes import (
     REQUEST_TIMED_OUT,
     SAFE_TO_SEND_AGAIN,
 )
-from acktrail.errors import RetryableError
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 
 _LOCATED_AT_ONCE: Final = 500
 _TIMEOUTS: Final = 2
@@ -45,14 +45,20 @@ class CoordinatorResponse(NamedTuple):
 
 class SendResult(NamedTuple):
     """What became of a change that was to be sent once. `reply` is the response, with `error_code` and `message` of the
-    whole request. Without a reply: an error code is the reason why it was not sent; `lost` is the reason why it is not
-    known whether it arrived.
+    whole request. Without a reply: an error code is the reason why it was not sent, `unsent` why it could not be;
+    `lost` is the reason why it is not known whether it arrived.
     """
 
     error_code: int = NONE
     message: str | None = None
     reply: Any = None
     lost: str | None = None
+    unsent: AcktrailError | None = None
+
+    @property
+    def may_send_again(self) -> bool:
+        """Whether nothing was done, and a new try may help."""
+        return self.error_code in SAFE_TO_SEND_AGAIN or isinstance(self.unsent, RetryableError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,30 +137,57 @@ class Coordinators:
                 break
         return responses
 
-    def send_once(self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
-        """Send a change to the group's coordinator. `top_error` reads the error on the whole request in a response.
+    def send_once(
+        self, requests: Mapping[str, Any], top_error: Callable[[Any], tuple[int, str | None]]
+    ) -> dict[str, SendResult]:
+        """Send each group's change to its coordinator, one after the other. `top_error` reads the error on the whole
+        request in a response. A coordinator that kept silent on one is sent no other."""
+        results: dict[str, SendResult] = {}
+        patience = Backoff(self._client.request_timeout_s)
+        silent: set[int] = set()
+        pending = list(requests)
+        while pending:
+            unsendable = self._unsendable(pending)
+            results |= unsendable
+            for group_id in (group_id for group_id in pending if group_id not in unsendable):
+                results[group_id] = self._send_one(group_id, requests[group_id], top_error, silent)
+            again = [group_id for group_id in pending if results[group_id].may_send_again]
+            again = [group_id for group_id in again if self._known.pop(group_id, None) not in silent]
+            if len(again) < len(pending):
+                patience.renew()
+            pending = again
+            if pending and not patience.wait():
+                break
+        return results
 
-        Raises Unreachable or RetryableError when it could not be sent, ConfigurationError when the broker does not
-        serve it or refused the login: nothing was changed.
-        """
-        backoff = Backoff(self._client.request_timeout_s)
-        while True:
-            missing = self._locate([group_id]).get(group_id)
-            if missing is not None:
-                result = SendResult(missing.error_code, missing.message)
-            else:
-                reply = self._client.send_once(request, self._known[group_id])
-                if isinstance(reply, NoResponse):
-                    del self._known[group_id]
-                    if reply.may_have_arrived:
-                        return SendResult(lost=self._client.explain(reply).message)
-                    if not backoff.wait():
-                        raise self._client.explain(reply)
-                    continue
-                result = SendResult(*top_error(reply), reply)
-            if result.error_code not in SAFE_TO_SEND_AGAIN or not backoff.wait():
-                return result
-            self._known.pop(group_id, None)
+    def _unsendable(self, group_ids: Sequence[str]) -> dict[str, SendResult]:
+        """The reasons, by group, why its change cannot be sent. No answer at all is not asked for again:
+        that took a while."""
+        try:
+            missing = self._locate(group_ids)
+        except AcktrailError as error:
+            return {group_id: SendResult(unsent=error) for group_id in group_ids if group_id not in self._known}
+        return {group_id: SendResult(found.error_code, found.message) for group_id, found in missing.items()}
+
+    def _send_one(
+        self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]], silent: set[int]
+    ) -> SendResult:
+        node = self._known[group_id]
+        if node in silent:
+            return SendResult(unsent=RetryableError("the coordinator kept silent on another group"))
+        try:
+            reply = self._client.send_once(request, node)
+        except ConfigurationError as error:
+            return SendResult(unsent=error)
+        if not isinstance(reply, NoResponse):
+            return SendResult(*top_error(reply), reply)
+        del self._known[group_id]
+        reason = self._client.explain(reply)
+        if not reply.may_have_arrived:
+            return SendResult(unsent=reason)
+        if not reply.may_try_again:
+            silent.add(node)
+        return SendResult(lost=reason.message)
 
     def _round(self, group_ids: Sequence[str], question: _Question) -> None:
         """A response for each group; a coordinator that went away or was silent is one that moved, and is not asked
@@ -212,10 +245,12 @@ class Coordinators:
         failed: dict[str, CoordinatorResponse] = {}
         unknown = [group_id for group_id in group_ids if group_id not in self._known]
         for part in parts(unknown, _LOCATED_AT_ONCE):
+            failed |= dict.fromkeys(part, CoordinatorResponse(None, COORDINATOR_NOT_AVAILABLE))
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
             for row in self._client.send(request, silences=1).coordinators:
                 if row.error_code == NONE:
                     self._known[row.key] = self._client.learn_coordinator(row, row.key)
+                    failed.pop(row.key, None)
                 else:
                     failed[row.key] = CoordinatorResponse(None, row.error_code, row.error_message)
         return failed

@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
+from acktrail.broker.arguments import (
+    by_name,
+    check_size,
+    items_of,
+    offset_of,
+    partition_of,
+    text_of,
+    texts_of,
+)
 from acktrail.broker.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.broker.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
 from acktrail.broker.client.coordinators import Coordinators, SendResult
-from acktrail.broker.client.error_codes import NONE, ErrorScope, Outcome, advice_for, error_text, outcome_of
+from acktrail.broker.client.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    NONE,
+    ErrorScope,
+    Outcome,
+    advice_for,
+    error_text,
+    outcome_of,
+)
 from acktrail.broker.groups.group_requests import GROUP_RESOURCE, known_topic_id
 from acktrail.broker.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from acktrail.config import KafkaConfig
-from acktrail.errors import InputError
+from acktrail.errors import WrongType, WrongValue
 
-_LARGEST_PARTITION: Final = (1 << 31) - 1
-_LARGEST_OFFSET: Final = (1 << 63) - 1
 _SET: Final = 0
 _DELETE: Final = 1
 
@@ -37,135 +52,209 @@ class PartResponse(NamedTuple):
     topic_id: str | None = None
 
 
-def check_partition(topic: str, partition: object) -> None:
-    """Raises InputError unless `partition` is an int that Kafka has room for (int32, from 0 on)."""
-    if not _is_whole(partition, _LARGEST_PARTITION):
-        raise InputError(f"{topic}: {partition!r} is no partition", hint="partitions count from 0 to 2147483647")
+_Parts = Mapping[ChangeTarget, PartResponse]
 
 
-def check_timestamp(timestamp_ms: object) -> None:
-    """Raises InputError unless `timestamp_ms` is an int of milliseconds since the epoch."""
-    if not _is_whole(timestamp_ms, _LARGEST_OFFSET):
-        raise InputError(f"{timestamp_ms!r} is no time", hint="whole milliseconds since 1970-01-01T00:00:00Z")
-
-
-def _is_whole(number: object, largest: int) -> bool:
-    """True and False are ints to Python, and no numbers to a caller."""
-    return type(number) is int and 0 <= number <= largest
-
-
-class GroupWriter(BrokerClient):
+class GroupWriter:
     """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
-    after silence never; see ``acktrail.broker.changes`` for the outcomes. All methods raise Unreachable, RetryableError
-    or ConfigurationError when it could not be sent: nothing was changed.
+    after silence never; see ``acktrail.broker.changes`` for the outcomes. The methods about one group raise
+    Unreachable, RetryableError or ConfigurationError when it could not be sent: nothing was changed. Those about many
+    have that in the results, as refused; their requests follow each other. All raise TypeError (WrongType) or
+    ValueError (WrongValue), before anything is sent, for what no request can hold.
+
+    Use it as a context manager; it is not thread-safe. Raises Unreachable when no broker answered within
+    `bootstrap_timeout_s` (every address is tried once); ConfigurationError when the configuration is not understood, or
+    the broker refused the login.
     """
 
     def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
-        super().__init__(config, bootstrap_timeout_s=bootstrap_timeout_s)
-        self._coordinators = Coordinators(self)
+        items_of(KafkaConfig, [config])
+        self._client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
+        self._coordinators = Coordinators(self._client)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's own id, 22 characters of base64."""
+        return self._client.cluster_id
+
+    def broker_ids(self) -> list[int]:
+        """The brokers as of the last question about topics."""
+        return self._client.broker_ids()
+
+    def close(self) -> None:
+        """Close every connection. May be called twice."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
         """CHANGES start offsets of a group (request 91): one result for each, in the order asked for.
 
         Kafka initializes the share partition again there: every state batch is dropped, the state epoch is the group
         epoch. It checks no offset against the log, creates a group that does not exist (4.2 to 4.4), and takes topics
-        that the group never subscribed to. Raises InputError as `alter_request`: nothing was sent.
+        that the group never subscribed to. Raises ValueError for a partition given twice.
         """
-        wanted = tuple(offsets)
-        request = alter_request(group_id, wanted)
+        return self._alter({group_id: offsets}, raises=True)[group_id]
 
-        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
-            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
+    def alter_group_offsets(
+        self, offsets: Mapping[str, Iterable[NewStartOffset]]
+    ) -> dict[str, tuple[ChangeResult, ...]]:
+        """CHANGES start offsets of many groups, given by group: the results of `alter_offsets` by group."""
+        return self._alter(offsets)
 
-        sent = self._coordinators.send_once(group_id, request, _top_error)
-        targets = [ChangeTarget(new.topic, new.partition) for new in wanted]
-        return results_per_target(group_id, targets, sent, parts, "READ")
-
-    def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[ChangeResult, ...]:
+    def delete_offsets(self, group_id: str, topics: Iterable[str]) -> tuple[ChangeResult, ...]:
         """DELETES the state of whole topics in a group (request 92): one result for each topic."""
-        targets = [ChangeTarget(topic) for topic in dict.fromkeys(topics)]
-        rows = [DeleteShareGroupOffsetsRequest.TopicToForget(topic_name=target.topic) for target in targets]
-        request = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=rows)
+        return self._delete({group_id: topics}, raises=True)[group_id]
 
-        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
-
-        sent = self._coordinators.send_once(group_id, request, _top_error)
-        return results_per_target(group_id, targets, sent, parts, "DELETE")
+    def delete_group_offsets(self, topics: Mapping[str, Iterable[str]]) -> dict[str, tuple[ChangeResult, ...]]:
+        """DELETES the state of whole topics in many groups, given by group: the results of `delete_offsets` by
+        group."""
+        return self._delete(topics)
 
     def delete_group(self, group_id: str) -> ChangeResult:
         """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
         (`describe_group`) that it is a share group."""
-        from kafka.protocol.admin.groups import DeleteGroupsRequest
+        return self._delete_groups([group_id], raises=True)[0]
 
-        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
-            own = (row for row in reply.results if row.group_id == group_id)
-            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
-
-        def top_error(reply: Any) -> tuple[int, str | None]:
-            return next((part.error_code for part in parts(reply).values()), NONE), None
-
-        sent = self._coordinators.send_once(group_id, DeleteGroupsRequest(groups_names=[group_id]), top_error)
-        return results_per_target(group_id, [ChangeTarget()], sent, parts, "DELETE")[0]
+    def delete_groups(self, group_ids: Iterable[str]) -> tuple[ChangeResult, ...]:
+        """DELETES many groups with their states; see `delete_group`. One result for each, in the order asked for."""
+        return self._delete_groups(group_ids)
 
     def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
         """CHANGES the configuration of one group (request 44, which any broker takes), all of it or nothing."""
-        from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
+        request = configs_request(change)
 
-        def parts(reply: Any) -> dict[ChangeTarget, PartResponse]:
+        def parts(reply: Any) -> _Parts:
             own = (row for row in reply.responses if row.resource_name == change.group_id)
             return {ChangeTarget(): PartResponse(row.error_code, row.error_message) for row in own}
 
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-        entries = [
-            resource.AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
-            for name, value in change.configs
-        ]
-        resources = [resource(resource_type=GROUP_RESOURCE, resource_name=change.group_id, configs=entries)]
-        reply = self.send_once(IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
+        reply = self._client.send_once(request)
         sent = SendResult(reply=reply)
         if isinstance(reply, NoResponse):
-            error = self.explain(reply)
+            error = self._client.explain(reply)
             if not reply.may_have_arrived:
                 raise error
             sent = SendResult(lost=error.message)
         return results_per_target(change.group_id, [ChangeTarget()], sent, parts, "ALTER_CONFIGS")[0]
 
+    def _alter(self, offsets: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
+        wanted = {name: items_of(NewStartOffset, own) for name, own in by_name("group id", offsets).items()}
+        requests = {group_id: alter_request(group_id, own) for group_id, own in wanted.items()}
+        targets = {name: [ChangeTarget(new.topic, new.partition) for new in own] for name, own in wanted.items()}
+
+        def parts(_: str, reply: Any) -> _Parts:
+            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
+            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
+
+        return self._change(targets, requests, parts, "READ", raises=raises)
+
+    def _delete(self, topics: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
+        wanted = {name: texts_of("topic", own) for name, own in by_name("group id", topics).items()}
+        row = DeleteShareGroupOffsetsRequest.TopicToForget
+        requests = {
+            group_id: DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=name) for name in own])
+            for group_id, own in wanted.items()
+        }
+        targets = {group_id: [ChangeTarget(topic) for topic in own] for group_id, own in wanted.items()}
+
+        def parts(_: str, reply: Any) -> _Parts:
+            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
+
+        return self._change(targets, requests, parts, "DELETE", raises=raises)
+
+    def _delete_groups(self, group_ids: object, *, raises: bool = False) -> tuple[ChangeResult, ...]:
+        from kafka.protocol.admin.groups import DeleteGroupsRequest
+
+        wanted = texts_of("group id", group_ids)
+        requests = {group_id: DeleteGroupsRequest(groups_names=[group_id]) for group_id in wanted}
+
+        def parts(group_id: str, reply: Any) -> _Parts:
+            own = (row for row in reply.results if row.group_id == group_id)
+            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
+
+        targets = {group_id: [ChangeTarget()] for group_id in wanted}
+        found = self._change(targets, requests, parts, "DELETE", raises=raises)
+        return tuple(result for own in found.values() for result in own)
+
+    def _change(
+        self,
+        targets: Mapping[str, Sequence[ChangeTarget]],
+        requests: Mapping[str, Any],
+        parts: Callable[[str, Any], _Parts],
+        operation: str,
+        *,
+        raises: bool,
+    ) -> dict[str, tuple[ChangeResult, ...]]:
+        """The results by group; a group without targets is sent nothing. `raises`: where a change could not be
+        sent, instead of a result."""
+        asked = {group_id: request for group_id, request in requests.items() if targets[group_id]}
+        answers = self._coordinators.send_once(asked, _top_error)
+        for error in (sent.unsent for sent in answers.values()):
+            if raises and error is not None:
+                raise error
+        return {
+            group_id: results_per_target(group_id, own, answers[group_id], partial(parts, group_id), operation)
+            if own
+            else ()
+            for group_id, own in targets.items()
+        }
+
+
+def configs_request(change: ConfigsChange) -> Any:
+    """Request 44. Raises WrongType or WrongValue for what it has no room for."""
+    from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
+
+    items_of(ConfigsChange, [change])
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    entries = []
+    for pair in items_of(tuple, change.configs):
+        if len(pair) != len(("name", "value")) or not isinstance(pair[1], str | None):
+            raise WrongType(f"{pair!r:.100} is no pair of a name and a value", hint="None: the broker's default")
+        name, value = text_of("name of a configuration", pair[0]), pair[1]
+        value = None if value is None else check_size("value", value)
+        operation = _DELETE if value is None else _SET
+        entries.append(resource.AlterableConfig(name=name, config_operation=operation, value=value))
+    group_id = text_of("group id", change.group_id)
+    resources = [resource(resource_type=GROUP_RESOURCE, resource_name=group_id, configs=entries)]
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+
 
 def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
-    """Request 91; every topic once. Raises InputError for a partition or start offset that is no int, below 0 or
-    beyond what Kafka can hold, and for a partition given twice. Kafka would store a negative start offset, fail on a
-    negative partition, and take the last of two."""
+    """Request 91; every topic once. Raises WrongType or WrongValue for a partition or start offset that is no int,
+    below 0 or beyond what Kafka can hold, and for a partition given twice. Kafka would store a negative start offset,
+    fail on a negative partition, and take the last of two."""
     by_topic: dict[str, dict[int, int]] = defaultdict(dict)
     for new in offsets:
-        where = f"{new.topic}:{new.partition}"
-        check_partition(new.topic, new.partition)
-        if not _is_whole(new.start_offset, _LARGEST_OFFSET):
-            raise InputError(f"{where}: no such start offset: {new.start_offset!r}", hint="whole numbers, from 0 on")
-        if new.partition in by_topic[new.topic]:
-            raise InputError(f"{where} is given twice", hint="name every partition once")
-        by_topic[new.topic][new.partition] = new.start_offset
+        partition = partition_of(text_of("topic", new.topic), new.partition)
+        where = f"{new.topic}:{partition}"
+        if partition in by_topic[new.topic]:
+            raise WrongValue(f"{where} is given twice", hint="name every partition once")
+        by_topic[new.topic][partition] = offset_of(where, new.start_offset)
     row = AlterShareGroupOffsetsRequest.TopicToAlter
     topics = []
     for topic, starts in by_topic.items():
         rows = [row.PartitionToAlter(partition_index=p, start_offset=start) for p, start in sorted(starts.items())]
         topics.append(row(topic_name=topic, partitions=rows))
-    return AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+    return AlterShareGroupOffsetsRequest(group_id=text_of("group id", group_id), topics=topics)
 
 
 def results_per_target(
     group_id: str,
     targets: Sequence[ChangeTarget],
     sent: SendResult,
-    read: Callable[[Any], Mapping[ChangeTarget, PartResponse]],
+    read: Callable[[Any], _Parts],
     operation: str,
 ) -> tuple[ChangeResult, ...]:
     """One result for each target, in their order. `read` gives the parts of a response. An error on the whole request
     counts for every target; a target that the response does not mention was not attempted; where it is not known
     whether the request arrived, every outcome is unknown.
     """
-    parts = read(sent.reply) if sent.lost is None and sent.error_code == NONE else {}
+    is_answered = sent.lost is None and sent.unsent is None and sent.error_code == NONE
+    parts = read(sent.reply) if is_answered else {}
     return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)
 
 
@@ -180,6 +269,14 @@ def _result(
             error=f"no answer: {sent.lost}",
             error_scope=ErrorScope.NO_ANSWER,
             advice="it was sent and may have been done: verify before anything else",
+        )
+    if sent.unsent is not None:
+        return result(
+            outcome=Outcome.REFUSED,
+            error_code=COORDINATOR_NOT_AVAILABLE,
+            error=f"it could not be sent: {sent.unsent.message}",
+            error_scope=ErrorScope.NO_ANSWER,
+            advice=sent.unsent.hint or advice_for(COORDINATOR_NOT_AVAILABLE, ErrorScope.TOP, operation),
         )
     scope = ErrorScope.PART
     if sent.error_code != NONE:
@@ -207,4 +304,6 @@ def _part(row: Any, topic: Any) -> PartResponse:
 
 
 def _top_error(reply: Any) -> tuple[int, str | None]:
-    return reply.error_code, reply.error_message
+    """A deletion of one group has its error in the row of the group."""
+    rows = getattr(reply, "results", None)
+    return (reply.error_code, reply.error_message) if rows is None else (rows[0].error_code if rows else NONE, None)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.error_codes import NONE, error_text
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.broker.ledger.epoch_ends import EpochEnd, LedLog, epoch_ends
@@ -60,16 +60,16 @@ def observe_partitions(
     whose log cannot be asked is a row with its error. Groups are asked last. Raises as ``ShareGroupAdmin``.
     """
     named = None if topics is None else sorted(set(topics))
-    listed = [topic for topic in list_partitions(admin, named) if named is not None or not topic.is_internal]
+    listed = [topic for topic in list_partitions(client_of(admin), named) if named is not None or not topic.is_internal]
     places = [
         TopicPartition(topic=topic.name, partition=each.partition) for topic in listed for each in topic.partitions
     ]
     at = clock()
-    ends = query_leaders(admin, places, _QUERIES)
+    ends = query_leaders(client_of(admin), places, _QUERIES)
     logs = _logs(admin, listed, ends)
     again = _listed_everywhere(admin, [topic.name for topic in listed])
     listed_at = clock()
-    gapless = gapless_topics(admin, [topic.name for topic in listed if not topic.error_code])
+    gapless = gapless_topics(client_of(admin), [topic.name for topic in listed if not topic.error_code])
     look = {"cluster_id": admin.cluster_id, "run_id": run_id}
     rows = [
         {**look, "observed_at": at, "listed_at": listed_at, "is_gapless": gapless.get(topic.name), **row}
@@ -91,10 +91,10 @@ def _listed_everywhere(admin: ShareGroupAdmin, names: Sequence[str]) -> dict[str
     """Topic id and partition count by topic, as each broker lists them now; None among them: a broker did not
     answer."""
     found: dict[str, set[_Identity]] = defaultdict(set)
-    admin.metadata([])  # learn which brokers there are
+    client_of(admin).metadata([])  # learn which brokers there are
     for node_id in admin.broker_ids():
         try:
-            listed = {each.name: _identity(each) for each in list_partitions(admin, names, node_id=node_id)}
+            listed = {each.name: _identity(each) for each in list_partitions(client_of(admin), names, node_id=node_id)}
         except RetryableError:
             listed = {}
         for name in names:
@@ -129,7 +129,7 @@ def _logs(
         for place, leader in leaders.items()
         if leader.leader_id is not None and (epoch := epochs[place]) is not None
     ]
-    found = epoch_ends(admin, led)
+    found = epoch_ends(client_of(admin), led)
     return {
         place: _Log(results=ends[place], leader_epoch=epoch, epoch_end=found.get(place))
         for place, epoch in epochs.items()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.state.log_fetcher import FetchEvent, LogFetcher
 from acktrail.broker.state.state_consumer import state_rows
@@ -98,7 +98,7 @@ def read_raw_range(config: KafkaConfig, topic_name: str, wanted: StateRange) -> 
 class _RangeReading:
     def __init__(self, admin: ShareGroupAdmin, topic: StateTopic, wanted: StateRange) -> None:
         self._topic, self._wanted = topic, wanted
-        self._fetcher = LogFetcher(admin, topic.name, topic.topic_id)
+        self._fetcher = LogFetcher(client_of(admin), topic.name, topic.topic_id)
         self._at, self._moved_at = wanted.first_offset, time.monotonic()
 
     def parts(self) -> Iterator[pa.Table | PrunedOffsets]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.logs import Batch, BatchKind, LogPosition, LogStretch, read_batch_times, read_batches
 from acktrail.group_changes.collection.records_below_start import passed_range
 from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
@@ -46,7 +46,9 @@ def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
         if row.impact is not None and row.impact.again_first is not None
     }
     chosen = list(wanted)[:_MOST_TIMED]
-    times = read_batch_times(admin, {position for key in chosen for position in wanted[key]}) if chosen else {}
+    times = (
+        read_batch_times(client_of(admin), {position for key in chosen for position in wanted[key]}) if chosen else {}
+    )
     found = {key: (times.get(wanted[key][0]), times.get(wanted[key][-1])) for key in chosen}
 
     def timed(row: PartitionPlan) -> PartitionPlan:
@@ -72,7 +74,7 @@ def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
         longest.setdefault((stretch.topic, stretch.partition), stretch)
     read = {}
     if 0 < len(longest) <= _MOST_LOGS:
-        read = read_batches(admin, longest.values(), most_bytes=_MOST_BYTES // len(longest))
+        read = read_batches(client_of(admin), longest.values(), most_bytes=_MOST_BYTES // len(longest))
     batches = {(stretch.topic, stretch.partition): found for stretch, found in read.items()}
     rows = tuple(replace(row, records=_counted(row, batches)) for row in plan.partitions)
     counted = with_totals(replace(plan, partitions=rows))

@@ -131,7 +131,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     """Upkeep of the tables: what it did is in the log."""
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy
     from acktrail.tables.upkeep.maintenance import maintain as maintain_tables
-    from acktrail.tables.upkeep.retention import Retention
+    from acktrail.tables.upkeep.retention_cut import Retention
     from acktrail.times import duration_ms
 
     params = context["params"]

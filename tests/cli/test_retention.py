@@ -15,7 +15,7 @@ from samples.history_tables import build
 from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail.tables.upkeep.retention import Retention
+from acktrail.tables.upkeep.retention_cut import Retention
 from acktrail.times import instant_text
 
 KEY = key_of("fraud", 2)

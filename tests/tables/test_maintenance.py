@@ -38,7 +38,7 @@ from acktrail.tables.upkeep.growth import forecast
 from acktrail.tables.upkeep.log_cleanup import LogFile, unneeded
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention import Retention
+from acktrail.tables.upkeep.retention_cut import Retention
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 RECORDS = "state_records"
@@ -58,18 +58,18 @@ class Exporter:
 
     def __init__(self, tables: Tables, *paces: int) -> None:
         self._sink = sink_of(tables)
-        self._logs = [MemoryLog(pairs=pairs(), partition=number) for number in range(len(paces))]
+        self.logs = [MemoryLog(pairs=pairs(), partition=number) for number in range(len(paces))]
         self._paces = paces
         self._tasks = [
             MemoryTask([log], cluster_id="c1", batch_rows=pace, is_continuous=True)
-            for log, pace in zip(self._logs, paces, strict=True)
+            for log, pace in zip(self.logs, paces, strict=True)
         ]
         for task in self._tasks:
             task.start(SourceTaskContext(position=self._sink.position))
 
     def commit(self, commits: int) -> None:
         for _ in range(commits):
-            for log, task, pace in zip(self._logs, self._tasks, self._paces, strict=True):
+            for log, task, pace in zip(self.logs, self._tasks, self._paces, strict=True):
                 log.end_offset += pace
                 for batch in task.poll(0):
                     self._sink.put(batch)
@@ -205,18 +205,6 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     ensure_accounted(tables)
 
 
-def test_retention_by_size_keeps_the_newest(tables: Tables) -> None:
-    """The oldest records go until the rest takes no more than asked; all of it stays where it takes less."""
-    Exporter(tables, 50).commit(10)
-    newest_first = sorted((file.modified_ms, file.size_bytes) for file in files_of(tables))[::-1]
-    size = sum(octets for _, octets in newest_first)
-    for keep, first in ((size, 0), (sum(octets for _, octets in newest_first[:4]), 300)):
-        policy = MaintenancePolicy(retention=Retention(keep_bytes=keep), small_files=100)
-        maintain(tables.config, policy)
-        assert min(rows_of(tables)["offset"].to_pylist()) == first
-    ensure_accounted(tables)
-
-
 def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
     """Two maintenances and an exporter on the same tables: whoever comes second gives way or lands, nothing is lost or
     doubled."""
@@ -247,7 +235,7 @@ def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
 
 MAINTENANCE = (
     "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
-    "from acktrail.tables.upkeep.retention import Retention\n"
+    "from acktrail.tables.upkeep.retention_cut import Retention\n"
     "policy = MaintenancePolicy(retention=Retention(keep_ms=1_000), small_files=2, vacuum_after_ms=0, log_keep_ms=0)\n"
     "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
     "progress=lambda text: print(text, flush=True))\n"

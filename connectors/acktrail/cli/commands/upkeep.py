@@ -76,7 +76,7 @@ def maintain(
 
 def _policy(keep: str | None, keep_size: str | None, vacuum_after: str, keep_log: str) -> MaintenancePolicy:
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy
-    from acktrail.tables.upkeep.retention import Retention
+    from acktrail.tables.upkeep.retention_cut import Retention
 
     return MaintenancePolicy(
         retention=Retention(
@@ -114,13 +114,23 @@ def _upkeep_lines(own: TableUpkeep, *, executed: bool) -> list[str]:
     found = [
         f"{own.small_files:,} files compacted" if own.small_files else "",
         f"{own.rows_merged:,} rows merged" if own.rows_merged else "",
-        f"{own.rows_dropped:,} rows dropped" if own.rows_dropped else "",
+        _dropped_text(own),
         f"{own.log_files:,} files of the log removed" if own.log_files else "",
         f"{own.unneeded_files:,} unneeded files removed" if own.unneeded_files else "",
         f"{own.files_after:,} files left" if own.files_after not in (None, own.files) else "",
     ]
     what = ", ".join(each for each in found if each) or "nothing to do"
-    return [f"{own.table}: {size}: {what if executed else what.replace('removed', 'to remove')}"]
+    if not executed:
+        what = what.replace("removed", "to remove").replace("dropped", "to drop")
+    return [f"{own.table}: {size}: {what}"]
+
+
+def _dropped_text(own: TableUpkeep) -> str:
+    if not own.rows_dropped:
+        return ""
+    days = list(own.days_dropped)
+    span = f" of {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
+    return f"{own.rows_dropped:,} rows dropped{span}"
 
 
 def _forecast_text(found: list[TableForecast]) -> str:

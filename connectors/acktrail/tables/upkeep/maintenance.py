@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +25,8 @@ from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
 from acktrail.tables.upkeep.log_cleanup import LogFile, log_files, remove, unneeded
 from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_small_files
 from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention import AGED_BY, Retention, drop_records, drop_rows, dropped_before, old_rows
+from acktrail.tables.upkeep.retention import days_to_drop, drop_rows
+from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention, dropped_before
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
 from acktrail.tables.upkeep.superseded_positions import without_superseded
 from acktrail.times import new_run_id
@@ -51,8 +52,8 @@ class MaintenancePolicy:
 @dataclass(slots=True, kw_only=True)
 class TableUpkeep:
     """What one maintenance does, or would do, to one table. Files and bytes are those of the newest version; the log's
-    are apart. `small_files` become few; `log_files` and `unneeded_files` are removed. `rows_dropped` of a preview
-    counts only files that are dropped as a whole."""
+    are apart. `small_files` become few; `log_files` and `unneeded_files` are removed. `days_dropped`: the rows that
+    are not kept, by the day of their time (UTC; "unknown": they have none)."""
 
     table: str
     files: int = 0
@@ -62,9 +63,14 @@ class TableUpkeep:
     small_files: int = 0
     files_after: int | None = None
     rows_dropped: int = 0
+    days_dropped: dict[str, int] = field(default_factory=dict)
     rows_merged: int = 0
     log_files: int = 0
     unneeded_files: int = 0
+
+    def drop(self, by_day: Mapping[str, int]) -> None:
+        """Note rows that are not kept, by day."""
+        self.days_dropped, self.rows_dropped = dict(sorted(by_day.items())), sum(by_day.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +86,14 @@ _Progress = Callable[[str], None]
 
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
-    """What a maintenance would do; changes nothing, and reads logs alone."""
+    """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
     tables, at = MaintainedTables(config), now_ms or _now_ms()
     before = dropped_before(tables, policy.retention, at)
     found = []
     for snapshot in tables.snapshots():
-        own = _looked_at(tables, snapshot, policy, before, at)
+        own = _looked_at(tables, snapshot, policy, at)
+        if own.table in AGED_BY:
+            own.drop(days_to_drop(tables, own.table, before))
         own.unneeded_files = _vacuum(snapshot, _vacuum_hours(policy, at), execute=False)
         found.append(own)
     return MaintenanceReport(executed=False, dropped_before_ms=before, tables=tuple(found))
@@ -110,7 +118,7 @@ def maintain(
     ensure_whole(tables)
     copy_ranges(tables)
     before = dropped_before(tables, policy.retention, at)
-    found = {own.name: _looked_at(tables, own, policy, before, at) for own in tables.snapshots()}
+    found = {own.name: _looked_at(tables, own, policy, at) for own in tables.snapshots()}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")
     done.merge_ranges()
@@ -161,13 +169,8 @@ class _Maintenance:
         """Drop rows that are not kept."""
         for name in AGED_BY:
             own = self._found.get(name)
-            if own is None:
-                continue
-            own.rows_dropped = 0
-            if name == RECORDS:
-                own.rows_dropped = drop_records(self._tables, before_ms, self._run_id, self._now)
-            elif before_ms is not None:
-                own.rows_dropped = drop_rows(self._tables, name, before_ms)
+            if own is not None:
+                own.drop(drop_rows(self._tables, name, before_ms, self._run_id, self._now))
 
     def compact(self, name: str) -> None:
         """Write small files as few."""
@@ -210,9 +213,7 @@ class _Maintenance:
         return found
 
 
-def _looked_at(
-    tables: Tables, snapshot: TableSnapshot, policy: MaintenancePolicy, before_ms: int | None, at_ms: int
-) -> TableUpkeep:
+def _looked_at(tables: Tables, snapshot: TableSnapshot, policy: MaintenancePolicy, at_ms: int) -> TableUpkeep:
     name, files, log = snapshot.name, table_files(snapshot), log_files(snapshot)
     found = TableUpkeep(
         table=name,
@@ -225,8 +226,6 @@ def _looked_at(
     more_than = 1 if name == RANGES_TABLE else policy.small_files
     if grows_by_small_files(name):
         found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
-    if name in AGED_BY and before_ms is not None:
-        found.rows_dropped = old_rows(tables, name, before_ms)
     return found
 
 

@@ -8,16 +8,17 @@ record of a state partition always stays: the exporter compares it with Kafka's 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -26,95 +27,77 @@ from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
 from acktrail.tables.upkeep.compaction_plan import MOST_FILES, SORTED_ROWS, TableFile
 from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, rewrite, scanned, table_files
 from acktrail.tables.upkeep.range_merging import DroppedRecords, merged_ranges, with_dropped
+from acktrail.tables.upkeep.retention_cut import AGED_BY, time_bound, times_ms
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
 
-AGED_BY: Final = {
-    RECORDS: "timestamp_ms",
-    "delivery_history": "record_timestamp_ms",
-    "group_observations": "observed_at",
-    "offset_observations": "observed_at",
-    "partition_observations": "observed_at",
-    "group_positions": "observed_at",
-}
-"""Tables that the retention is about, and the column with the time of a row."""
 _ADDRESS: Final = ("state_partition", "offset")
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MS: Final = dt.timedelta(milliseconds=1)
 _WHAT: Final = "retention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How much is kept: rows of the last `keep_ms`, and the newest of at most `keep_bytes` (compressed, of the tables
-    of ``AGED_BY`` together). None: all."""
+class _Doomed:
+    """Rows of a table that are not kept; all others are `kept`. `counts`: by file, and day of their time (UTC).
+    `ends`: of state records, by state partition, the offset before which they go."""
 
-    keep_ms: int | None = None
-    keep_bytes: int | None = None
-
-
-def dropped_before(tables: Tables, retention: Retention, now_ms: int) -> int | None:
-    """The time, ms since the epoch, before which rows are not kept; None: all are. Reads logs alone."""
-    found = [] if retention.keep_ms is None else [now_ms - retention.keep_ms]
-    if retention.keep_bytes is not None:
-        newest = sorted(((each[1], each[2]) for name in AGED_BY for each in _file_times(tables, name)), reverse=True)
-        left = retention.keep_bytes
-        for last_ms, size in newest:
-            left -= size
-            if left < 0:
-                found.append(last_ms + 1)
-                break
-    return max(found, default=None)
+    snapshot: TableSnapshot
+    kept: pc.Expression
+    ends: Mapping[int, int]
+    counts: Mapping[TableFile, Counter[str]]
 
 
-def old_rows(tables: Tables, name: str, before_ms: int) -> int:
-    """About how many rows of a table are older, by its log alone: those of files with no later row."""
-    return sum(rows for rows, last_ms, _ in _file_times(tables, name) if last_ms < before_ms)
+def days_to_drop(tables: Tables, name: str, before_ms: int | None) -> Counter[str]:
+    """How many rows of a table ``drop_rows`` drops, by the day of their time (UTC); "unknown": they have none."""
+    found = _doomed(tables, name, before_ms)
+    return sum(found.counts.values(), Counter()) if found else Counter()
 
 
-def drop_rows(tables: Tables, name: str, before_ms: int) -> int:
-    """Drop the rows of a table (not ``state_records``) that are older; gives their number."""
-    snapshot = tables.snapshot(name)
-    if snapshot is None:
-        return 0
-    column = AGED_BY[name]
-    bounds = snapshot.statistics([f"min.{column}", f"max.{column}"])
-    least, greatest = (
-        {path: _as_ms(each[f"{side}.{column}"]) for path, each in bounds.items()} for side in ("min", "max")
-    )
-    files = [file for file in table_files(snapshot) if (least[file.path] or 0) < before_ms]
-    gone = [file for file in files if _is_below(greatest[file.path], before_ms) and file.rows is not None]
-    limit = pa.scalar(_bound(name, before_ms), TABLES[name].field(column).type)
-
-    def change(rows: pa.Table) -> pa.Table:
-        return rows.filter(pc.fill_null(pc.greater_equal(rows[column], limit), fill_value=True))
-
-    known = {file.path for file in gone}
-    mixed = [(file,) for file in files if file.path not in known]
-    return _drop(tables, snapshot, gone, mixed, change, before_ms)
-
-
-def drop_records(tables: Tables, before_ms: int | None, run_id: str, now: dt.datetime) -> int:
-    """Drop the state records that are older (None: only what the gaps in ``export_ranges`` name); gives their number.
-    Each state partition is cut before its first record that is not older."""
-    snapshot = tables.snapshot(RECORDS)
-    ranges = tables.snapshot(RANGES_TABLE)
-    if snapshot is None or ranges is None:
-        return 0
-    recorded = recorded_ends(tables, ranges)
-    ends = recorded if before_ms is None else _ends(snapshot, ranges, before_ms, recorded)
-    if not ends:
-        return 0
-    below = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
-    files = table_files(snapshot)
-    counts = {file.path: _count(scanned(snapshot, [file], _ADDRESS, below)) for file in files}
-    concerned = [file for file in files if counts[file.path]]
-    dropped = _dropped(snapshot, ranges, concerned, ends)
+def drop_rows(tables: Tables, name: str, before_ms: int | None, run_id: str, now: dt.datetime) -> Counter[str]:
+    """Drop the rows of a table that are older (None: only what the gaps in ``export_ranges`` name); gives their number
+    by day, as ``days_to_drop``. Each state partition is cut before its first record that is not older."""
+    found = _doomed(tables, name, before_ms)
+    if found is None:
+        return Counter()
+    dropped = _dropped(tables, found) if found.ends else {}
     if dropped:
         _record_gaps(tables, dropped, lambda rows: merged_ranges(with_dropped(rows, dropped, run_id), now))
-    gone = [file for file in concerned if counts[file.path] == file.rows]
-    mixed = list(_few_rows([file for file in concerned if counts[file.path] != file.rows]))
-    stays = ~below
-    return _drop(tables, snapshot, gone, mixed, lambda rows: rows.filter(stays), before_ms)
+    return _drop(tables, found, before_ms)
+
+
+def _doomed(tables: Tables, name: str, before_ms: int | None) -> _Doomed | None:
+    snapshot, column, ends = tables.snapshot(name), AGED_BY[name], dict[int, int]()
+    if snapshot is None:
+        return None
+    if name == RECORDS:
+        ends = _ends(tables, snapshot, before_ms)
+        if not ends:
+            return None
+        below = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
+        kept, files = ~below, _files(snapshot, "offset", max(ends.values()))
+    elif before_ms is not None:
+        limit = time_bound(name, before_ms)
+        below, kept = pc.field(column) < limit, (pc.field(column) >= limit) | pc.field(column).is_null()
+        files = _files(snapshot, column, limit.as_py())
+    else:
+        return None
+    counts = {file: _by_day(scanned(snapshot, [file], [column], below), column) for file in files}
+    return _Doomed(snapshot=snapshot, kept=kept, ends=ends, counts={file: own for file, own in counts.items() if own})
+
+
+def _files(snapshot: TableSnapshot, column: str, limit: Any) -> list[TableFile]:
+    """Those that may have a value below `limit`."""
+    least = snapshot.statistics([f"min.{column}"])
+    return [file for file in table_files(snapshot) if (at := least[file.path][f"min.{column}"]) is None or at < limit]
+
+
+def _by_day(batches: Iterator[pa.RecordBatch], column: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for batch in batches:
+        days, counts = np.unique(
+            times_ms(batch[column]).astype("datetime64[ms]").astype("datetime64[D]"), return_counts=True
+        )
+        found.update(dict(zip(days.astype(str).tolist(), counts.tolist(), strict=True)))
+        found["unknown"] += batch[column].null_count
+    return +found
 
 
 def recorded_ends(tables: Tables, ranges: TableSnapshot) -> dict[int, int]:
@@ -137,21 +120,27 @@ def _may_name(bounds: Mapping[str, Any]) -> bool:
     return (least is None or least <= DROPPED_BY_RETENTION) and (greatest is None or greatest >= DROPPED_BY_RETENTION)
 
 
-def _ends(
+def _ends(tables: Tables, snapshot: TableSnapshot, before_ms: int | None) -> dict[int, int]:
+    """The offset before which the records of each state partition are dropped, where there is any."""
+    ranges = tables.snapshot(RANGES_TABLE)
+    if ranges is None:
+        return {}
+    recorded = recorded_ends(tables, ranges)
+    return recorded if before_ms is None else _aged_ends(snapshot, ranges, before_ms, recorded)
+
+
+def _aged_ends(
     snapshot: TableSnapshot, ranges: TableSnapshot, before_ms: int, recorded: Mapping[int, int]
 ) -> dict[int, int]:
-    """The offset before which the records of each state partition are dropped, where there is any."""
-    bounds = snapshot.statistics(["min.timestamp_ms"])
-    files = table_files(snapshot)
-    older = [file for file in files if (bounds[file.path]["min.timestamp_ms"] or 0) < before_ms]
+    older = _files(snapshot, "timestamp_ms", before_ms)
     last_old, first_young = dict[int, int](), dict[int, int]()
     for batch in scanned(snapshot, older, [*_ADDRESS, "timestamp_ms"]):
         is_old = pc.fill_null(pc.less(batch["timestamp_ms"], before_ms), fill_value=False)
         _keep(last_old, batch.filter(is_old), "max", max)
         _keep(first_young, batch.filter(pc.invert(is_old)), "min", min)
     ends = {n: min(last + 1, first_young.get(n, last + 1)) for n, last in last_old.items()}
-    known = {file.path for file in older}
-    others = [file for file in files if file.path not in known]
+    known = frozenset(older)
+    others = [file for file in table_files(snapshot) if file not in known]
     if ends:
         earlier = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
         for batch in scanned(snapshot, others, _ADDRESS, earlier):
@@ -172,14 +161,14 @@ def _keep(known: dict[int, int], rows: pa.RecordBatch, how: str, better: Callabl
         known[number] = better(known.get(number, offset), offset)
 
 
-def _dropped(
-    snapshot: TableSnapshot, ranges: TableSnapshot, files: Sequence[TableFile], ends: Mapping[int, int]
-) -> dict[int, DroppedRecords]:
-    """What `ranges` still name of the records before `ends`, which lie in `files`; nothing where all are gaps."""
+def _dropped(tables: Tables, found: _Doomed) -> dict[int, DroppedRecords]:
+    """What the ranges still name of the records that are not kept; nothing where all are gaps."""
+    ends, ranges = found.ends, tables.snapshot(RANGES_TABLE)
+    assert ranges is not None  # the ends are theirs
     where = reduce(or_, (_is_number(n) & (pc.field("first_offset") < end) for n, end in ends.items()))
     rows = ranges.read(columns=["state_partition", "first_offset", "last_offset"], where=where).to_pylist()
     cut = {r["state_partition"]: r["first_offset"] for r in rows if r["last_offset"] >= ends[r["state_partition"]]}
-    counts = _straddling(snapshot, files, {n: (first, ends[n]) for n, first in cut.items()})
+    counts = _straddling(found.snapshot, [*found.counts], {n: (first, ends[n]) for n, first in cut.items()})
     if not rows:
         return {}
     return {n: DroppedRecords(end=end, straddling=counts.get(n, (0, 0))) for n, end in ends.items()}
@@ -227,35 +216,28 @@ def _straddling(
     return counts
 
 
-def _drop(
-    tables: Tables,
-    snapshot: TableSnapshot,
-    gone: Sequence[TableFile],
-    mixed: Sequence[tuple[TableFile, ...]],
-    change: Change,
-    before_ms: int | None,
-) -> int:
-    """Commit a table without the files `gone`, and with `mixed` changed; gives the number of rows that went."""
-    if not gone and not mixed:
-        return 0
-    name, dropped = snapshot.name, 0
+def _drop(tables: Tables, found: _Doomed, before_ms: int | None) -> Counter[str]:
+    """Commit a table without the rows that are not kept; gives the number of rows that went, by day."""
+    name, dropped = found.snapshot.name, Counter[str]()
+    if not found.counts:
+        return dropped
     times = [] if before_ms is None else [before_ms]
-    numbers = {DROPPED_BEFORE: max([snapshot.transaction_version(DROPPED_BEFORE) or 0, *times])}
+    numbers = {DROPPED_BEFORE: max([found.snapshot.transaction_version(DROPPED_BEFORE) or 0, *times])}
     with rows_may_change(tables, name):
-        for done in _rewrites(snapshot, gone, mixed, change):
+        for done in _rewrites(found):
             if commit_rewrite(tables, name, done, what=_WHAT, changes_rows=True, numbers=numbers):
-                dropped += done.rows_before - done.rows
+                dropped += sum((found.counts[file] for file in done.removed), Counter())
     return dropped
 
 
-def _rewrites(
-    snapshot: TableSnapshot, gone: Sequence[TableFile], mixed: Sequence[tuple[TableFile, ...]], change: Change
-) -> Iterator[Rewrite]:
+def _rewrites(found: _Doomed) -> Iterator[Rewrite]:
+    is_gone = {file: own.total() == file.rows for file, own in found.counts.items()}
+    gone, mixed = ([file for file, each in is_gone.items() if each is wanted] for wanted in (True, False))
     for begin in range(0, len(gone), MOST_FILES):
         own = tuple(gone[begin : begin + MOST_FILES])
         yield Rewrite(removed=own, rows_before=sum(file.rows or 0 for file in own))
-    for files in mixed:
-        yield rewrite(snapshot, files, change)
+    for files in _few_rows(mixed) if found.ends else ((file,) for file in mixed):
+        yield rewrite(found.snapshot, files, lambda rows: rows.filter(found.kept))
 
 
 def _few_rows(files: Sequence[TableFile]) -> Iterator[tuple[TableFile, ...]]:
@@ -270,36 +252,5 @@ def _few_rows(files: Sequence[TableFile]) -> Iterator[tuple[TableFile, ...]]:
         yield tuple(own)
 
 
-def _file_times(tables: Tables, name: str) -> Iterator[tuple[int, int, int]]:
-    """Rows, time of the newest row (ms) and bytes of each file; files without a time are left out."""
-    snapshot = tables.snapshot(name)
-    if snapshot is None:
-        return
-    column = f"max.{AGED_BY[name]}"
-    bounds = snapshot.statistics([column])
-    for file in table_files(snapshot):
-        last = _as_ms(bounds[file.path][column])
-        if last is not None:
-            yield file.rows or 0, last, file.size_bytes
-
-
-def _as_ms(value: Any) -> int | None:
-    if isinstance(value, dt.datetime):
-        return (value - _EPOCH) // _MS
-    return None if value is None else int(value)
-
-
-def _is_below(value: int | None, limit: int) -> bool:
-    return value is not None and value < limit
-
-
-def _bound(name: str, before_ms: int) -> Any:
-    return before_ms if pa.types.is_integer(TABLES[name].field(AGED_BY[name]).type) else _EPOCH + before_ms * _MS
-
-
 def _is_number(number: int) -> pc.Expression:
     return pc.field("state_partition") == number
-
-
-def _count(batches: Iterator[pa.RecordBatch]) -> int:
-    return sum(batch.num_rows for batch in batches)

@@ -1,0 +1,173 @@
+"""What is dropped by age or size is the oldest, as much as needed and no row more, and a dry run says it before."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drivers.command_line import run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, ensure_accounted, files_of, rows_of
+
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep import retention_cut
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
+from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention
+
+OBSERVATIONS = "offset_observations"
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MS = dt.timedelta(milliseconds=1)
+SPAN_MS = 20 * 86_400_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of a table: its time, its part of its file's bytes, and what no other row of the table has."""
+
+    table: str
+    at_ms: int | None
+    size: float
+    identity: tuple[Any, ...]
+
+
+def aged_rows(tables: Tables) -> list[Row]:
+    """The rows that a retention is about."""
+    found = []
+    for name in (RECORDS, OBSERVATIONS):
+        for file in files_of(tables, name) if tables.exists(name) else ():
+            rows = tables.read_files(name, [file.path]).to_pylist()
+            found += [
+                Row(
+                    table=name, at_ms=time_of(row[AGED_BY[name]]), size=file.size_bytes / len(rows), identity=whose(row)
+                )
+                for row in rows
+            ]
+    return found
+
+
+def time_of(value: dt.datetime | int | None) -> int | None:
+    return (value - EPOCH) // MS if isinstance(value, dt.datetime) else value
+
+
+def whose(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (row["state_partition"], row["offset"]) if "offset" in row else (row["group_id"],)
+
+
+def oldest(rows: list[Row], before_ms: int | None) -> list[Row]:
+    """Those that go: older, and not the newest record of their state partition."""
+    if before_ms is None:
+        return []
+    newest = Counter[int]()
+    for row in rows:
+        if row.table == RECORDS:
+            newest[row.identity[0]] = max(newest[row.identity[0]], row.identity[1])
+    stay = {(RECORDS, *item) for item in newest.items()}
+    return [
+        row
+        for row in rows
+        if row.at_ms is not None and row.at_ms < before_ms and (row.table, *row.identity) not in stay
+    ]
+
+
+def plain_cut(rows: list[Row], keep: int) -> int | None:
+    """The least time so that what is not older takes no more than `keep`; the newest of all where nothing else does."""
+    times = sorted({row.at_ms for row in rows if row.at_ms is not None})
+    if round(sum(row.size for row in rows)) <= keep or not times:
+        return None
+    for older, time in pairwise(times):
+        if round(sum(row.size for row in rows if row.at_ms is None or row.at_ms >= time)) <= keep:
+            return older + 1
+    return times[-1]
+
+
+def dropped(report: MaintenanceReport) -> dict[str, Counter[str]]:
+    """Rows by table and day."""
+    assert all(sum(each.days_dropped.values()) == each.rows_dropped for each in report.tables)
+    return {each.table: Counter(each.days_dropped) for each in report.tables if each.rows_dropped}
+
+
+def build(tables: Tables, data: st.DataObject) -> None:
+    """State records in files of any spans, and observations at any times, some at none; compacted now and then."""
+    at = st.integers(FIRST_MS, FIRST_MS + SPAN_MS) | st.integers(FIRST_MS, FIRST_MS + 3)
+    paces = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3), label="paces")
+    commits = data.draw(st.integers(1, 5), label="commits")
+    exporter = Exporter(tables, *paces)
+    for log, pace in zip(exporter.logs, paces, strict=True):
+        times = sorted(data.draw(st.lists(at, min_size=commits * pace, max_size=commits * pace)))
+        log.times = dict(enumerate(times))
+    for _ in range(commits):
+        exporter.commit(1)
+        observed = data.draw(st.lists(st.none() | at, max_size=5), label="observed")
+        rows = [
+            {"group_id": f"{tables.snapshot(RECORDS)}{n}", "observed_at": None if ms is None else EPOCH + ms * MS}
+            for n, ms in enumerate(observed)
+        ]
+        tables.append(OBSERVATIONS, rows)
+        if data.draw(st.booleans(), label="compacted"):
+            maintain(tables.config, MaintenancePolicy(small_files=1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """By size and by age, over any files: what goes is what a sort of all rows by time finds, by table and by day; the
+    dry run says the same; what stays fits, or is of one time."""
+    tables = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("tables") / "t")))
+    build(tables, data)
+    rows = aged_rows(tables)
+    total = round(sum(row.size for row in rows))
+    keep = total * data.draw(st.integers(0, 1_050), label="keep") // 1_000
+    age = data.draw(st.none() | st.integers(0, SPAN_MS), label="age")
+    cut = plain_cut(rows, keep)
+    before = max((each for each in (cut, None if age is None else FIRST_MS + SPAN_MS - age) if each), default=None)
+    gone = oldest(rows, before)
+    days = {name: Counter[str]() for name in (RECORDS, OBSERVATIONS)}
+    for row in gone:
+        days[row.table][str((EPOCH + (row.at_ms or 0) * MS).date())] += 1
+    policy = MaintenancePolicy(retention=Retention(keep_ms=age, keep_bytes=keep))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention_cut, "_INTERVALS", data.draw(st.sampled_from([2, 5, 1 << 16]), label="intervals"))
+        shown = preview(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
+        done = maintain(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
+    assert shown.dropped_before_ms == done.dropped_before_ms == before
+    assert dropped(shown) == dropped(done) == {name: own for name, own in days.items() if own}
+    kept = Counter((row.table, row.identity) for row in aged_rows(tables))
+    assert kept == Counter((row.table, row.identity) for row in rows if row not in gone)
+    ensure_accounted(tables)
+
+
+def test_a_compacted_file_loses_only_its_oldest_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One file that spans all times and is a little larger than what is kept: a little goes, as the dry run said, with
+    its days, and the file fits."""
+    tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
+    exporter = Exporter(tables, 60_000)
+    dice = random.Random(3)
+    exporter.logs[0].times = dict(enumerate(sorted(FIRST_MS + dice.randrange(10**10) for _ in range(240_000))))
+    exporter.commit(4)
+    maintain(tables.config, MaintenancePolicy(small_files=1))
+    (file,) = files_of(tables)
+    assert file.size_bytes > 10**6
+    keep = Retention(keep_bytes=file.size_bytes * 9 // 10)
+    policy = MaintenancePolicy(retention=keep)
+    shown, done = preview(tables.config, policy), maintain(tables.config, policy)
+    assert dropped(shown) == dropped(done)
+    (own,) = (each for each in done.tables if each.table == RECORDS)
+    assert abs(own.rows_dropped - 24_000) <= 1
+    assert rows_of(tables)["offset"].to_pylist() == list(range(own.rows_dropped, 240_000))
+    (smaller,) = files_of(tables)
+    assert smaller.size_bytes <= (keep.keep_bytes or 0) * 1.01
+    command = ["maintain", "--tables", tables.root, "--keep-size", "1MB"]
+    told = json.loads(run(capsys, *command, "--json").stdout)
+    (planned,) = (each for each in told["tables"] if each["table"] == RECORDS)
+    first, *_, last = planned["days_dropped"]
+    assert f"{planned['rows_dropped']:,} rows to drop of {first} to {last}" in run(capsys, *command).stdout
+    assert f"{planned['rows_dropped']:,} rows dropped of {first} to {last}" in run(capsys, *command, "--execute").stdout

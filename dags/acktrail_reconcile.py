@@ -1,10 +1,11 @@
 """### Reconcile the exported state with the cluster's answers
 
 Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
-compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails
-(`validate`); writes the HTML report (`publish`). `notify` sends each change once, also when the gate stops the run, by
-the notifiers that `ACKTRAIL_NOTIFIERS` names. Skips while there is no share group, where nothing changed, and within
-`ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when triggered by hand in any case.
+compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails,
+after a report of it (`validate`); writes the HTML report (`publish`). `notify` sends each change once, also
+when the gate stops the run, by the notifiers that `ACKTRAIL_NOTIFIERS` names. Skips while there is no share group,
+where nothing changed, and within `ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when
+triggered by hand in any case.
 
 **Needs** what `acktrail_export` needs, Java 17 or later for PySpark, and a folder for the report (parameter
 `report_folder` or `ACKTRAIL_REPORTS`). Empty parameters take the export's values.

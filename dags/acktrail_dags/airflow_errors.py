@@ -14,7 +14,7 @@ from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, Q
 _log: Final = logging.getLogger("acktrail.dags")
 
 _ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
-    (QualityGateFailed, "No report was published. See quality_results of this run, correct the cause, clear the run."),
+    (QualityGateFailed, "See the report, or quality_results of this run, correct the cause, clear the run."),
     (OutcomeUnknown, "Verify what happened before this task is cleared."),
     (ConfigurationError, "Correct the connection, the parameters or the ACLs, then clear this task."),
     (RetryableError, "Airflow tries again; when all tries fail, check broker and storage, then clear this task."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -12,6 +13,7 @@ from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import KafkaConfig, TablesConfig, reports_kept
+from acktrail.errors import AcktrailError
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
@@ -19,7 +21,10 @@ from acktrail_dags.dag_profiles import DagProfile
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from acktrail_dashboard.summary_types import Summary
 
+
+_log: Final = logging.getLogger("acktrail.dags")
 _GROUP: Final = "acktrail"
 
 
@@ -85,19 +90,18 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
 @as_airflow_errors()
 def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
-    """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
+    """The gate: a critical expectation that fails stops the DAG here, after the report of the stopped run is written.
+    The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations import gate
 
     summary = gate.validate_run(Tables(_tables(target)), target["run_id"])
     gate.log_summary(summary)
     task_results.show_validation(summary)
-    result = task_results.hand_over(
-        context,
-        target["run_id"],
-        task_results.validation_counts(summary),
-        failures=task_results.failed_rules(summary),
-    )
+    failures = task_results.failed_rules(summary)
+    links = _report_of_stopped(target) if summary.critical_failures else {}
+    counts = task_results.validation_counts(summary)
+    result = task_results.hand_over(context, target["run_id"], counts, failures=failures, links=links)
     gate.pass_gate(summary)
     return result
 
@@ -106,23 +110,38 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
 @as_airflow_errors()
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Write the report of the run, its data and its evidence. The log has who is in trouble."""
+    summary, links, digest = _write_report(target)
+    context["outlet_events"][_outlet(context)].extra = {
+        **_place(target),
+        "report": links["report"],
+        "summary": dataclasses.asdict(summary.totals),
+    }
+    counts = task_results.report_counts(summary)
+    return task_results.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)
+
+
+def _report_of_stopped(target: run_target.ReconcileTarget) -> dict[str, str]:
+    """Links to the report of a run that the gate stops: an older one would say what is not true any more. Why the run
+    is stopped is never hidden by a report that cannot be written."""
+    try:
+        return _write_report(target)[1]
+    except AcktrailError as error:
+        _log.warning("no report of the stopped run: %s", error.message)
+        return {}
+
+
+def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str, str], str]:
+    """Report, data and evidence of the run: its summary, where they are, the hash of the evidence."""
     from acktrail_dashboard.evidence.pack import write_evidence
     from acktrail_dashboard.publication import publish as publish_report
 
-    tables, run_id = _tables(target), target["run_id"]
-    brokers = _kafka(target).bootstrap_servers
+    tables, run_id, brokers = _tables(target), target["run_id"], _kafka(target).bootstrap_servers
     folder, kept = Path(target["report_folder"]), reports_kept()
     published = publish_report(tables, run_id, folder, kept=kept, broker=brokers)
-    context["outlet_events"][_outlet(context)].extra = {
-        **_place(target),
-        "report": str(published.page),
-        "summary": dataclasses.asdict(published.summary.totals),
-    }
     task_results.show_trouble(published.summary)
     evidence, pack = write_evidence(tables, run_id, folder, kept=kept, broker=brokers)
     links = {"report": str(published.page), "report_data": str(published.data), "evidence": str(evidence)}
-    counts = task_results.report_counts(published.summary)
-    return task_results.hand_over(context, run_id, counts, links=links, evidence_sha256=pack["sha256"])
+    return published.summary, links, pack["sha256"]
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=5))

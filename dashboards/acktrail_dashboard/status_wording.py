@@ -36,16 +36,15 @@ def status_rank(status: str | None) -> int:
     return STATUSES.index(status if status in STATUSES else QueueStatus.STATE_UNKNOWN.value)
 
 
-def critical_first(headline: tuple[str, str], critical_findings: int) -> tuple[str, str]:
-    """A headline about statuses and its tone; critical findings stand before it: numbers that contradict each other are
-    no good news, also where all groups look well."""
-    if not critical_findings:
+def critical_first(headline: tuple[str, str], *, stopping: int, critical_findings: int) -> tuple[str, str]:
+    """A headline about statuses and its tone; before it stand rules that stopped the run, and critical findings:
+    numbers that contradict each other are no good news, also where all groups look well."""
+    worse = [f"The checks stopped this run: {counted(stopping, 'critical rule')} broken"] if stopping else []
+    worse += [counted(critical_findings, "critical finding")] if critical_findings else []
+    if not worse:
         return headline
     sentence, _ = headline
-    return (
-        f"{counted(critical_findings, 'critical finding')}. By status alone: {sentence[0].lower()}{sentence[1:]}",
-        "critical",
-    )
+    return f"{'. '.join(worse)}. By status alone: {sentence[0].lower()}{sentence[1:]}", "critical"
 
 
 def is_trouble(status: str | None) -> bool:

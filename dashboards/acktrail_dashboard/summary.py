@@ -126,6 +126,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         expectations_passed=results.count("passed"),
         expectations_failed=results.count("failed"),
         expectations_not_evaluated=results.count("not evaluated"),
+        expectations_stopping=sum(row.stops for row in expectations),
         records_exported=sum(row.records_read for row in exports),
         records_quarantined=sum(row.records_quarantined for row in exports),
         gaps=len(gaps),

@@ -169,12 +169,14 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectationRow:
-    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (`error` says why)."""
+    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (`error` says why). `stops`: it stopped
+    the run."""
 
     suite: str
     expectation: str
     severity: str
     result: str
+    stops: bool
     element_count: int | None
     unexpected_count: int | None
     observed_value: str | None
@@ -325,6 +327,8 @@ class RunTotals:
     expectations_passed: int
     expectations_failed: int
     expectations_not_evaluated: int
+    expectations_stopping: int
+    """Critical expectations that failed or raised: they stopped the run."""
     records_exported: int
     records_quarantined: int
     gaps: int

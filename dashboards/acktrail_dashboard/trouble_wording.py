@@ -17,12 +17,12 @@ _NAMED: Final = 3
 
 
 def trouble(summary: Summary) -> tuple[str, str]:
-    """How many findings are critical and who is in trouble, and the tone of it; the trail's own sentence where the run
-    left no statuses."""
+    """What stopped the run, how many findings are critical and who is in trouble, and the tone of it; the trail's own
+    sentence where the run left no statuses."""
     known = [group for group in summary.group_totals if group.status is not None]
-    if not known:
-        return trail(summary)
-    return critical_first(_groups_in_trouble(known), dict(summary.totals.findings).get("critical", 0))
+    critical, stopping = dict(summary.totals.findings).get("critical", 0), summary.totals.expectations_stopping
+    sentence = _groups_in_trouble(known) if known else trail(summary)
+    return critical_first(sentence, stopping=stopping, critical_findings=critical if known else 0)
 
 
 def _groups_in_trouble(known: Sequence[GroupTotals]) -> tuple[str, str]:

@@ -210,8 +210,9 @@ def _automatic(extra: dict[str, Any], folder: Path) -> Any:
     }
 
 
-def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path, tmp_path: Path) -> None:
-    """When records are missing that the account of the export says are there, no report is written."""
+def test_a_run_that_the_gate_stops_publishes_what_stopped_it(dag_bag: Any, exported: Path, tmp_path: Path) -> None:
+    """When records are missing that the account of the export says are there, the report that people open is no longer
+    that of the last good run, and says first that the checks stopped this one. No asset tells of a good run."""
     tables = Tables(TablesConfig(uri=str(exported)))
     ranges = tables.read("export_ranges", where=pc.field("last_offset").is_valid())
     (row,) = ranges.slice(0, 1).to_pylist()
@@ -219,6 +220,7 @@ def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path
     forged = {**row, "run_id": "forged", "first_offset": beyond, "last_offset": beyond + row["records_read"] - 1}
     tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
     (reports := tmp_path / "reports").mkdir()
+    (reports / "acktrail-report.html").write_text("No group is in trouble.", encoding="utf-8")
     conf = {"tables_uri": str(exported), "report_folder": str(reports)}
     run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
     assert _states(run) == {
@@ -229,8 +231,12 @@ def test_the_gate_stops_the_dag_before_it_publishes(dag_bag: Any, exported: Path
         "notify": "success",
     }
     assert _events(run) == {}
-    assert list(reports.iterdir()) == []
-    stopping = [failure for failure in _results(run)["validate"]["failures"] if failure["stops"]]
+    validated = _results(run)["validate"]
+    page = (reports / "acktrail-report.html").read_text(encoding="utf-8")
+    assert "The checks stopped this run" in page.split("</h1>")[0]
+    assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
+    assert verify_pack(TablesConfig(uri=str(exported)), Path(validated["links"]["evidence"])).fate is FileFate.SAME
+    stopping = [failure for failure in validated["failures"] if failure["stops"]]
     assert stopping
     for failure in stopping:
         assert failure["where"]

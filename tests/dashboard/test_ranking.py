@@ -125,6 +125,23 @@ def test_critical_findings_are_in_the_headline_also_where_all_groups_look_well()
     assert trouble(summary) == ("1 critical finding. By status alone: no group is in trouble.", "critical")
 
 
+def test_what_stopped_the_run_stands_first_in_its_headline() -> None:
+    """A critical rule that is broken stops a run, and so does one that raised; no other result does."""
+    results = [
+        {"run_id": RUN, "evaluated_at": SEEN, "suite": "s", "expectation": f"{severity}_{success}_{error}",
+         "severity": severity, "success": success, "error": error, "element_count": 3}
+        for severity, success, error in (
+            ("critical", False, None), ("critical", False, "it raised"), ("critical", None, None),
+            ("critical", True, None), ("warning", False, None), ("info", False, None),
+        )
+    ]  # fmt: skip
+    stopped = replace(run_of({("g", 0): ("ok", "match", 0)}), quality_results=_table("quality_results", results))
+    assert trouble(summarize(stopped, RUN)) == (
+        "The checks stopped this run: 2 critical rules broken. By status alone: no group is in trouble.",
+        "critical",
+    )
+
+
 def test_statuses_of_another_run_are_not_shown() -> None:
     """The table has the newest run's statuses alone: an older run has none, and says so."""
     own, other = run_of({("g", 0): (None, "match", 0)}), run_of({("g", 0): ("stuck", "match", 0)})

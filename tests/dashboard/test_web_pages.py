@@ -17,6 +17,7 @@ from servers.web_server import web_server
 from starlette.responses import HTMLResponse
 
 from acktrail.config import TablesConfig
+from acktrail.model.queue_status import STATUS_TABLE
 from acktrail_dashboard.web.application import create_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
@@ -78,6 +79,37 @@ def test_a_page_is_accessible_and_fits(server: str, tab: Page, address: str) -> 
     assert tab.value("violations") == []
     assert tab.value("performance.getEntriesByType('resource').every(each => each.name.startsWith(location.origin))")
     assert tab.value("document.title").endswith("· acktrail")
+
+
+def test_the_overview_says_first_who_is_worst_and_what_to_do(server: str, tab: Page) -> None:
+    """The headline names the worst group and leads to it; its row has the share partition that is worst, why, and what
+    to do; findings stand above what changed."""
+    show(tab, server)
+    row = "document.querySelector('#groups tbody tr')"
+    worst = tab.value("document.querySelector('h1 a').textContent.trim()")
+    assert tab.value("document.querySelector('h1 a').href") == tab.value(f"{row}.querySelector('a').href")
+    assert worst == tab.value(f"{row}.querySelector('a').textContent.trim()")
+    why = f"{row}.querySelector('[data-label=Why]')"
+    assert "share-partition?" in tab.value(f"{why}.querySelector('a').href")
+    told = tab.value(f"{why}.textContent")
+    assert any(f"What to do: {of.advice}." in told for of in STATUS_TABLE.values()), told
+    order = tab.value("[...document.querySelectorAll('main section')].map(each => each.id)")
+    assert order.index("groups") < order.index("findings") < order.index("changes")
+
+
+@pytest.mark.parametrize("address", ["", "groups"])
+def test_a_phone_shows_a_line_of_what_needs_nothing(server: str, tab: Page, address: str) -> None:
+    """Name and status of a group that is idle or ok; all of its cells on a wide screen, and of groups in trouble."""
+    show(tab, server + address)
+    calm, other = "#groups tr.calm", "#groups tbody tr:not(.calm)"
+    hidden = "[...document.querySelectorAll('{} > *')].filter(each => getComputedStyle(each).display === 'none').length"
+    heights = f"[...document.querySelectorAll('{calm}')].map(each => each.offsetHeight)"
+    assert tab.value(hidden.format(calm)) == 0
+    show_as(tab, "light", 390)
+    assert len(tab.value(heights)) > 2
+    assert sorted(tab.value(heights))[len(tab.value(heights)) // 2] < 45
+    assert tab.value(hidden.format(calm)) > 0
+    assert tab.value(hidden.format(other)) == 0
 
 
 def test_axe_would_find_something(server: str, tab: Page) -> None:

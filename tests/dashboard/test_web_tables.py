@@ -24,7 +24,9 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
+from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar
 from acktrail_dashboard.web.charts.trend_charts import charts_of
+from acktrail_dashboard.web.time_ranges import time_range
 
 SMALL = Sizes(groups=8, partitions_a_group=2, runs=4, fine_days=0.1, hourly_days=0)
 STUCK = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
@@ -254,3 +256,37 @@ def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
     data = json.loads(lag.data)
     assert (data["begin"], data["step"], data["lines"][0]["values"][12]) == (begin.timestamp(), 300, 9)
     assert charts_of(trend.slice(0, 0), None, offsets=True) == []
+
+
+def test_bars_fill_the_time_that_has_data() -> None:
+    """Three observations of the last ten minutes of a day: the first bar stands at the left end, the last one at the
+    right end, wide enough to be seen; one observation alone has a bar, too."""
+    day = time_range({}, NOW)
+    for ages, left, right in (((10, 5, 1), 0, 560), ((3,), 0, 0)):
+        instants = [NOW - timedelta(minutes=age) for age in ages]
+        drawn = day.around(pa.chunked_array([pa.array(instants)]))
+        bars = tuple(ToneBar(at=at, counts={"ok": 2}) for at in instants)
+        ((_, path),) = StackedBars(title="t", drawn=drawn, bars=bars, words={"ok": "ok"}).paths
+        starts = [float(x) for x in re.findall(r"M([\d.]+) ", path)]
+        assert (starts[0], starts[-1], len(starts)) == (left, right, len(ages))
+        assert float(re.findall(r"h([\d.]+)v", path)[0]) > 30
+        assert drawn.begin == instants[0]
+    assert day.around(pa.chunked_array([], pa.timestamp("us", "UTC"))) == day
+
+
+def test_the_overview_says_that_the_checks_stopped_the_newest_run(root: Path) -> None:
+    """Of the newest validation alone: a critical rule that is broken, or raised, stands first in the headline."""
+    tables = Tables(TablesConfig(uri=str(root)))
+    newest = max(tables.rows("run_totals"), key=lambda row: row["observed_at"])["run_id"]
+    results = [
+        {"cluster_id": "c", "run_id": newest, "evaluated_at": NOW - timedelta(minutes=age), "suite": "state_records",
+         "expectation": f"r{number}", "severity": severity, "success": success}
+        for number, (age, severity, success) in enumerate(
+            [(9, "critical", False), (2, "critical", True), (2, "warning", False), (2, "critical", None)]
+        )
+    ]  # fmt: skip
+    tables.append("quality_results", results)
+    with served(root) as url:
+        assert "The checks stopped" not in get(url, "")[1]
+        tables.append("quality_results", [results[0] | {"evaluated_at": NOW - timedelta(minutes=1)}])
+        assert "The checks stopped this run: 1 critical rule broken." in get(url, "")[1]

@@ -184,6 +184,7 @@ def _expectation(row: TableRow) -> ExpectationRow:
         expectation=row["expectation"] or "",
         severity=canonical(row["severity"]),
         result=result,
+        stops=row["success"] is False and row["severity"] == "critical",
         unexpected_count=None if result == "not evaluated" else row["unexpected_count"],
         error=row["error"] or row["reason"] or "",
     )

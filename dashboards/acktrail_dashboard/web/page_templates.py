@@ -29,6 +29,7 @@ def web_templates() -> Environment:
         expansion_texts.ordering_meaning,
         status_wording.status_text,
         status_wording.status_tone,
+        status_wording.is_trouble,
         status_wording.ago,
         status_wording.span_text,
         byte_text,

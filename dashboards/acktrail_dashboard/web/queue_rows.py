@@ -30,8 +30,13 @@ _ADDRESS: Final = (
 )
 _OF_GROUP: Final = (
     (RANK, "min"), ("status", "first"), ("status_since", "first"), ("reason", "first"), ("lag", "sum"),
-    (RANK, "count"), ("lag", "count"), ("members", "max"), ("group_state", "first"),
+    (RANK, "count"), ("lag", "count"), ("members", "max"), ("group_state", "first"), ("topic_id", "first"),
+    ("topic", "first"), ("partition", "first"),
 )  # fmt: skip
+_GROUP_COLUMNS: Final = [
+    *("group_id", RANK, "status", "status_since", "reason", "lag", "partitions", "lags_known", "members", "state"),
+    *("topic_id", "topic", "partition"),
+]
 
 
 def queue_rows(visit: Visit) -> pa.Table:
@@ -76,23 +81,10 @@ def tone_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def groups_of(rows: pa.Table) -> pa.Table:
-    """One row a group, worst first, of `rows` that are worst first: its worst status with since and reason, the sum of
-    the lags that are known, and how many share partitions it has, and has a lag of."""
+    """One row a group, worst first, of `rows` that are worst first: its worst status with since, reason and share
+    partition, the sum of the lags that are known, and how many share partitions it has, and has a lag of."""
     found = rows.group_by("group_id", use_threads=False).aggregate(list(_OF_GROUP))
-    names = [
-        "group_id",
-        RANK,
-        "status",
-        "status_since",
-        "reason",
-        "lag",
-        "partitions",
-        "lags_known",
-        "members",
-        "state",
-    ]
-    renamed = found.rename_columns(names)
-    return renamed.sort_by([*_WORST_FIRST, ("group_id", "ascending")])
+    return found.rename_columns(_GROUP_COLUMNS).sort_by([*_WORST_FIRST, ("group_id", "ascending")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

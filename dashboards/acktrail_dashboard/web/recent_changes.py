@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from acktrail.tables.open_runs import OpenRuns
 from acktrail_dashboard.lists.finding_list import open_and_gone
-from acktrail_dashboard.status_wording import STATUSES
+from acktrail_dashboard.status_wording import STATUSES, is_trouble
 from acktrail_dashboard.web.web_page import Visit
 from acktrail_dashboard.wording import SEVERITIES, canonical, tally
 
-_SHOWN: Final = 20
+_SHOWN: Final = 12
+_CALM: Final = pa.array([status for status in STATUSES if not is_trouble(status)])
 _FINDING_COLUMNS: Final = ("rule", "run_id", "severity", "first_seen_at", "last_seen_at")
 _GAP_COLUMNS: Final = ("observed_at", "gaps", "gap_records")
 
@@ -30,13 +31,17 @@ class FindingChanges:
 
 def status_changes(visit: Visit) -> dict[str, Any]:
     """Changes of status within the range of time, the latest first, of one time to the worst status first; how many got
-    worse and better."""
+    worse and better. Share partitions that were new and need nothing are counted alone (`calm`)."""
     rows = visit.read("status_changes", where=visit.within("changed_at"))
     ranks = {name: pc.index_in(rows[name], value_set=pa.array(STATUSES)) for name in ("before", "after")}
-    ordered = rows.append_column("rank", ranks["after"]).sort_by([("changed_at", "descending"), ("rank", "ascending")])
+    is_calm = pc.and_(pc.is_null(rows["before"]), pc.is_in(rows["after"], value_set=_CALM))
+    told = rows.append_column("rank", ranks["after"]).filter(pc.invert(is_calm))
+    ordered = told.sort_by([("changed_at", "descending"), ("rank", "ascending")])
     return {
         "rows": ordered.slice(0, _SHOWN).to_pylist(),
+        "told": told.num_rows,
         "count": rows.num_rows,
+        "calm": rows.num_rows - told.num_rows,
         "worse": pc.sum(pc.less(ranks["after"], ranks["before"])).as_py() or 0,
         "better": pc.sum(pc.greater(ranks["after"], ranks["before"])).as_py() or 0,
     }

@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from acktrail.errors import InputError
 
 LENGTHS: Final = MappingProxyType(
@@ -22,6 +25,7 @@ LENGTHS: Final = MappingProxyType(
 )
 """Ranges with a name."""
 _USUAL: Final = "24h"
+_SHORTEST: Final = timedelta(minutes=1)
 _LONGEST: Final = timedelta(days=370)
 _HINT: Final = "give UTC times such as 2026-11-23T08:00, the earlier one first, at most 370 days apart"
 
@@ -40,6 +44,14 @@ class TimeRange:
         if self.name is not None:
             return f"last {self.name}"
         return f"{self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+
+    def around(self, instants: pa.ChunkedArray) -> TimeRange:
+        """The part of the range that has `instants`: all of it where there are none."""
+        if not len(instants):
+            return self
+        ends = pc.min_max(instants).as_py()
+        begin, end = max(self.begin, ends["min"]), min(self.end, ends["max"])
+        return TimeRange(begin=begin, end=max(end, begin + _SHORTEST), name=None)
 
     @property
     def query(self) -> dict[str, str]:

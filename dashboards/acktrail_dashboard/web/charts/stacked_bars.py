@@ -1,4 +1,4 @@
-"""Counts by tone over time as bars: one bar for each interval, at most 60."""
+"""Counts by tone over time as bars: one bar for each interval, at most 60, over the time that has any."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from acktrail_dashboard.wording import TONES, number
 WIDTH: Final = 600
 HEIGHT: Final = 120
 _MOST: Final = 60
+_FEWEST: Final = 15
 _ROWS_SHOWN: Final = 24
 _GAP: Final = 0.12
 
@@ -31,10 +32,10 @@ class ToneBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackedBars:
-    """Bars over a range of time. `words` name the tones that occur."""
+    """Bars over the time `drawn`. `words` name the tones that occur."""
 
     title: str
-    chosen: TimeRange
+    drawn: TimeRange
     bars: tuple[ToneBar, ...]
     words: Mapping[str, str]
 
@@ -47,9 +48,9 @@ class StackedBars:
     def paths(self) -> list[tuple[str, str]]:
         """The path of each tone, stacked, the most urgent at the bottom."""
         most = max((sum(bar.counts.values()) for bar in self.bars), default=0) or 1
-        pieces: dict[str, str] = {}
+        places, pieces = self._places, dict[str, str]()
         for bar in self.bars:
-            left, wide, under = self._left(bar.at), WIDTH / _MOST * (1 - _GAP), 0
+            left, wide, under = _place(self.drawn, bar.at, places) * WIDTH / places, WIDTH / places * (1 - _GAP), 0
             for tone in self.tones:
                 count = bar.counts.get(tone, 0)
                 if count:
@@ -65,7 +66,7 @@ class StackedBars:
         if not self.bars:
             return self.title
         newest = ", ".join(f"{number(self.bars[-1].counts.get(tone, 0))} {self.words[tone]}" for tone in self.tones)
-        return f"{self.title}, {self.chosen.text}; at the end {newest}"
+        return f"{self.title}, {self.drawn.text}; at the end {newest}"
 
     @property
     def rows(self) -> list[ToneBar]:
@@ -73,15 +74,20 @@ class StackedBars:
         stride = max(1, -(-len(self.bars) // _ROWS_SHOWN))
         return list(self.bars[::-1][::stride])
 
-    def _left(self, at: datetime) -> float:
-        return _place(self.chosen, at) * WIDTH / _MOST
+    @property
+    def _places(self) -> int:
+        """Few bars are wide, as long as each has a place of its own."""
+        for places in (_FEWEST, 2 * _FEWEST):
+            if len({_place(self.drawn, bar.at, places) for bar in self.bars}) == len(self.bars):
+                return places
+        return _MOST
 
 
-def last_of_each_bar(rows: pa.Table, column: str, chosen: TimeRange, order: Sequence[str] = ()) -> list[dict[str, Any]]:
+def last_of_each_bar(rows: pa.Table, column: str, drawn: TimeRange, order: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The rows that count: of those in one interval, by their instants in `column`, the last by `order`, then by time;
     the earliest interval first. A range may have 25,000 reconciliations: few of them become Python's."""
-    begin = np.datetime64(chosen.begin.replace(tzinfo=None), "us")
-    span = int((chosen.end - chosen.begin).total_seconds() * 1e6)
+    begin = np.datetime64(drawn.begin.replace(tzinfo=None), "us")
+    span = int((drawn.end - drawn.begin).total_seconds() * 1e6)
     since = (rows[column].to_numpy() - begin).astype(np.int64)
     places = np.clip(since * _MOST // span, 0, _MOST - 1)
     ranked = rows.append_column("place", pa.array(places)).sort_by(
@@ -93,6 +99,6 @@ def last_of_each_bar(rows: pa.Table, column: str, chosen: TimeRange, order: Sequ
     return found
 
 
-def _place(chosen: TimeRange, at: datetime) -> int:
-    span = chosen.end - chosen.begin
-    return int(min(max((at - chosen.begin) * _MOST // span, 0), _MOST - 1))
+def _place(drawn: TimeRange, at: datetime, places: int) -> int:
+    span = drawn.end - drawn.begin
+    return int(min(max((at - drawn.begin) * places // span, 0), places - 1))

@@ -35,12 +35,16 @@ def _context(visit: Visit) -> dict[str, Any]:
     totals = _newest_totals(visit)
     runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
     findings = _open_findings(visit, runs)
-    sentence, tone = critical_first(_groups_in_words(counts), sum(line.severity == "critical" for line in findings))
+    critical = sum(line.severity == "critical" for line in findings)
+    sentence, tone = critical_first(
+        _groups_in_words(counts), stopping=_stopping(visit, runs.reconciliation), critical_findings=critical
+    )
     return {
         "sentence": sentence,
         "tone": tone,
         "has_statuses": rows.num_rows > 0,
         "clusters": sorted(each for each in pc.unique(rows["cluster_id"]).to_pylist() if each is not None),
+        "worst": next((row for row in groups.slice(0, 1).to_pylist() if is_trouble(row["status"])), None),
         "groups": groups.slice(0, _GROUPS_SHOWN).to_pylist(),
         "group_count": groups.num_rows,
         "group_shares": tone_counts(counts),
@@ -75,7 +79,7 @@ def _groups_in_words(counts: Mapping[str, int]) -> tuple[str, str]:
     verb = "needs" if number_in_trouble == 1 else "need"
     tones = {status_tone(status) for status in trouble}
     return (
-        f"{number(number_in_trouble)} of {counted(total, 'share group')} {verb} attention: {_words(trouble)}.",
+        f"{number(number_in_trouble)} of {counted(total, 'share group')} {verb} attention.",
         next(tone for tone in TONES if tone in tones),
     )
 
@@ -105,6 +109,14 @@ def _newest_export(visit: Visit) -> datetime | None:
     return newest
 
 
+def _stopping(visit: Visit, run_id: str | None) -> int:
+    """Critical rules that the newest validation of the newest reconciliation found broken: they stopped it."""
+    own = (pc.field("run_id") == run_id) & (pc.field("severity") == "critical")
+    rows = visit.read("quality_results", columns=("evaluated_at", "success"), where=own)
+    newest = rows.filter(pc.equal(rows["evaluated_at"], pc.max(rows["evaluated_at"])))
+    return int(pc.sum(pc.invert(newest["success"])).as_py() or 0)
+
+
 def _open_findings(visit: Visit, runs: OpenRuns) -> list[FindingLine]:
     """The most severe first, then the latest. Before the first reconciliation those of audits of expansions alone."""
     where = pc.field("run_id").isin(pa.array(runs.run_ids, pa.string()))
@@ -130,11 +142,12 @@ def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:
 def _group_trend(visit: Visit) -> StackedBars:
     """Groups by the tone of their worst status."""
     rows = visit.read("run_totals", columns=("observed_at", "group_statuses"), where=visit.within("observed_at"))
+    drawn = visit.time_range.around(rows["observed_at"])
     bars = (
         ToneBar(at=row["observed_at"], counts=dict(tone_counts(dict(row["group_statuses"] or ()))))
-        for row in last_of_each_bar(rows, "observed_at", visit.time_range)
+        for row in last_of_each_bar(rows, "observed_at", drawn)
     )
-    return StackedBars(title="Share groups by what they need", chosen=visit.time_range, bars=tuple(bars), words=_NEEDS)
+    return StackedBars(title="Share groups by what they need", drawn=drawn, bars=tuple(bars), words=_NEEDS)
 
 
 def _quality_trend(visit: Visit) -> StackedBars:
@@ -147,9 +160,10 @@ def _quality_trend(visit: Visit) -> StackedBars:
     sums = [(f"{name}_last", "sum") for name in _COUNTED]
     runs = own.group_by("run_id", use_threads=False).aggregate([("evaluated_at_last", "max"), *sums])
     runs = runs.rename_columns(["run_id", "evaluated_at", *_COUNTED])
-    worst = last_of_each_bar(runs, "evaluated_at", visit.time_range, ("critical_fails", "fails"))
+    drawn = visit.time_range.around(runs["evaluated_at"])
+    worst = last_of_each_bar(runs, "evaluated_at", drawn, ("critical_fails", "fails"))
     bars = tuple(ToneBar(at=row["evaluated_at"], counts=_result_counts(row)) for row in worst)
-    return StackedBars(title="Expectations", chosen=visit.time_range, bars=bars, words=_RESULTS)
+    return StackedBars(title="Expectations", drawn=drawn, bars=bars, words=_RESULTS)
 
 
 def _result_counts(row: Mapping[str, Any]) -> dict[str, int]:

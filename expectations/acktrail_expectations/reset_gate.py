@@ -36,9 +36,8 @@ _ROW_COUNT: Final = RULE_BY_ID["row_count_as_planned"]
 
 _PLAN_COLUMNS: Final = (
     "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
-    "target_offset", "clamp", "to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten",
-    "archived_forgotten", "acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived",
-    "skipped", "refused",
+    "target_offset", "clamp", "to_deliver", "hidden_ahead", "delivered_again", "passed_again", "acknowledgements_known",
+    "archived_known", "passed_acknowledged", "passed_archived", "skipped", "refused",
 )  # fmt: skip
 """The columns of ``RESET_PLAN_PARTITIONS`` that the frame is made of."""
 
@@ -61,7 +60,7 @@ RESET_PLAN_CHECKS: Final[tuple[SuiteCheck, ...]] = (
     rule_check(
         "skips_only_where_allowed", core.ExpectColumnValuesToBeInSet(column="unallowed_skip", value_set=[False])
     ),
-    rule_check("to_deliver_is_log_end_less_target", equal("to_deliver", "offsets_to_deliver")),
+    rule_check("to_deliver_is_log_end_less_target", equal("to_deliver", "records_to_deliver")),
     rule_check("delivered_again_adds_up", equal("delivered_again", "sum_of_delivered_again")),
     rule_check("delivered_again_le_to_deliver", at_least("to_deliver", "delivered_again")),
 )
@@ -170,8 +169,9 @@ def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
 
     Returns:
         ``_PLAN_COLUMNS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
-        those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `offsets_to_deliver` (log end less
-        target) and `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
+        those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `records_to_deliver` (log end less
+        target, without the offsets that are no records) and `sum_of_delivered_again` (what lies below the start
+        offset, and what is finished in the state).
     """
     frame = frame_of(partitions.select(list(_PLAN_COLUMNS)))
     refused = known_true(frame["refused"])
@@ -182,16 +182,11 @@ def reset_plan_frame(partitions: pa.Table, *, allow_skip: bool) -> pd.DataFrame:
         unclamped_target=where(sent, frame["clamp"].isna()),
         has_target_or_refusal=np.asarray(frame["target_offset"].notna(), dtype=np.bool_) | refused,
         unallowed_skip=skips & (not allow_skip),
-        offsets_to_deliver=frame["log_end_offset"] - sent,
+        records_to_deliver=frame["log_end_offset"] - sent - frame["hidden_ahead"],
         sum_of_delivered_again=frame["passed_again"]
-        + _in_state(frame, "acknowledgements_forgotten", "acknowledgements_known", "passed_acknowledged")
-        + _in_state(frame, "archived_forgotten", "archived_known", "passed_archived"),
+        + (frame["acknowledgements_known"] - frame["passed_acknowledged"])
+        + (frame["archived_known"] - frame["passed_archived"]),
     )
-
-
-def _in_state(frame: pd.DataFrame, forgotten: str, known: str, passed: str) -> pd.Series:
-    """The forgotten records that the state itself has; plans of version 1 counted no others."""
-    return (frame[known] - frame[passed]).where(frame[known].notna(), frame[forgotten])
 
 
 def reset_result_frame(executions: pa.Table) -> pd.DataFrame:

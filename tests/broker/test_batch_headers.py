@@ -1,4 +1,4 @@
-"""The kind of record batches from their headers, and their records counted within the offsets of a plan."""
+"""The kind of record batches from their headers, and which of their offsets are records of a group."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.broker.logs import Batch, BatchKind, batches_in
-from acktrail.group_changes.collection.delivered_records import counts_of
-from acktrail.model.delivery import StateBatch
+from acktrail.group_changes.collection.delivered_records import hidden_offsets
 
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 
@@ -66,34 +64,44 @@ def test_another_format_ends_the_reading() -> None:
     assert kinds(bytes(old)) == []
 
 
-def batch(first: int, last: int, records: int | None = None, kind: BatchKind = BatchKind.DATA) -> Batch:
-    width = last - first + 1
-    return Batch(first_offset=first, last_offset=last, records=width if records is None else records, kind=kind)
+def batch(first: int, last: int, kind: BatchKind = BatchKind.DATA, *gaps: tuple[int, int]) -> Batch:
+    return Batch(first_offset=first, last_offset=last, kind=kind, gaps=gaps)
+
+
+CLOSED = [
+    batch(8, 12),
+    batch(13, 13, BatchKind.CONTROL),
+    batch(14, 16, BatchKind.ABORTED),
+    batch(17, 17, BatchKind.CONTROL),
+    batch(20, 29, BatchKind.DATA, (22, 23), (27, 27)),
+    batch(35, 40),
+]
 
 
 @pytest.mark.parametrize(
-    ("batches", "numbers"),
+    ("batches", "level", "hidden"),
     [
-        ([batch(0, 99)], (90, 0, 40, 0)),
-        ([batch(0, 49), batch(50, 50, kind=BatchKind.CONTROL), batch(51, 99)], (89, 0, 40, 0)),
-        ([batch(0, 19), batch(20, 29, 10, BatchKind.ABORTED), batch(30, 99)], (80, 10, 30, 10)),
-        ([batch(0, 9, 1), batch(10, 41), batch(42, 99, 58)], (90, 0, 40, 0)),
-        ([batch(0, 19, 19), batch(20, 99)], None),
+        (CLOSED, "read_uncommitted", ((13, 13), (17, 19), (22, 23), (27, 27), (30, 34))),
+        (CLOSED, "read_committed", ((13, 19), (22, 23), (27, 27), (30, 34))),
+        (CLOSED, None, None),
+        ([batch(8, 12), batch(13, 13, BatchKind.CONTROL), batch(14, 38)], None, ((13, 13),)),
+        ([batch(8, 35), batch(36, 38, BatchKind.OPEN)], "read_committed", None),
+        ([batch(8, 35), batch(36, 38, BatchKind.OPEN)], "read_uncommitted", ()),
+        ([], None, ((10, 38),)),
     ],
-    ids=["one", "marker", "aborted", "compacted-before", "an-edge-within-gaps"],
+    ids=["uncommitted", "committed", "unknown", "unknown-but-equal", "open-committed", "open-uncommitted", "empty"],
 )
-def test_records_are_counted_in_the_offsets_of_a_plan(
-    batches: list[Batch], numbers: tuple[int, int, int, int] | None
+def test_what_is_no_record_of_a_group_depends_on_its_isolation_level(
+    batches: list[Batch], level: str | None, hidden: tuple[tuple[int, int], ...] | None
 ) -> None:
-    """From the target on, and among what was done with: below the start offset and finished in the state."""
-    finished = (StateBatch(first_offset=45, last_offset=54, delivery_state=2, delivery_count=1),)
-    facts = partition_facts(40, (10, 100), finished)
-    (row,) = a_plan(a_request(), a_snapshot(facts)).partitions
-    counts = counts_of(row, batches)
-    if numbers is None:
-        assert counts is None
-        return
-    assert counts is not None
-    marker = sum(b.kind is BatchKind.CONTROL for b in batches)
-    found = (counts.to_deliver, counts.to_deliver_aborted, counts.delivered_again, counts.delivered_again_aborted)
-    assert found == (numbers[0], numbers[1], numbers[2] - marker, numbers[3])
+    """Markers and what compaction removed never are, aborted records only for read_uncommitted groups. Where an unknown
+    level or an open transaction decides, it is not known."""
+    assert hidden_offsets(batches, 10, 38, level) == hidden
+
+
+def test_a_batch_with_gaps_says_which_offsets_it_has() -> None:
+    """Compaction leaves the batch's offsets and takes records away: those that are left are decoded."""
+    body = b"".join(b"\x0c\x00\x00" + bytes([2 * delta]) + b"\x01\x01\x00" for delta in (1, 2, 5))
+    header = raw(100, 107, records=3)[12:-7] + body
+    (found,) = batches_in(struct.pack(">qi", 100, len(header)) + header, ())
+    assert found.gaps == ((100, 100), (103, 104), (106, 107))

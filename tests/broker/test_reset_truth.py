@@ -30,6 +30,7 @@ from acktrail.group_changes.json_values import from_json_value, to_json_value, w
 from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations.reset_gate import validate_plan
 
 pytestmark = pytest.mark.broker
 
@@ -266,36 +267,55 @@ def in_transactions(world: World, topic: str) -> None:
     world.workload.produce(topic, 2)
 
 
-def test_a_plan_says_records_where_the_log_tells_and_offsets_where_not(world: World, tmp_path: Path) -> None:
-    """Markers of transactions count as offsets and are not delivered; records of aborted transactions only to
-    groups that read uncommitted ones. Both kinds of groups get what the plan says."""
-    topic, here = f"hidden-{uuid4().hex[:8]}", replace(world, tables=TablesConfig(uri=str(tmp_path)))
+@pytest.mark.parametrize(("level", "comes"), [("read_uncommitted", 10), ("read_committed", 7)])
+def test_every_number_of_a_plan_counts_what_a_share_consumer_gets(
+    world: World, tmp_path: Path, level: str, comes: int
+) -> None:
+    """Markers of transactions are in no number, records of aborted transactions in those of read_uncommitted groups
+    alone: to deliver, again, forgotten, archived, skipped, in flight. The gate finds that they add up."""
+    topic, group = f"hidden-{uuid4().hex[:8]}", f"{level}-{uuid4().hex[:8]}"
+    here = replace(world, tables=TablesConfig(uri=str(tmp_path)))
     in_transactions(world, topic)
-    for level, comes in (("read_uncommitted", 10), ("read_committed", 7)):
+    world.workload.configure_group(group, share_isolation_level=level)
+    start_at(world.kafka, group, {(topic, 0): 0})
+    latest = {"groups": [group], "topics": [topic], "strategies": {"to-latest": None}, "allow_skip": True}
+    fresh = here.plan(**latest)["totals"]
+    assert (fresh["unit"], fresh["to_deliver"], fresh["skipped"]) == ("records", 0, comes), "as many as will come"
+
+    world.settle(group, topic, comes, lambda part: {2: RELEASE, 4: REJECT}.get(part[1], ACCEPT))
+    tell_history(here)
+    begun = here.plan(**latest)["totals"]
+    assert (begun["skipped"], begun["in_flight_discarded"]) == (1, 1), "what was released"
+    plan = here.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
+    totals = plan["totals"]
+    assert (totals["to_deliver"], totals["hidden_ahead"], totals["delivered_again"]) == (comes, 12 - comes, comes - 1)
+    assert (totals["acknowledgements_forgotten"], totals["archived_forgotten"]) == (comes - 2, 1)
+    texts = [notice["text"] for notice in plan["notices"]]
+    assert f"{comes - 1} records that the group was done with are delivered again" in texts
+    assert "1 archived records (given up on: poison, maybe) are delivered again" in texts
+    assert f"new start offsets on: {comes}\n" in plan_text(from_json_value(ResetPlan, plan))
+    here.store(plan)
+    assert validate_plan(here.tables, plan["plan_id"]).failed == ()
+    assert len(world.deliveries(group, topic, comes)) == comes
+
+
+def test_a_transaction_that_is_open_is_counted_where_its_end_does_not_matter(world: World, tmp_path: Path) -> None:
+    """A read_uncommitted group gets its records now; what a read_committed one will get is not known: offsets are
+    counted, and the plan says so."""
+    topic, here = f"open-{uuid4().hex[:8]}", replace(world, tables=TablesConfig(uri=str(tmp_path)))
+    in_transactions(world, topic)
+    producer = Producer({**to_librdkafka(world.kafka), "transactional.id": f"{topic}-2"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"undecided")
+    producer.flush()
+    for level, unit, ahead in (("read_uncommitted", "records", 11), ("read_committed", "offsets", 13)):
         group = f"{level}-{uuid4().hex[:8]}"
         world.workload.configure_group(group, share_isolation_level=level)
-        world.settle(group, topic, comes, lambda _: ACCEPT)
-        tell_history(here)
-        plan = here.reset(groups=[group], topics=[topic], strategies={"to-earliest": None})
-        totals = plan["totals"]
-        assert totals["to_deliver"] == 12
-        assert totals["records"] == {
-            "to_deliver": 7,
-            "to_deliver_aborted": 3,
-            "delivered_again": 7,
-            "delivered_again_aborted": totals["records"]["delivered_again_aborted"],
-        }
-        assert totals["acknowledgements_known"] == comes
-        assert len(world.deliveries(group, topic, comes)) == comes
+        start_at(world.kafka, group, {(topic, 0): 0})
+        plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
+        assert (plan["totals"]["unit"], plan["totals"]["to_deliver"]) == (unit, ahead)
+        assert ("offsets_not_records" in {notice["rule"] for notice in plan["notices"]}) is (unit == "offsets")
         shown = plan_text(from_json_value(ResetPlan, plan))
-        assert "7, 3 of aborted transactions (only read_uncommitted groups get them), in 12 offsets" in shown
-    open_end = Producer({**to_librdkafka(world.kafka), "transactional.id": f"{topic}-2"})
-    open_end.init_transactions()
-    open_end.begin_transaction()
-    open_end.produce(topic, b"undecided")
-    open_end.flush()
-    plan = here.plan(groups=[group], topics=[topic], strategies={"to-earliest": None})
-    assert plan["totals"].get("records") is None, "the outcome of an open transaction is not known"
-    assert "offsets_not_records" in {notice["rule"] for notice in plan["notices"]}
-    assert "13 offsets (control records" in plan_text(from_json_value(ResetPlan, plan))
-    open_end.abort_transaction()
+        assert ("13 offsets (control records" in shown) is (unit == "offsets")
+    producer.abort_transaction()

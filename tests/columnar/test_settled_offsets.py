@@ -12,6 +12,7 @@ from acktrail.columnar.model_values import change_table
 from acktrail.columnar.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.status_changes import History, StatusChange
+from acktrail.model.record_counts import joined
 from acktrail.model.records import StateRecord
 
 _SETTLED = (2, 4)
@@ -95,6 +96,10 @@ def test_what_was_archived_is_counted_wherever_the_start_offset_went(
         acknowledged=states.count(2), archived=states.count(4), unknown=0, since_ms=found.since_ms
     )
     assert found.since_ms is not None
+    hidden = sorted(data.draw(st.sets(st.integers(0, OFFSETS))))
+    rest = settled_counts(table, 0, OFFSETS, hidden=joined((offset, offset) for offset in hidden))
+    seen = [state for offset, state in last_state.items() if offset not in hidden]
+    assert (rest.acknowledged, rest.archived, rest.unknown) == (seen.count(2), seen.count(4), 0)
 
 
 @given(coordinator_logs(), st.integers(0, 14))

@@ -11,10 +11,11 @@ from reset.scenes import logs, partition_facts
 
 from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, TargetOffset
 from acktrail.group_changes.collection.records_below_start import passed_range
-from acktrail.group_changes.planning.impact import Impact, impact_of
+from acktrail.group_changes.planning.impact import CountUnit, Impact, impact_of
 from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
 from acktrail.group_changes.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
+from acktrail.model.record_counts import joined
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:
@@ -34,18 +35,22 @@ def states(facts: PartitionFacts) -> dict[int, int | None]:
     return {o: s for o, s in found.items() if facts.start_offset is not None and o >= facts.start_offset}
 
 
-@given(logs(), st.data())
-def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.DataObject) -> None:
-    """Delivered again, forgotten, skipped, in flight: for any state, log and target, as counted offset by offset."""
+@given(logs(), st.data(), st.sets(st.integers(0, 40)))
+def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.DataObject, hidden: set[int]) -> None:
+    """Delivered again, forgotten, skipped, in flight: for any state, log and target, as counted offset by offset.
+    Offsets that are no records of the group count nowhere, whatever the state says of them."""
     low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
+    facts = replace(facts, hidden=joined((offset, offset) for offset in sorted(hidden)))
     target = data.draw(st.integers(low, high))
     found = impact(facts, target)
+    assert found.unit is CountUnit.RECORDS
+    assert impact(replace(facts, hidden=None), target).unit is CountUnit.OFFSETS
     if facts.start_offset is None:
         assert found.delivered_again == found.in_flight_discarded == 0
         assert found.skipped == (0 if target == low else None)
         return
-    state = states(facts)
-    passed = [o for o in range(low, high) if o < facts.start_offset]
+    state = {o: s for o, s in states(facts).items() if o not in hidden}
+    passed = [o for o in range(low, high) if o < facts.start_offset and o not in hidden]
     done = {o for o, s in state.items() if s in TERMINAL_STATES}
 
     again = [o for o in passed if o >= target]
@@ -59,9 +64,11 @@ def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.Da
     assert (found.reason is None) is is_known
     assert found.skipped == len([o for o in state if o < target and o not in done])
     assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
-    assert found.to_deliver == high - target
+    assert found.to_deliver == len([o for o in range(target, high) if o not in hidden])
+    assert found.to_deliver + found.hidden_ahead == high - target
     again = sorted([o for o in (*passed, *done) if o >= target])
-    assert (found.again_first, found.again_last) == ((again[0], again[-1]) if again else (None, None))
+    if again and not hidden:
+        assert (found.again_first, found.again_last) == (again[0], again[-1])
     parts = (found.passed_again, found.acknowledgements_known, found.archived_known)
     assert found.delivered_again == sum(part or 0 for part in parts)
 

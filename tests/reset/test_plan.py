@@ -193,7 +193,7 @@ def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
     assert (plan.totals.archived_known, plan.totals.acknowledgements_known, plan.totals.passed_unknown) == (3, 0, 40)
     assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again", "passed_unknown"}
     (notice,) = [notice for notice in plan.notices if notice.rule == "passed_unknown"]
-    assert notice.text.startswith("40 records below the start offsets of 2 share partition(s)")
+    assert notice.text.startswith("40 offsets below the start offsets of 2 share partition(s)")
     assert "ACKTRAIL_TABLES" in notice.text
     assert forgotten(plan) == ("unknown", "at least 3")
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
-from acktrail.errors import AcktrailError, ChangeInProgress, ConfigurationError, OutcomeUnknown, Unreachable
 from acktrail.group_changes.collection.facts import TargetOffset
-from acktrail.group_changes.execution.attempt import OpenRequests
 from acktrail.group_changes.lifecycle.plan_life import Status
 from acktrail.group_changes.lifecycle.undo import UndoLedger
 from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
@@ -67,46 +63,7 @@ def test_what_moved_on_is_refused_unless_allowed(
     """Another start offset, or records with a state of their own, where the plan left none."""
     facts = partition_facts(start, found=batches, given=TargetOffset(offset=12, left_at=left_at))
     strategy = Strategy(kind=StrategyKind.TO_SNAPSHOT, source="p0")
-    for allowed, severity in ((None, "refusal"), (True, "serious")):
+    for allowed, severity in ((False, "refusal"), (True, "serious")):
         plan = a_plan(a_request(strategy=strategy, allow_moved_on=allowed), a_snapshot(facts))
         assert [n.severity for n in plan.notices if n.rule == "moved_on"] == ([severity] if moved else [])
         assert parse_plan(plan_json(plan), "here") == plan
-
-
-def test_plans_of_before_keep_their_text() -> None:
-    """What may be allowed since is not in a plan that does not allow it: its text and hash are as they were."""
-    assert "allow_moved_on" not in plan_json(a_plan())
-
-
-def ended(error: BaseException, *out: int, nested: bool = False) -> BaseException:
-    """What leaves the block when `error` ends it after so many requests were `out`, one number after the other."""
-    requests = OpenRequests("p1")
-    try:
-        with requests:
-            for number in out:
-                requests.out = number
-            with requests if nested else nullcontext():
-                raise error
-    except BaseException as left:  # noqa: BLE001  # whatever it is
-        return left
-
-
-@pytest.mark.parametrize("error", [Unreachable("k:1"), ConfigurationError("no"), KeyboardInterrupt(), ValueError("x")])
-def test_a_request_that_left_makes_everything_unknown(error: BaseException) -> None:
-    """Before it leaves, when it was not sent after all, and once it is settled an error is what it is; in between it is
-    an unknown outcome, once, that names plan and remedy."""
-    for out in ((), (1, 0), (1, 2, 0)):
-        assert ended(error, *out) is error
-    for out in ((1,), (1, 2, 1)):
-        unknown = ended(error, *out, nested=True)
-        assert isinstance(unknown, OutcomeUnknown)
-        assert unknown.__cause__ is error
-        assert unknown.message.startswith("plan p1 was sent")
-        assert "acktrail reset verify p1" in unknown.hint
-        assert not isinstance(error, AcktrailError) or error.message in unknown.message
-
-
-def test_who_is_at_it_is_no_unknown_outcome() -> None:
-    """Another process that verifies the same plan is named as ever."""
-    busy = ChangeInProgress("g", plan_id="p1", hint="wait")
-    assert ended(busy, 1) is busy

@@ -1,7 +1,7 @@
 """Logs of topic partitions: where they begin and end, where a time lies in them (ListOffsets), when records were
-written, and how many data, control and aborted records a range holds. A batch counts its records (Kafka:
+written, and which offsets of a range are of data, control and aborted records. A batch says what it holds (Kafka:
 ``DefaultRecordBatch``); a read_committed response lists the aborted transactions beside them (Fetch,
-``AbortedTransactions``). No record is decoded.
+``AbortedTransactions``). Records are decoded only where their batch has fewer than offsets.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -19,8 +20,10 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 from acktrail.broker.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.broker.descriptions import TopicPartition
-from acktrail.errors import MalformedRecord
-from acktrail.wire.record_batch import BatchHeader, read_header
+from acktrail.columnar.decoding.batch_codecs import unpacked
+from acktrail.errors import MalformedRecord, MissingDependency
+from acktrail.model.record_counts import Span, joined
+from acktrail.wire.record_batch import HEADER_BYTES, BatchHeader, batch_records, read_header
 
 _UNKNOWN_TIMEOUT_S: Final = 2.0
 """How long a partition may be unknown to its leader before that is the result: metadata spreads in milliseconds."""
@@ -36,21 +39,23 @@ _ONE_BATCH: Final = 1
 
 
 class BatchKind(StrEnum):
-    """Records of an aborted transaction reach read_uncommitted consumers only; control batches (markers) reach none."""
+    """Records of an aborted transaction reach read_uncommitted consumers only; control batches (markers) reach none.
+    Of records beyond the last stable offset it is not known yet (`OPEN`): read_uncommitted consumers get them."""
 
     DATA = "data"
     ABORTED = "aborted"
+    OPEN = "open"
     CONTROL = "control"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Offsets `first_offset` to `last_offset`, both inclusive, that hold `records` records (compaction leaves gaps)."""
+    """Offsets `first_offset` to `last_offset`, both inclusive; in `gaps` are those that compaction took away."""
 
     first_offset: int
     last_offset: int
-    records: int
     kind: BatchKind
+    gaps: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -208,35 +213,42 @@ def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> 
 def read_batches(
     client: BrokerClient, stretches: Iterable[LogStretch], *, most_bytes: int
 ) -> dict[LogStretch, tuple[Batch, ...]]:
-    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes`, ends
-    beyond the last stable offset or cannot be read is left out. Fetches them. Needs READ on the topics."""
+    """The record batches of stretches of logs, one of each log. A stretch that takes more than `most_bytes` or cannot
+    be read is left out. Fetches them. Needs READ on the topics."""
     reading = [_Reading(leader, stretch, most_bytes) for stretch, leader in _leaders(client, stretches).items()]
     while open_ := [each for each in reading if not (each.is_whole or each.is_given_up)]:
-        requests = [
-            (each.leader, _fetch_request(each.stretch, each.next, each.left, _READ_COMMITTED)) for each in open_
-        ]
+        requests = [(each.leader, _fetch_request(each.stretch, each.next, each.left, each.isolation)) for each in open_]
         for each, reply in zip(open_, client.send_all(requests), strict=True):
             each.take(reply)
     return {each.stretch: tuple(each.batches) for each in reading if each.is_whole}
 
 
-def batches_in(data: bytes, aborted: Iterable[tuple[int, int]]) -> Iterator[Batch]:
+def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> Iterator[Batch]:
     """The whole batches in `data`, in their order; the last one may be cut off. `aborted`: producer id and first offset
-    of every aborted transaction that lies in `data`, even in part."""
+    of every aborted transaction that lies in `data`, even in part. `is_stable`: all is below the last stable offset.
+    Raises MalformedRecord, MissingDependency: the records of a batch with gaps cannot be decoded."""
     waiting = sorted(aborted, key=itemgetter(1))
     active: set[int] = set()
     rest = memoryview(data)
     while (header := _header(rest)) is not None and header.size_bytes <= len(rest):
-        rest = rest[header.size_bytes :]
+        body, rest = rest[HEADER_BYTES : header.size_bytes], rest[header.size_bytes :]
         while waiting and waiting[0][1] <= header.last_offset:
             active.add(waiting.pop(0)[0])
         kind = BatchKind.ABORTED if header.producer_id in active else BatchKind.DATA
         if header.is_control:
             kind = BatchKind.CONTROL
             active.discard(header.producer_id)
-        yield Batch(
-            first_offset=header.base_offset, last_offset=header.last_offset, records=header.record_count, kind=kind
-        )
+        elif header.is_transactional and not is_stable:
+            kind = BatchKind.OPEN
+        is_whole = header.is_control or header.record_count == header.last_offset_delta + 1
+        gaps = () if is_whole else _gaps(header, bytes(body))
+        yield Batch(first_offset=header.base_offset, last_offset=header.last_offset, kind=kind, gaps=gaps)
+
+
+def _gaps(header: BatchHeader, body: bytes) -> tuple[Span, ...]:
+    offsets = [record.offset for record in batch_records(header, unpacked(header.compression, body))]
+    edges = [header.base_offset - 1, *offsets, header.last_offset + 1]
+    return joined((before + 1, after - 1) for before, after in pairwise(edges))
 
 
 def _header(data: bytes | memoryview) -> BatchHeader | None:
@@ -253,25 +265,31 @@ class _Reading:
         self.leader, self.stretch = leader, stretch
         self.batches: list[Batch] = []
         self.next, self.left = stretch.first_offset, most_bytes
-        self.is_given_up = False
+        self.isolation, self.is_given_up = _READ_COMMITTED, False
 
     @property
     def is_whole(self) -> bool:
         return self.next >= self.stretch.end_offset
 
     def take(self, reply: Any) -> None:
-        row = _row(reply)
+        """What a response has; a read_committed one without any is about offsets beyond the last stable one."""
+        row, is_stable = _row(reply), self.isolation == _READ_COMMITTED
         self.is_given_up = True
         if row is None:
             return
         data = bytes(row.records or b"")
         aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
-        found = list(batches_in(data, aborted))
-        self.batches += [batch for batch in found if batch.last_offset >= self.next]
+        try:
+            found = list(batches_in(data, aborted, is_stable=is_stable))
+        except (MalformedRecord, MissingDependency):
+            return
         self.left -= len(data)
         if found and found[-1].last_offset >= self.next:
+            self.batches += [batch for batch in found if batch.last_offset >= self.next]
             self.next = found[-1].last_offset + 1
             self.is_given_up = self.left <= 0
+        elif is_stable:
+            self.isolation, self.is_given_up = _READ_UNCOMMITTED, False
 
 
 def _leaders(client: BrokerClient, places: Iterable[_PlaceT]) -> dict[_PlaceT, int]:

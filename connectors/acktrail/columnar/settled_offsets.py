@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.record_counts import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS
 
 SETTLED_INPUTS: Final = (
@@ -37,7 +38,7 @@ _NEVER: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCounts:
-    """Numbers of records (offsets) in a range that the group last acknowledged or archived, by its history.
+    """Numbers of records in a range that the group last acknowledged or archived, by its history.
 
     `unknown`: those with a part of the history missing, before the first record of the share partition or since their
     last known status; they may be counted among the others and have changed since. `since_ms`: the broker's time of the
@@ -72,8 +73,11 @@ def by_share_partition(rows: pa.Table) -> Iterator[tuple[tuple[str, str, int], p
         yield (group_id, topic_id, partition), own
 
 
-def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] = ()) -> SettledCounts:
-    """Counts what the group last did with the records from `first` to `last` (inclusive).
+def settled_counts(
+    rows: pa.Table, first: int, last: int, doubts: Sequence[int] = (), hidden: Sequence[Span] = ()
+) -> SettledCounts:
+    """Counts what the group last did with the records from `first` to `last` (inclusive), without the offsets in
+    `hidden`.
 
     Args:
         rows: of one share partition, in log order, with `SETTLED_INPUTS`; at least those that `settled_filter`
@@ -84,15 +88,20 @@ def settled_counts(rows: pa.Table, first: int, last: int, doubts: Sequence[int] 
     Cost: some numpy operations, and two assignments to slices for each row.
     """
     if pc.count_distinct(rows["state_partition"]).as_py() != 1:
-        return SettledCounts(acknowledged=0, archived=0, unknown=last - first + 1, since_ms=None)
+        return SettledCounts(
+            acknowledged=0, archived=0, unknown=RecordCounter(hidden).count(first, last), since_ms=None
+        )
     begins = np.maximum(rows["first_offset"].to_numpy(), first)
     ends = np.minimum(rows["last_offset"].to_numpy(), last) + 1
     meets = begins < ends
     begins, ends, rows = begins[meets], ends[meets], rows.filter(pa.array(meets))
-    edges = np.unique(np.concatenate([begins, ends, [first, last + 1]]))
+    spans = np.clip(np.array(hidden, np.int64).reshape(-1, 2) + np.array([0, 1]), first, last + 1)
+    edges = np.unique(np.concatenate([begins, ends, spans.ravel(), [first, last + 1]]))
     cells = _Cells(len(edges) - 1)
     cells.apply(rows, np.searchsorted(edges, begins).tolist(), np.searchsorted(edges, ends).tolist())
     lengths, times = np.diff(edges), rows["record_timestamp_ms"].drop_null()
+    is_hidden = np.searchsorted(spans[:, 0], edges[:-1], "right") > np.searchsorted(spans[:, 1], edges[:-1], "right")
+    lengths[is_hidden] = 0
     is_known = cells.is_seen & (cells.settled_at >= np.maximum(cells.lost_at, max(doubts, default=_NEVER)))
     return SettledCounts(
         acknowledged=int(lengths[cells.kinds == _ACKNOWLEDGED].sum()),

@@ -100,7 +100,7 @@ def make_plan(
     come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
     earlier plan."""
     from acktrail.group_changes.collection.collect import take_snapshot
-    from acktrail.group_changes.collection.delivered_records import with_records, with_times
+    from acktrail.group_changes.collection.delivered_records import with_hidden, with_times
     from acktrail.group_changes.collection.known_expansions import known_expansions
     from acktrail.group_changes.collection.records_below_start import with_passed
 
@@ -110,6 +110,7 @@ def make_plan(
     chosen = ordered_groups()
     ordered = frozenset(group.group_id for group in snapshot.groups if group.group_id in chosen)
     snapshot = replace(snapshot, ordered=ordered)
+    snapshot = with_hidden(cluster.admin, request, snapshot)
     snapshot = with_passed(cluster, tables, request, snapshot)
     plan = build_plan(
         request,
@@ -119,10 +120,7 @@ def make_plan(
         acktrail_version=__version__,
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
-    plan = with_notices(plan, notices)
-    if any(row.impact is not None and row.impact.to_deliver for row in plan.partitions):
-        plan = with_records(cluster.admin, with_times(cluster.admin, plan))
-    return with_hash(plan)
+    return with_hash(with_times(cluster.admin, with_notices(plan, notices)))
 
 
 def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:

@@ -209,8 +209,7 @@ def _strip_lines(row: PartitionPlan, strip: OffsetBar) -> Iterator[str]:
 def _archived(impact: Impact) -> object:
     if impact.archived_forgotten is None and impact.archived_known:
         return f">={impact.archived_known}"
-    is_counted = impact.archived_known is not None or not impact.passed_again
-    return impact.archived_forgotten if is_counted else None
+    return impact.archived_forgotten
 
 
 def _totals(plan: ResetPlan) -> str:

@@ -313,11 +313,13 @@ RESET_PLAN_PARTITIONS: Final = schema(
     (INT64, "archived_forgotten", "skipped", "in_flight_discarded", "first_record_ms", "last_record_ms"),
     (BOOL, "refused"),
     (pa.list_(STRING), "notices"),
-    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten; null in plans of version 1
+    (INT64, "acknowledgements_known"),  # a lower bound of those forgotten
     (INT64, "archived_known"),
     (INT64, "passed_acknowledged"),  # those of them below the start offset
     (INT64, "passed_archived"),
     (INT64, "passed_unknown"),  # below the start offset, not in the history
+    (STRING, "unit"),  # what the numbers count: records | offsets
+    (INT64, "hidden_ahead"),  # offsets from the target on that are no records of the group
 )
 """One share partition of one plan: what was there (the snapshot that an undo goes back to) and what would happen."""
 

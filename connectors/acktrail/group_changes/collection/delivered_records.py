@@ -1,17 +1,18 @@
-"""The times and the number of the records that a plan delivers, from the record batches of the logs."""
+"""The times of the records that a plan delivers, and which offsets are none, from the record batches of the logs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.logs import Batch, BatchKind, LogPosition, LogStretch, read_batch_times, read_batches
-from acktrail.group_changes.collection.records_below_start import passed_range
-from acktrail.group_changes.planning.notices import Notice, Severity, by_severity
-from acktrail.group_changes.planning.plan import PartitionPlan, RecordCounts, ResetPlan, with_totals
-from acktrail.model.delivery import TERMINAL_STATES
+from acktrail.group_changes.collection.facts import PartitionFacts, Snapshot
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+from acktrail.group_changes.planning.strategies import resolve
+from acktrail.group_changes.request.reset_request import ResetRequest
+from acktrail.model.record_counts import Span, joined
 
 _MOST_TIMED: Final = 500
 """Share partitions: each costs up to two fetches of one record batch."""
@@ -19,17 +20,10 @@ _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
 _MOST_BYTES: Final = 4 << 20
 """For all logs together."""
-
-Span = tuple[int, int]
-"""First and last offset, inclusive."""
-
-_OFFSETS_ONLY: Final = Notice(
-    Severity.INFO,
-    "offsets_not_records",
-    "totals count offsets: control records of transactions and what compaction removed are among them and are "
-    "never delivered, records of aborted transactions only to groups that read uncommitted ones",
-)
-_NOTHING: Final = RecordCounts(to_deliver=0, to_deliver_aborted=0, delivered_again=0, delivered_again_aborted=0)
+_ISOLATION: Final = "share.isolation.level"
+_READ_UNCOMMITTED: Final = "read_uncommitted"
+_DEPENDS: Final = frozenset({BatchKind.ABORTED, BatchKind.OPEN})
+"""What only a read_uncommitted group gets, now."""
 
 
 def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
@@ -64,78 +58,66 @@ def with_times(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
     return replace(plan, partitions=tuple(timed(row) for row in plan.partitions))
 
 
-def with_records(admin: ShareGroupAdmin, plan: ResetPlan) -> ResetPlan:
-    """`plan`, not sealed, with the records of share partitions whose logs are short enough to be looked through from
-    their targets on. Where some are not, a notice says that its totals count offsets. Raises Unreachable,
-    RetryableError: a broker did not answer."""
-    stretches = [stretch for row in plan.partitions if (stretch := _stretch(row)) is not None]
+def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
+    """`snapshot` with `hidden` for every share partition whose log is short enough to be looked through, from where
+    the group or `request` begins. Raises Unreachable, RetryableError: a broker did not answer."""
+    stretches = {facts.key: found for facts in snapshot.partitions if (found := _stretch(request, facts)) is not None}
     longest: dict[tuple[str, int], LogStretch] = {}
-    for stretch in sorted(stretches, key=lambda stretch: stretch.first_offset):
+    for stretch in sorted(stretches.values()):
         longest.setdefault((stretch.topic, stretch.partition), stretch)
-    read = {}
-    if 0 < len(longest) <= _MOST_LOGS:
-        read = read_batches(client_of(admin), longest.values(), most_bytes=_MOST_BYTES // len(longest))
+    short = [one for one in longest.values() if one.end_offset - one.first_offset <= _MOST_OFFSETS]
+    asked = [one for one in short if one.first_offset < one.end_offset] if len(longest) <= _MOST_LOGS else []
+    read = read_batches(client_of(admin), asked, most_bytes=_MOST_BYTES // len(asked)) if asked else {}
+    read |= {one: () for one in short if one.first_offset >= one.end_offset}
     batches = {(stretch.topic, stretch.partition): found for stretch, found in read.items()}
-    rows = tuple(replace(row, records=_counted(row, batches)) for row in plan.partitions)
-    counted = with_totals(replace(plan, partitions=rows))
-    if counted.totals.records is not None or not counted.totals.to_deliver:
-        return counted
-    return replace(counted, notices=by_severity([*counted.notices, _OFFSETS_ONLY]))
+    levels = _isolation_levels(admin, snapshot, batches)
+
+    def hidden(facts: PartitionFacts) -> tuple[Span, ...] | None:
+        stretch, found = stretches.get(facts.key), batches.get((facts.topic, facts.partition))
+        if stretch is None or found is None:
+            return None
+        return hidden_offsets(found, stretch.first_offset, stretch.end_offset - 1, levels.get(facts.group_id))
+
+    return replace(snapshot, partitions=tuple(replace(facts, hidden=hidden(facts)) for facts in snapshot.partitions))
 
 
-def _counted(row: PartitionPlan, batches: Mapping[tuple[str, int], Sequence[Batch]]) -> RecordCounts | None:
-    if row.impact is not None and row.impact.to_deliver == 0:
-        return _NOTHING
-    found = batches.get((row.topic, row.partition))
-    return None if found is None or _stretch(row) is None else counts_of(row, found)
-
-
-def counts_of(row: PartitionPlan, batches: Sequence[Batch]) -> RecordCounts | None:
-    """The records among `batches` that are delivered from the target of `row` on, and those delivered again. None: an
-    edge lies within a batch with gaps, so that only its records would show it."""
-    if row.target_offset is None or row.log_end_offset is None:
+def hidden_offsets(batches: Sequence[Batch], first: int, last: int, level: str | None) -> tuple[Span, ...] | None:
+    """The offsets from `first` to `last` that are no records of a group with the isolation `level`. None: it depends on
+    a level that is not known, or on how a transaction will end."""
+    kinds = {batch.kind for batch in batches if batch.last_offset >= first}
+    if kinds & _DEPENDS and (level is None or (level != _READ_UNCOMMITTED and BatchKind.OPEN in kinds)):
         return None
-    ahead = _count(batches, [(row.target_offset, row.log_end_offset - 1)])
-    again = _count(batches, _done_spans(row, row.target_offset, row.log_end_offset - 1))
-    if ahead is None or again is None:
+    unseen = {BatchKind.CONTROL} if level == _READ_UNCOMMITTED else {BatchKind.CONTROL, BatchKind.ABORTED}
+    spans = joined(_unseen(batches, first, last, unseen))
+    return joined((max(begin, first), min(end, last)) for begin, end in spans)
+
+
+def _unseen(batches: Sequence[Batch], first: int, last: int, unseen: Collection[BatchKind]) -> Iterator[Span]:
+    at = first
+    for batch in batches:
+        yield at, batch.first_offset - 1
+        if batch.kind in unseen:
+            yield batch.first_offset, batch.last_offset
+        else:
+            yield from batch.gaps
+        at = batch.last_offset + 1
+    yield at, last
+
+
+def _isolation_levels(
+    admin: ShareGroupAdmin, snapshot: Snapshot, batches: Mapping[tuple[str, int], Sequence[Batch]]
+) -> dict[str, str | None]:
+    """The isolation level of the groups that it matters to; one that may not be read is not known."""
+    depends = {place for place, found in batches.items() if not _DEPENDS.isdisjoint(batch.kind for batch in found)}
+    groups = {facts.group_id for facts in snapshot.partitions if (facts.topic, facts.partition) in depends}
+    return {found.group_id: (found.configs or {}).get(_ISOLATION) for found in admin.group_configs(sorted(groups))}
+
+
+def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:
+    """The log from the start offset or the target on, whichever is first."""
+    log_start, end = facts.log_start_offset, facts.log_end_offset
+    target = resolve(request.strategy, facts, request.out_of_range).target
+    if target is None or log_start is None or end is None:
         return None
-    is_known = row.impact is not None and row.impact.delivered_again is not None
-    return RecordCounts(
-        to_deliver=ahead[BatchKind.DATA],
-        to_deliver_aborted=ahead[BatchKind.ABORTED],
-        delivered_again=again[BatchKind.DATA] if is_known else None,
-        delivered_again_aborted=again[BatchKind.ABORTED] if is_known else None,
-    )
-
-
-def _stretch(row: PartitionPlan) -> LogStretch | None:
-    first, end = row.target_offset, row.log_end_offset
-    if first is None or end is None or not 0 < end - first <= _MOST_OFFSETS:
-        return None
-    return LogStretch(topic=row.topic, partition=row.partition, first_offset=first, end_offset=end)
-
-
-def _done_spans(row: PartitionPlan, first: int, last: int) -> list[Span]:
-    """What the group was done with from `first` to `last`: below its start offset, and finished in its state."""
-    passed = passed_range(row, row.target_offset)
-    spans = [] if passed is None else [passed]
-    for begin, end, state, _ in row.state.batches if row.state is not None else ():
-        span = (max(begin, first, row.recorded_start or 0), min(end, last))
-        if state in TERMINAL_STATES and span[0] <= span[1]:
-            spans.append(span)
-    return spans
-
-
-def _count(batches: Sequence[Batch], spans: Sequence[Span]) -> dict[BatchKind, int] | None:
-    """Records by kind in disjoint `spans`; None: they cannot be counted by batches alone."""
-    found = dict.fromkeys(BatchKind, 0)
-    for first, last in spans:
-        for batch in batches:
-            begin, end = max(first, batch.first_offset), min(last, batch.last_offset)
-            if (begin, end) == (batch.first_offset, batch.last_offset):
-                found[batch.kind] += batch.records
-            elif begin <= end:
-                if batch.records != batch.last_offset - batch.first_offset + 1:
-                    return None
-                found[batch.kind] += end - begin + 1
-    return found
+    first = min(target, max(facts.recorded_start or 0, log_start))
+    return LogStretch(topic=facts.topic, partition=facts.partition, first_offset=first, end_offset=end)

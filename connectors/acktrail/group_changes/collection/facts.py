@@ -9,6 +9,7 @@ from typing import Final
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence
 from acktrail.model.expansion.reset_order import FencedExpansion
+from acktrail.model.record_counts import Span
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 _GROUP_ID_NOT_FOUND: Final = 69
@@ -94,9 +95,9 @@ class PassedFacts:
     reason: str | None = None
 
 
-def unknown_facts(first: int, last: int, reason: str | None) -> PassedFacts:
-    """Nothing is known of the records from `first` to `last`, for `reason`."""
-    return PassedFacts(first_offset=first, last_offset=last, unknown=last - first + 1, reason=reason)
+def unknown_facts(first: int, last: int, records: int, reason: str | None) -> PassedFacts:
+    """Nothing is known of the `records` records from `first` to `last`, for `reason`."""
+    return PassedFacts(first_offset=first, last_offset=last, unknown=records, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,8 @@ TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]
 class PartitionOffsets:
     """Topic, log, start offset and state of one share partition. `log_end_offset` is the high watermark, one past the
     last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
-    nothing, or (`state_reason`) it is not known."""
+    nothing, or (`state_reason`) it is not known. `hidden`: the offsets of the log, from the start offset or the target
+    on, that are no records of this group (see `acktrail.model.record_counts`); None: the log was not looked through."""
 
     group_id: str
     topic: str
@@ -168,6 +170,7 @@ class PartitionOffsets:
     start_offset: int | None
     state: PartitionState | None
     state_reason: str | None
+    hidden: tuple[Span, ...] | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:

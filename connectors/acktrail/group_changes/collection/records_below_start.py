@@ -22,6 +22,7 @@ from acktrail.group_changes.collection.facts import (
 )
 from acktrail.group_changes.planning.strategies import resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
+from acktrail.model.record_counts import RecordCounter, Span
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
 _Key = tuple[str, str, int]
-_Wanted = Mapping[_Key, tuple[PartitionFacts, tuple[int, int]]]
+_Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 
 
-def passed_range(facts: PartitionOffsets, target: int | None) -> tuple[int, int] | None:
+def passed_range(facts: PartitionOffsets, target: int | None) -> Span | None:
     """First and last offset that lie below the start offset and are delivered again from `target`; None: none is."""
     start = facts.recorded_start
     if target is None or start is None or facts.log_start_offset is None or facts.log_end_offset is None:
@@ -65,9 +66,13 @@ def with_passed(
         raise
     except AcktrailError as error:
         found, reason = {}, error.message
-    passed = {key: found.get(key) or unknown_facts(*span, reason) for key, (_, span) in wanted.items()}
+    passed = {key: found.get(key) or _unknown(facts, span, reason) for key, (facts, span) in wanted.items()}
     rows = tuple(replace(facts, passed=passed.get(facts.key)) for facts in snapshot.partitions)
     return replace(snapshot, partitions=rows)
+
+
+def _unknown(facts: PartitionFacts, span: Span, reason: str) -> PassedFacts:
+    return unknown_facts(*span, RecordCounter(facts.hidden or ()).count(*span), reason)
 
 
 def _read(
@@ -82,6 +87,7 @@ def _read(
             key=facts.share_partition,
             first_offset=first,
             last_offset=last,
+            hidden=facts.hidden or (),
             state_partition=None if facts.state is None else facts.state.state_partition,
             record_offset=None if facts.state is None else facts.state.record_offset,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acktrail.group_changes.planning.impact import CountUnit
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.times import instant_text
 
@@ -13,9 +14,7 @@ def forgotten(plan: ResetPlan) -> tuple[str, str]:
     since = f", known from {instant_text(min(known))} on" if known else ""
 
     def number(exact: int | None, least: int | None) -> str:
-        if exact is None:
-            return f"at least {least}{since}" if least else "unknown"
-        return str(exact)
+        return (f"at least {least}{since}" if least else "unknown") if exact is None else str(exact)
 
     return (
         number(totals.acknowledgements_forgotten, totals.acknowledgements_known),
@@ -24,18 +23,11 @@ def forgotten(plan: ResetPlan) -> tuple[str, str]:
 
 
 def delivered(plan: ResetPlan) -> tuple[str, str]:
-    """How many records a plan delivers, and how many of them again, beside the offsets that it counts."""
+    """How many records a plan delivers, and how many of them again; offsets where it counts those."""
 
-    def number(name: str) -> str:
-        offsets, records = getattr(plan.totals, name), getattr(plan.totals.records, name, None)
-        aborted = getattr(plan.totals.records, f"{name}_aborted", 0)
-        if not offsets:
-            return "unknown" if offsets is None else "0"
-        if records is None:
-            return f"{offsets} offsets (control records and removed ones count, but are not delivered)"
-        if records == offsets:
-            return str(records)
-        more = f", {aborted} of aborted transactions (only read_uncommitted groups get them)" if aborted else ""
-        return f"{records}{more}, in {offsets} offsets"
+    def number(count: int | None) -> str:
+        if count and plan.totals.unit is CountUnit.OFFSETS:
+            return f"{count} offsets (control records and removed ones count, but are not delivered)"
+        return "unknown" if count is None else str(count)
 
-    return number("to_deliver"), number("delivered_again")
+    return number(plan.totals.to_deliver), number(plan.totals.delivered_again)

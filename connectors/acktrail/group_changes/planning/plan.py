@@ -14,7 +14,7 @@ from acktrail.group_changes.collection.facts import (
     PartitionOffsets,
     Snapshot,
 )
-from acktrail.group_changes.planning.impact import Impact, impact_of
+from acktrail.group_changes.planning.impact import CountUnit, Impact, impact_of
 from acktrail.group_changes.planning.key_order import TopicOrder, judge_order
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, by_severity, refusals_among
 from acktrail.group_changes.planning.reset_rules import PlannedRow, notices_on
@@ -23,7 +23,6 @@ from acktrail.group_changes.request.reset_request import ResetRequest
 
 PLAN_FORMAT = "acktrail-reset-plan"
 PLAN_VERSION = 1
-"""Version 1 counted as forgotten only what the state has at or above the start offset."""
 
 
 class ChangeKind(StrEnum):
@@ -35,26 +34,13 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordCounts:
-    """How many records the offsets of an impact hold, without control records and what compaction removed.
-    `to_deliver_aborted` and `delivered_again_aborted` belong to aborted transactions: only a group with
-    `share.isolation.level` read_uncommitted (the default) gets them. The others are without them. None: not known."""
-
-    to_deliver: int
-    to_deliver_aborted: int
-    delivered_again: int | None
-    delivered_again_aborted: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan(PartitionOffsets):
     """One share partition: what is there now, where it is to start, and what that does.
 
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
     and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
     delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
-    `records` None: the log was not looked through, offsets are all that is known. `carried` is what a migration found
-    on the source; `impact` is about this cluster alone.
+    `carried` is what a migration found on the source; `impact` is about this cluster alone.
     """
 
     wanted_offset: int | None
@@ -64,7 +50,6 @@ class PartitionPlan(PartitionOffsets):
     first_record_ms: int | None = None
     last_record_ms: int | None = None
     times_reason: str | None = None
-    records: RecordCounts | None = None
     carried: CarriedState | None = None
 
 
@@ -86,21 +71,22 @@ class CarriedTotals:
 class Totals:
     """Sums over the share partitions that are not refused. None: at least one of them is not known, or all are refused.
     `acknowledgements_known` and `archived_known` are lower bounds. For `passed_unknown` records below start offsets the
-    history is incomplete. `records` None: of at least one share partition only offsets are known."""
+    history is incomplete. `unit`: offsets where at least one share partition counts them."""
 
     groups: int
     partitions: int
     refused_partitions: int
+    unit: CountUnit
     to_deliver: int | None
+    hidden_ahead: int | None
     delivered_again: int | None
     skipped: int | None
     acknowledgements_forgotten: int | None
     archived_forgotten: int | None
     in_flight_discarded: int | None
-    acknowledgements_known: int | None = None
-    archived_known: int | None = None
-    passed_unknown: int | None = None
-    records: RecordCounts | None = None
+    acknowledgements_known: int | None
+    archived_known: int | None
+    passed_unknown: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,11 +207,11 @@ def _carried(row: PlannedRow) -> CarriedState | None:
 
 
 _SUMMED = (
-    *("to_deliver", "delivered_again", "skipped", "in_flight_discarded"),
+    *("to_deliver", "hidden_ahead", "delivered_again", "skipped", "in_flight_discarded"),
     *("acknowledgements_forgotten", "archived_forgotten"),
     *("acknowledgements_known", "archived_known", "passed_unknown"),
 )
-_NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, **dict.fromkeys(_SUMMED[:6]))
+_NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(_SUMMED))
 
 
 def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:
@@ -238,20 +224,12 @@ def with_totals(plan: ResetPlan) -> ResetPlan:
     refused = RefusedParts(plan.refusals)
     rows = [row for row in plan.partitions if row.key not in refused]
     impacts = [row.impact for row in rows if row.impact is not None]
-    counts = [row.records for row in rows if row.records is not None]
-    records = None
-    if counts and len(counts) == len(rows):
-        records = RecordCounts(
-            to_deliver=sum(one.to_deliver for one in counts),
-            to_deliver_aborted=sum(one.to_deliver_aborted for one in counts),
-            delivered_again=_sum(one.delivered_again for one in counts),
-            delivered_again_aborted=_sum(one.delivered_again_aborted for one in counts),
-        )
+    are_offsets = any(impact.unit is CountUnit.OFFSETS for impact in impacts)
     totals = Totals(
         groups=len({row.group_id for row in plan.partitions}),
         partitions=len(plan.partitions),
         refused_partitions=len(plan.partitions) - len(rows),
-        records=records,
+        unit=CountUnit.OFFSETS if are_offsets else CountUnit.RECORDS,
         **{name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in _SUMMED},
     )
     return replace(

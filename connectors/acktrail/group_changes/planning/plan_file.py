@@ -34,7 +34,7 @@ _COPIED: Final = (
 )
 _IMPACT: Final = (
     *("to_deliver", "delivered_again", "passed_again", "acknowledgements_forgotten", "archived_forgotten"),
-    *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known"),
+    *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known", "unit", "hidden_ahead"),
     *("passed_acknowledged", "passed_archived", "passed_unknown"),
 )
 _STATE: Final = ("state_partition", "effective_start_offset", "snapshot_epoch", "state_epoch")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acktrail.group_changes.collection.facts import CarriedState, GroupFacts, PartitionFacts, Snapshot, TopicFacts
-from acktrail.group_changes.planning.impact import Impact
+from acktrail.group_changes.planning.impact import CountUnit, Impact
 from acktrail.group_changes.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.group_changes.planning.strategies import Clamp, Resolution
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
@@ -38,7 +38,7 @@ class PlannedRow:
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
     """Every notice, the worst first, then by group, topic and partition."""
-    found = [*notices_before(request, snapshot), *_passed(rows)]
+    found = [*notices_before(request, snapshot), *_passed(rows), *_counts_offsets(rows)]
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
         found.append(Notice(Severity.REFUSAL, "nothing_to_reset", "no share partition is in the scope"))
     topics = {topic.topic: topic for topic in snapshot.topics}
@@ -119,16 +119,27 @@ def _on_topic(topic: TopicFacts) -> Iterator[Found]:
 
 def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
     """One notice for each reason why the numbers of forgotten acknowledgements and archived records are not known."""
-    unknown: dict[str, list[int]] = defaultdict(list)
+    unknown: dict[tuple[str, CountUnit], list[int]] = defaultdict(list)
     for row in rows:
         if row.impact is not None and row.impact.passed_unknown:
-            unknown[row.impact.reason or ""].append(row.impact.passed_unknown)
-    for reason, numbers in unknown.items():
+            unknown[row.impact.reason or "", row.impact.unit].append(row.impact.passed_unknown)
+    for (reason, unit), numbers in unknown.items():
         text = (
-            f"{sum(numbers)} records below the start offsets of {len(numbers)} share partition(s) are delivered again, "
+            f"{sum(numbers)} {unit} below the start offsets of {len(numbers)} share partition(s) are delivered again, "
             f"and how many of them were acknowledged or archived is not known for sure: {reason}"
         )
         yield Notice(Severity.WARNING, "passed_unknown", text)
+
+
+def _counts_offsets(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
+    counted = [row for row in rows if row.impact is not None and row.impact.unit is CountUnit.OFFSETS]
+    if counted:
+        text = (
+            f"the numbers of {len(counted)} share partition(s) count offsets, markers of transactions, aborted records "
+            "and what compaction removed among them: the log is long, a transaction is open, or share.isolation.level "
+            "of the group may not be read"
+        )
+        yield Notice(Severity.INFO, "offsets_not_records", text)
 
 
 def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow, *, is_new_group: bool) -> Iterator[Found]:
@@ -190,20 +201,19 @@ def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
     if impact.skipped is None:
         text = f"records before {target} may be skipped for good, how many is not known: {impact.reason}"
     else:
-        text = f"{impact.skipped} records that are not finished are skipped for good"
+        text = f"{impact.skipped} {impact.unit} that are not finished are skipped for good"
     if request.allow_skip:
         return Severity.SERIOUS, "skips", text
     return Severity.REFUSAL, "would_skip", f"{text} (--allow-skip allows it)"
 
 
 def _delivers_again(impact: Impact) -> Iterator[Found]:
-    known = impact.archived_forgotten if impact.archived_known is None else impact.archived_known
-    if known:
+    if impact.archived_known:
         least = "" if impact.archived_forgotten is not None else "at least "
-        text = f"{least}{known} archived records (given up on: poison, maybe) are delivered again"
+        text = f"{least}{impact.archived_known} archived {impact.unit} (given up on: poison, maybe) are delivered again"
         yield Severity.WARNING, "archived_again", text
     if impact.delivered_again:
-        text = f"{impact.delivered_again} records that the group was done with are delivered again"
+        text = f"{impact.delivered_again} {impact.unit} that the group was done with are delivered again"
         yield Severity.WARNING, "delivered_again", text
 
 

@@ -100,7 +100,7 @@ RESET_RULES: Final = (
         "to_deliver_is_log_end_less_target",
         QualitySeverity.ERROR,
         "Records to deliver are those from the target on",
-        "The plan's count is not log end less target.",
+        "The plan's count is not log end less target, without the offsets that it says are no records.",
         "The preview is wrong; the target is right.",
     ),
     _plan_rule(

@@ -20,6 +20,7 @@ from acktrail.columnar.settled_offsets import (
 )
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import StatusChange
+from acktrail.model.record_counts import RecordCounter, Span
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
@@ -38,19 +39,20 @@ _RECORDS: Final = "state_records"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffectedRange:
-    """Offsets of a share partition, both inclusive, and the place of the newest state record that Kafka has of it;
-    `record_offset` None: not known."""
+    """Offsets of a share partition, both inclusive, those in `hidden` left out; and the place of the newest state
+    record that Kafka has of it; `record_offset` None: not known."""
 
     key: SharePartition
     first_offset: int
     last_offset: int
     state_partition: int | None
     record_offset: int | None
+    hidden: tuple[Span, ...] = ()
 
     @property
     def records(self) -> int:
-        """How many offsets."""
-        return self.last_offset - self.first_offset + 1
+        """How many records."""
+        return RecordCounter(self.hidden).count(self.first_offset, self.last_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ class SettledHistory:
             return RangeOutcome(settled=_unknown(own), reason=reason)
         number = own.state_partition
         doubts = [] if number is None else self._doubts[number]
-        found = settled_counts(rows, own.first_offset, own.last_offset, doubts)
+        found = settled_counts(rows, own.first_offset, own.last_offset, doubts, own.hidden)
         if number is None or own.record_offset is None:
             reason = "whether the history is up to date is not known"
         elif self.positions[number] <= own.record_offset:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
+import pytest
 from broker.workload import until
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
@@ -11,7 +14,19 @@ from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
 from acktrail.connect.source_batches import Commit
-from acktrail.errors import RetryableError
+from acktrail.errors import ConfigurationError, RetryableError
+
+
+def task_parts(make: Any) -> TaskParts:
+    """A task that commits and tries again at once."""
+    return TaskParts(
+        name="one",
+        make=make,
+        flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
+        errors=ErrorPolicy(longest_pause_s=0.01),
+        new_run_id=lambda: "run",
+        committed=lambda _: {},
+    )
 
 
 def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -> None:
@@ -29,18 +44,36 @@ def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -
         log = MemoryLog(pairs=pairs, end_offset=100)
         return MemoryTask([log], is_continuous=True), FullSink(tables)
 
-    parts = TaskParts(
-        name="one",
-        make=make,
-        flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
-        errors=ErrorPolicy(longest_pause_s=0.01),
-        new_run_id=lambda: "run",
-        committed=lambda _: {},
-    )
-    thread = TaskThread(parts, lambda event, _: said.append(event))
+    thread = TaskThread(task_parts(make), lambda event, _: said.append(event))
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()
     assert thread.join(30)
     assert said == ["outage_began", "outage_ended"]
     assert thread.errors == {"RetryableError": 4}
+
+
+@pytest.mark.parametrize("is_classified", [False, True])
+def test_no_more_files_is_an_outage(pairs: list[Any], is_classified: bool) -> None:
+    """EMFILE passes, whoever says so: a bare error, or one that was taken for a wrong configuration."""
+    tables, said = MemoryTables(), list[str]()
+    left = iter(range(5))
+
+    class NoFiles(MemorySink):
+        def flush(self) -> Commit:
+            if self.pending_rows and next(left, None) is not None:
+                error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                if is_classified:
+                    raise ConfigurationError("cannot read the options", hint="check the path") from error
+                raise error
+            return super().flush()
+
+    def make(_: str) -> tuple[MemoryTask, MemorySink]:
+        return MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True), NoFiles(tables)
+
+    thread = TaskThread(task_parts(make), lambda event, _: said.append(event))
+    thread.start()
+    until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
+    thread.request_stop()
+    assert thread.join(30)
+    assert said == ["outage_began", "outage_ended"]

@@ -19,7 +19,7 @@ from acktrail.connect.rest.access import Access
 from acktrail.errors import ConfigurationError
 from acktrail_dashboard.web.access_guard import COOKIE, is_session, session_value
 from acktrail_dashboard.web.application import create_app, next_page
-from acktrail_dashboard.web.serving import DashboardServer
+from acktrail_dashboard.web.serving import dashboard_server
 from acktrail_dashboard.web.static_files import static_files
 
 TOKEN = "a token of the tests, long enough"
@@ -200,7 +200,7 @@ def test_others_need_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     cases: list[dict[str, Any]] = [{}, {"token_file": short}, {"token_file": tmp_path / "none"}]
     for more in cases:
         with pytest.raises(ConfigurationError) as caught:
-            DashboardServer(tables, host="0.0.0.0", port=0, **more)
+            dashboard_server(tables, host="0.0.0.0", port=0, **more)
         assert "secret" not in str(caught.value)
 
 

@@ -6,19 +6,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, Final
+from typing import Final
 
-from acktrail.connect.rest.access import Access
+from acktrail.connect.rest.access import Access, App, Message, Receive, Send, is_same
 
 COOKIE: Final = "acktrail_dashboard"
 SESSION_S: Final = 7 * 86_400
-_Message = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[_Message]]
-_Send = Callable[[_Message], Awaitable[None]]
-_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
-
 _HEADERS: Final = {
     # No script, style or form but those of the dashboard's own files; no script or style within a page, no eval.
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -45,19 +40,14 @@ def is_session(token: str, value: str, now: float) -> bool:
     return is_same(session_value(token, expires), value) and now < expires
 
 
-def is_same(text: str, other: str) -> bool:
-    """Whether two texts are the same, in constant time."""
-    return hmac.compare_digest(text.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
-
-
 class SafeHeaders:
     """Adds the headers that every response has."""
 
-    def __init__(self, app: _App) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
 
-    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        async def send_with_headers(message: _Message) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = [pair for pair in message.get("headers", []) if pair[0].lower() not in _HEADERS]
                 names = {name.lower() for name, _ in own}
@@ -73,16 +63,16 @@ class AccessGuard:
     `open_paths` need no token."""
 
     def __init__(
-        self, app: _App, *, access: Access, open_paths: tuple[str, ...], refuse: Callable[[_Message, str], _App]
+        self, app: App, *, access: Access, open_paths: tuple[str, ...], refuse: Callable[[Message, str], App]
     ) -> None:
         self._app, self._access, self._open_paths, self._refuse = app, access, open_paths, refuse
 
-    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         answer = self._app if refusal is None else self._refuse(scope, refusal)
         await answer(scope, receive, send)
 
-    def _refusal(self, scope: _Message) -> str | None:
+    def _refusal(self, scope: Message) -> str | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if not self._access.serves(headers.get("host", "")):
             return "host"
@@ -100,7 +90,7 @@ class AccessGuard:
         return found is not None and is_session(self._access.token.value, found.value, time.time())
 
 
-def path_within(scope: _Message) -> str:
+def path_within(scope: Message) -> str:
     """The path of a request below the path that the dashboard is mounted at."""
     path, prefix = str(scope["path"]), str(scope.get("root_path", ""))
     return path[len(prefix) :] if prefix and path.startswith(prefix) else path

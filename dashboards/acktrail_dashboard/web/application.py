@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.config import TablesConfig
-from acktrail.connect.rest.access import Access
+from acktrail.connect.rest.access import Access, is_same
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail_dashboard.web import access_guard
 from acktrail_dashboard.web.page_templates import rendered, web_templates
@@ -166,7 +166,7 @@ async def _log_in(dashboard: _Dashboard, token: str, request: Request) -> Respon
     expires = int(time.time()) + access_guard.SESSION_S
     given = access_guard.session_value(form.get("token", "").strip(), expires)
     value = access_guard.session_value(token, expires)
-    if not access_guard.is_same(given, value):
+    if not is_same(given, value):
         return dashboard.login_page(request.scope, address, is_wrong=True)
     answer = RedirectResponse(_root_of(request.scope) + address or "./", 303)
     answer.set_cookie(

@@ -31,9 +31,9 @@ def _command(
 
     Example: acktrail dashboard --tables ./tables
     """
-    from acktrail_dashboard.web.serving import DashboardServer
+    from acktrail_dashboard.web.serving import dashboard_server
 
     found = TablesConfig.from_environment(tables, tables_options)
-    server = DashboardServer(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host))
-    typer.echo(f"dashboard: {server.url}", err=True)
+    server = dashboard_server(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host))
+    typer.echo(f"dashboard: {server.url}/", err=True)
     server.run()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from samples.memory_plugins import MemoryWorld, memory_plugins
 
-from acktrail.connect.rest.rest_server import RestServer
+from acktrail.connect.rest.http_server import HttpServer
+from acktrail.connect.rest.rest_server import rest_server
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig
@@ -34,7 +35,7 @@ class Rest:
     """A worker at its address."""
 
     worker: Worker
-    server: RestServer
+    server: HttpServer
     headers: dict[str, str]
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -75,7 +76,7 @@ def start() -> Iterator[Callable[..., Rest]]:
             config = WorkerConfig.of(listener | {key.replace("__", "."): value for key, value in texts.items()})
             worker = Worker(store or ConfigStore(), defaults=defaults, resolve=resolve)
             stack.callback(worker.stop)
-            server = stack.enter_context(RestServer(worker, config))
+            server = stack.enter_context(rest_server(worker, config))
             worker.start()
             return Rest(worker=worker, server=server, headers={})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acktrail.connect.rest.rest_server import RestServer
+from acktrail.connect.rest.rest_server import rest_server
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig
@@ -94,8 +94,8 @@ def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
     """Beyond loopback without TLS and authentication nothing starts, unless it is said."""
     worker = Worker(ConfigStore())
     with pytest.raises(ConfigurationError, match="without TLS and authentication"):
-        RestServer(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", **texts}))
-    with RestServer(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", "rest.insecure": "true", **texts})):
+        rest_server(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", **texts}))
+    with rest_server(worker, WorkerConfig.of({"rest.listener": "0.0.0.0:0", "rest.insecure": "true", **texts})):
         pass
 
 
@@ -103,14 +103,14 @@ def test_an_open_listener_is_refused(texts: dict[str, str]) -> None:
 def test_an_address_that_is_none(listener: str) -> None:
     """Is a configuration error."""
     with pytest.raises(ConfigurationError):
-        RestServer(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener}))
+        rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": listener}))
 
 
 def test_a_taken_address(start: Any) -> None:
     """Is a configuration error that names it."""
     taken = start().server.address
     with pytest.raises(ConfigurationError, match=taken):
-        RestServer(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": taken}))
+        rest_server(Worker(ConfigStore()), WorkerConfig.of({"rest.listener": taken}))
 
 
 def test_tls(start: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.registry import Collector
 
+from acktrail.connect.bounded_listener import BoundedListener
 from acktrail.errors import ConfigurationError
 
 
@@ -23,6 +24,7 @@ def collectors_served(collectors: Iterable[Collector], listener: str, option: st
         registry.register(collector)
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry=registry)
+        server.socket = BoundedListener(server.socket)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"{option} {listener}: {reason}", hint="name a free port of this machine") from error

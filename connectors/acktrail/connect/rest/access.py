@@ -15,10 +15,10 @@ from typing import Any, Final
 from acktrail.connect.config_values import Password
 
 _LARGEST_BODY: Final = 4 << 20
-_Message = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[_Message]]
-_Send = Callable[[_Message], Awaitable[None]]
-_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -50,13 +50,13 @@ class Access:
             return True
         scheme, _, rest = authorization.partition(" ")
         if scheme.lower() == "bearer" and self.token is not None:
-            return _same(rest.strip(), self.token.value)
+            return is_same(rest.strip(), self.token.value)
         if scheme.lower() == "basic" and self.user is not None and self.password is not None:
             try:
                 user, _, password = base64.b64decode(rest.strip(), validate=True).decode("utf-8").partition(":")
             except (binascii.Error, UnicodeDecodeError):
                 return False
-            return _same(user, self.user) & _same(password, self.password.value)
+            return is_same(user, self.user) & is_same(password, self.password.value)
         return False
 
     @property
@@ -70,7 +70,8 @@ class Access:
         return self.hosts is None or _name(host) in (*_LOOPBACK, *map(str.lower, self.hosts))
 
 
-def _same(given: str, wanted: str) -> bool:
+def is_same(given: str, wanted: str) -> bool:
+    """Whether two texts are the same, in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8", "replace"))
 
 
@@ -84,19 +85,17 @@ def _name(host: str) -> str:
 class Guard:
     """Answers who may not call, and hands the others on, with their path as it was sent (a name may have a slash)."""
 
-    def __init__(self, app: _App, access: Access) -> None:
+    def __init__(self, app: App, access: Access) -> None:
         self._app, self._access = app, access
 
-    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        if scope["type"] != "http":
-            return
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         refused = self._refused(headers, scope["method"])
         if refused is not None:
             await _answer(send, *refused)
             return
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
-        await self._app({**scope, "path": path.partition("?")[0]}, _Bounded(receive), send)
+        await self._app({**scope, "path": path.partition("?")[0]}, receive, send)
 
     def _refused(self, headers: dict[str, str], method: str) -> tuple[int, str, list[str]] | None:
         host, origin = headers.get("host", ""), headers.get("origin")
@@ -111,19 +110,7 @@ class Guard:
         return None
 
 
-class _Bounded:
-    """Receives a body up to the limit; the rest is a disconnection."""
-
-    def __init__(self, receive: _Receive) -> None:
-        self._receive, self._size = receive, 0
-
-    async def __call__(self) -> _Message:
-        message = await self._receive()
-        self._size += len(message.get("body", b""))
-        return message if self._size <= _LARGEST_BODY else {"type": "http.disconnect"}
-
-
-async def _answer(send: _Send, code: int, message: str, challenges: list[str]) -> None:
+async def _answer(send: Send, code: int, message: str, challenges: list[str]) -> None:
     body = json.dumps({"error_code": code, "message": message or HTTPStatus(code).phrase}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(b"www-authenticate", each.encode()) for each in challenges]

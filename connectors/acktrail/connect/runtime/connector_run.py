@@ -9,13 +9,13 @@ from typing import Final
 
 from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan
-from acktrail.connect.runtime.outage import Notice, Outage
+from acktrail.connect.runtime.outage import Notice, Outage, passing
 from acktrail.connect.runtime.redaction import Redaction
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
 from acktrail.connect.runtime.transformed_source import TransformedSource
 from acktrail.connect.source_batches import Position, SourcePartition
-from acktrail.errors import AcktrailError, OutcomeUnknown, RetryableError
+from acktrail.errors import AcktrailError
 from acktrail.times import new_run_id
 
 _STANDBY_S: Final = 2.0
@@ -175,14 +175,12 @@ class ConnectorRun:
         """One step towards the target; gives the longest pause until the next, in seconds."""
         try:
             self._approach()
-        except (RetryableError, OutcomeUnknown) as error:
-            pause_s = self._outage.begin(error)
-            if pause_s is None:
-                self._fail(error)
-            else:
-                self._set(RunState.RUNNING, f"outage: {error.message}")
-                return pause_s
         except Exception as error:  # noqa: BLE001  # a connector must not take its worker along
+            outage = passing(error)
+            pause_s = None if outage is None else self._outage.begin(outage)
+            if outage is not None and pause_s is not None:
+                self._set(RunState.RUNNING, f"outage: {outage.message}")
+                return pause_s
             self._fail(error)
         return self._renew_s
 

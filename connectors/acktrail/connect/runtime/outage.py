@@ -7,11 +7,25 @@ from collections.abc import Callable
 from typing import Final
 
 from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.errors import AcktrailError
+from acktrail.errors import AcktrailError, OutcomeUnknown, RetryableError
 
 _FIRST_PAUSE_S: Final = 0.5
+_NO_MORE_FILES: Final = "Too many open files"
 Notice = Callable[[str, str], None]
 """Gets an event's stable name, and one line of text."""
+
+
+def passing(error: Exception) -> AcktrailError | None:
+    """The error as one that passes: a retryable one, or any whose cause is that process or system may open no more
+    files (EMFILE, ENFILE). None: a person has to look."""
+    if isinstance(error, RetryableError | OutcomeUnknown):
+        return error
+    cause: BaseException | None = error
+    while cause is not None:
+        if _NO_MORE_FILES in str(cause):
+            return RetryableError(f"{_NO_MORE_FILES}: {error}", hint="raise the limit: ulimit -n, LimitNOFILE")
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 class Outage:

@@ -63,9 +63,9 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
     if not config.listener:
         yield
         return
-    from acktrail.connect.rest.rest_server import RestServer  # a worker without it needs no FastAPI
+    from acktrail.connect.rest.rest_server import rest_server  # a worker without it needs no FastAPI
 
-    with RestServer(worker, config) as server:
+    with rest_server(worker, config) as server:
         sys.stderr.write(f"REST interface at {server.url}\n")
         sys.stderr.flush()
         yield

@@ -14,11 +14,11 @@ from typing import Final
 from acktrail.connect.contract import CommittedPositions, Gauge, SinkTask, SourceTask
 from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.connect.runtime.outage import Notice, Outage
+from acktrail.connect.runtime.outage import Notice, Outage, passing
 from acktrail.connect.runtime.states import RunState, RunStatus
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.errors import AcktrailError, InputError, LogChanged, OutcomeUnknown, RetryableError
+from acktrail.errors import AcktrailError, InputError, LogChanged
 
 _FORGET_S: Final = 600.0
 _GAPS_KEPT: Final = 1_000
@@ -139,8 +139,9 @@ class TaskThread:
         self.errors[type(error).__name__] += 1
         if isinstance(error, LogChanged):  # the log is compared with the stored records at once
             return 0.0
-        if isinstance(error, RetryableError | OutcomeUnknown):
-            return self._outage.begin(error)
+        outage = passing(error)
+        if outage is not None:
+            return self._outage.begin(outage)
         if isinstance(error, AcktrailError) or not self._may_restart():
             return None
         self._notice("task_restarted", f"restarts after {type(error).__name__}: {error}")

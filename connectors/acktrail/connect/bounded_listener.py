@@ -1,0 +1,91 @@
+"""A listening socket with a bounded number of open connections: callers cannot take the files that the work needs."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+PATIENCE_S: Final = 10.0
+"""How long a caller may take for a request, and how long a connection waits for one."""
+_MOST: Final = 256
+_LEAST: Final = 8
+_SHARE: Final = 8
+
+
+def most_connections(soft_limit: int) -> int:
+    """How many connections one listener may hold of a process that may open `soft_limit` files: an eighth of them.
+
+    >>> most_connections(1_024), most_connections(resource.RLIM_INFINITY)
+    (128, 256)
+    """
+    share = _MOST if soft_limit == resource.RLIM_INFINITY else soft_limit // _SHARE
+    return max(_LEAST, min(_MOST, share))
+
+
+@dataclass(slots=True)
+class _Connection:
+    """`waits_since` None: a request of it is being answered."""
+
+    socket: socket.socket
+    waits_since: float | None
+
+
+class BoundedListener(socket.socket):
+    """Takes over a listening socket. While it holds as many connections as it may, a new one takes the place of the one
+    that has waited longest for its caller; where all are being answered, the new one is closed. Who says when an answer
+    begins and ends is the server, by ``answering``."""
+
+    def __init__(
+        self, listening: socket.socket, *, most: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`most` None: by this process's limit of open files."""
+        super().__init__(fileno=listening.detach())
+        self.most: Final = most or most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._clock = clock
+        self._connections: dict[Any, _Connection] = {}
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As a socket's. Raises BlockingIOError: not now; servers ask again."""
+        self.close_late()
+        is_full = len(self._connections) >= self.most
+        if is_full and self._close_longest_waiting():
+            raise BlockingIOError
+        connection, address = super().accept()
+        if is_full:
+            connection.close()
+            raise BlockingIOError
+        connection.settimeout(PATIENCE_S)
+        self._connections[address[:2]] = _Connection(connection, self._clock())
+        return connection, address
+
+    def answering(self, address: Any, *, is_begun: bool) -> None:
+        """An answer to the caller at `address` begins, or has ended."""
+        found = self._connections.get(address)
+        if found is not None:
+            found.waits_since = None if is_begun else self._clock()
+
+    def close_late(self) -> None:
+        """Close the connections whose callers let it wait for too long; forget the closed ones."""
+        self._connections = {key: each for key, each in self._connections.items() if each.socket.fileno() >= 0}
+        latest = self._clock() - PATIENCE_S
+        for each in self._connections.values():
+            if each.waits_since is not None and each.waits_since < latest:
+                _shut(each)
+
+    def _close_longest_waiting(self) -> bool:
+        waiting = [each for each in self._connections.values() if each.waits_since is not None]
+        if not waiting:
+            return False
+        _shut(min(waiting, key=lambda each: each.waits_since or 0.0))
+        return True
+
+
+def _shut(connection: _Connection) -> None:
+    """Its server sees the end of the stream, and closes the socket."""
+    with suppress(OSError):
+        connection.socket.shutdown(socket.SHUT_RDWR)

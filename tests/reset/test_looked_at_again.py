@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from acktrail.broker.changes import NewStartOffset
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import OutcomeUnknown, PlanStale
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.audit.journal import read_audit
+from acktrail.group_changes.execution.execute_reset import raise_unless_ok
 from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
@@ -107,28 +110,83 @@ def standing(world: World, plan: dict[str, Any]) -> str:
     return next(line["standing"] for line in list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
 
 
-def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetful) -> None:
-    """Held back by the network until its sender has given up and found nothing: FAILED. Delivered then: the next look
-    finds it done. The audit keeps both."""
-    world, group = forgetful.world, forgetful.group()
-    with ShareGroupAdmin(world.kafka) as admin:
-        admin.alter_offsets(group, [NewStartOffset(topic=TOPIC, partition=0, start_offset=9)])
+@contextmanager
+def unanswered(world: World, plan: dict[str, Any]) -> Iterator[None]:
+    """A plan whose request the network holds back until the end of the block: nobody knows what becomes of it."""
     with kafka_proxy(world.kafka.bootstrap_servers) as network:
-        plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)})
         network.held.add(ALTER)
         done = replace(world, kafka=network.config()).execute(plan)
         assert [result["outcome"] for result in done["results"]] == ["unknown"]
-        assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"NOT_ATTEMPTED"}
-        assert standing(world, plan) == "FAILED"
-        assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"NOT_ATTEMPTED"}
+        assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"UNKNOWN"}
+        yield
         network.release()
+
+
+def plan_to(world: World, group: str, target: int) -> dict[str, Any]:
+    plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(target)}, allow_skip=True)
+    world.store(plan)
+    return plan
+
+
+@pytest.fixture
+def group(forgetful: Forgetful) -> str:
+    """A group that starts at 9."""
+    name = forgetful.group()
+    with ShareGroupAdmin(forgetful.world.kafka) as admin:
+        admin.alter_offsets(name, [NewStartOffset(topic=TOPIC, partition=0, start_offset=9)])
+    return name
+
+
+def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetful, group: str) -> None:
+    """Held back by the network until its sender has given up and found nothing: UNKNOWN, never FAILED, however often
+    one looks, and exit code 5. Delivered then: the next look finds it done. The audit keeps both."""
+    world, plan = forgetful.world, plan_to(forgetful.world, group, TARGET)
+    with unanswered(world, plan):
+        assert standing(world, plan) == "UNKNOWN"
+        rows = world.verify(plan, wait_s=0)
+        with pytest.raises(OutcomeUnknown, match="no answer"):
+            raise_unless_ok(plan["plan_id"], rows, None)
     assert {row["status"] for row in world.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
     assert standing(world, plan) == "DONE"
     assert world.verify(plan) == []
     rows = read_audit(world.tables, {"plan_id": plan["plan_id"], "event": Event.VERIFIED.value})
-    assert [row.outcome for row in rows] == ["not_done", "not_done", "done"]
-    assert '"corrects":"FAILED"' in rows[-1].detail
+    assert [row.outcome for row in rows] == ["unknown", "unknown", "done"]
     assert checked_audit(world.tables).flaws == ()
+
+
+@pytest.mark.parametrize("looks_at", ["late", "done"])
+def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: str, looks_at: str) -> None:
+    """A plan made before the silence is stale; one made after it names the other. It is done, and overwritten when the
+    late request arrives: a look at either of the two says so."""
+    world, before = forgetful.world, plan_to(forgetful.world, group, 2)
+    late = plan_to(world, group, TARGET)
+    with unanswered(world, late):
+        with pytest.raises(PlanStale) as caught:
+            world.execute(before)
+        assert caught.value.rule == "unanswered_request"
+        plan = plan_to(world, group, 7)
+        (notice,) = (notice for notice in plan["notices"] if notice["rule"] == "unanswered_request")
+        assert (notice["severity"], late["plan_id"] in notice["text"]) == ("serious", True)
+        world.execute(plan)
+        assert {row["status"] for row in world.verify(plan)} == {"OK_EPOCH_NOT_BUMPED"}
+        assert standing(world, plan) == "DONE"
+    world.verify(late if looks_at == "late" else plan, wait_s=0)
+    assert standing(world, plan) == "OVERWRITTEN"
+    assert standing(world, late) == ("DONE" if looks_at == "late" else "UNKNOWN")
+    assert checked_audit(world.tables).flaws == ()
+
+
+def test_a_late_request_is_not_the_work_of_another_plan(forgetful: Forgetful, group: str) -> None:
+    """Two plans ask for the same, nobody answers either, and one request arrives: whose it was is not known."""
+    world, first = forgetful.world, plan_to(forgetful.world, group, TARGET)
+    with kafka_proxy(world.kafka.bootstrap_servers) as network:
+        with unanswered(world, first):
+            second = plan_to(world, group, TARGET)
+            network.held.add(ALTER)
+            replace(world, kafka=network.config()).execute(second)
+            assert {row["status"] for row in world.verify(second, wait_s=0)} == {"UNKNOWN"}
+        for plan in (first, second):
+            assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"UNKNOWN"}
 
 
 @pytest.mark.full

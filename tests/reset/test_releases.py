@@ -85,7 +85,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedB
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("arrives", "statuses"), [(False, {"NOT_ATTEMPTED"}), (True, {"OK_EPOCH_NOT_BUMPED"})])
+@pytest.mark.parametrize(("arrives", "statuses"), [(False, {"UNKNOWN"}), (True, {"OK_EPOCH_NOT_BUMPED"})])
 def test_a_coordinator_that_dies_leaves_it_open_until_verified(
     mortal: tuple[EmbeddedBroker, World], monkeypatch: pytest.MonkeyPatch, arrives: bool, statuses: set[str]
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_coordinator_that_dies_leaves_it_open_until_verified(
     assert {result["outcome"] for result in done["results"]} <= {"unknown", "refused"}
     assert len(sent) == 1
     verified = world.verify(plan, wait_s=1)
-    assert {row["status"].replace("FAILED", "NOT_ATTEMPTED") for row in verified} == statuses
+    assert {row["status"].replace("FAILED", "UNKNOWN") for row in verified} == statuses
 
 
 @pytest.mark.full

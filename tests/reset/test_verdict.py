@@ -104,7 +104,7 @@ def test_the_seeds_vectors(vector: dict[str, Any]) -> None:
         (found(update(10)), Status.NOT_PERSISTED),
         (found(outcome=Outcome.REFUSED), Status.FAILED),
         (found(outcome=Outcome.NOT_ATTEMPTED), Status.NOT_ATTEMPTED),
-        (found(outcome=Outcome.UNKNOWN), Status.NOT_ATTEMPTED),
+        (found(outcome=Outcome.UNKNOWN), Status.UNKNOWN),
         (found(snapshot(10), outcome=Outcome.UNKNOWN), Status.OK_EPOCH_NOT_BUMPED),
         (found(snapshot(10), outcome=Outcome.NOT_ATTEMPTED), Status.OK_EPOCH_NOT_BUMPED),
     ],
@@ -119,11 +119,28 @@ def test_the_records_decide(finding: ResetOutcome, status: Status) -> None:
 
 
 def test_without_the_records_an_unknown_outcome_stays_unknown() -> None:
-    """Pruned before anybody looked: another state says nothing about the reset; the same state says it was not done."""
+    """Pruned before anybody looked: another state says nothing about the reset, and the same state does not say that
+    the request does not arrive any more."""
     other = replace(state(77), snapshot_epoch=6, state_epoch=9)
     case = ResetEvidence(target=10, outcome=Outcome.UNKNOWN, before=BEFORE, is_complete=False)
     assert judge(replace(case, now=other)).status is Status.UNKNOWN
-    assert judge(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.NOT_ATTEMPTED
+    assert judge(replace(case, now=replace(BEFORE, snapshot_epoch=9))).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Outcome.DONE, Status.OK_EPOCH_NOT_BUMPED),
+        (Outcome.UNKNOWN, Status.UNKNOWN),
+        (Outcome.NOT_ATTEMPTED, Status.UNKNOWN),
+        (Outcome.REFUSED, Status.FAILED),
+    ],
+)
+def test_the_work_of_an_unanswered_request_is_no_other_plans(outcome: Outcome, status: Status) -> None:
+    """Two plans ask for the same, and the first one got no answer: only the broker's word makes it the second one's."""
+    assert found(snapshot(10), outcome=outcome, rival="p1").status is status
+    now = replace(state(10), snapshot_epoch=6, state_epoch=9)
+    assert found(outcome=outcome, rival="p1", is_complete=False, now=now).status is status
 
 
 PLAN = a_plan()

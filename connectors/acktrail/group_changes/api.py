@@ -42,6 +42,7 @@ from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
+    from acktrail.group_changes.audit.audit_chain import AuditRow
     from acktrail.group_changes.audit.journal import Journal
     from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.execution.execute_reset import Execution
@@ -120,7 +121,22 @@ def make_plan(
         acktrail_version=__version__,
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
-    return with_hash(with_times(cluster.admin, with_notices(plan, notices)))
+    plan = with_notices(plan, [*notices, *_unanswered(plan, _audit_of(tables, plan))])
+    return with_hash(with_times(cluster.admin, plan))
+
+
+def _audit_of(tables: TablesConfig | None, plan: ResetPlan) -> Sequence[AuditRow]:
+    """The audit's rows about the groups of `plan`."""
+    from acktrail.group_changes.audit.journal import read_audit
+
+    return read_audit(tables, {"group_id": list(plan.group_ids)}) if tables is not None and plan.group_ids else []
+
+
+def _unanswered(plan: ResetPlan, rows: Sequence[AuditRow]) -> list[Notice]:
+    """The notices of `plan` about other plans' requests in `rows`, all of its groups, that may still arrive."""
+    from acktrail.group_changes.execution.other_requests import unanswered, unanswered_notices
+
+    return list(unanswered_notices([row.key for row in plan.partitions], unanswered(rows, but=plan.plan_id)))
 
 
 def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
@@ -257,8 +273,9 @@ def verify(
     watch_s: float = 5.0,
     requests: OpenRequests | None = None,
 ) -> tuple[VerifiedPartition, ...]:
-    """Settle the newest attempt at a reset: the outcome of every share partition that was sent. Raises as
-    `verify_reset`; OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled."""
+    """Settle the newest attempt at a reset: the outcome of every share partition that was sent. Where its requests
+    arrived after those of later plans, these are looked at again: they are not done any more. Raises as `verify_reset`;
+    OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled."""
     from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.verification import verify as verification
 
@@ -267,6 +284,9 @@ def verify(
             sent.out += 1
         found = verification.verify_reset(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s)
         sent.out = 0
+        for plan_id in verification.overtaken(journal, plan, found):
+            other = load_reset(journal.tables, plan_id)
+            verification.verify_reset(cluster, journal, other, wait_s=0, watch_s=0, is_overtaken=True)
     return found
 
 
@@ -281,6 +301,9 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     other = other_cluster(plan, cluster.admin.cluster_id)
     if other is not None:
         raise PlanStale("other_cluster", other, hint="name the brokers that the plan was made for")
+    if any(notice not in plan.notices for notice in _unanswered(plan, _audit_of(journal.tables, plan))):
+        text = "another plan was sent to the same share partitions since, and its outcome is not known"
+        raise PlanStale("unanswered_request", text, hint="make a new plan, which names it: acktrail reset plan")
     done = done_before(cluster, journal, plan)
     if is_done and any(row.key not in done for row in plan.executable(partial=True)):
         text = f"plan {plan.plan_id} was carried out, and not everything is at its target any more"

@@ -3,9 +3,10 @@ check raises ForeignCluster for tables of another cluster or incarnation, Config
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -28,9 +29,26 @@ def ensure_same_cluster(tables: Tables, cluster_id: str, names: Iterable[str] = 
             _check_cluster(tables, snapshot, cluster_id)
 
 
+def ensure_root(tables: Tables, cluster_id: str) -> None:
+    """Pass when the root is of `cluster_id`, or of no cluster yet. The first table that names its cluster decides:
+    none is made beside one of another cluster."""
+    for name in dict.fromkeys(("state_records", "reset_audit", *EXPORTED_TABLES, *TABLES)):
+        snapshot = tables.snapshot(name)
+        if snapshot is not None and snapshot.properties.get(_CLUSTER):
+            _check_cluster(tables, snapshot, cluster_id)
+            return
+
+
 def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
     """The table `name` of a cluster; made if need be."""
-    snapshot = tables.create(name, properties={_CLUSTER: cluster_id})
+    return _create(tables, name, cluster_id, {})
+
+
+def _create(tables: Tables, name: str, cluster_id: str, properties: Mapping[str, str]) -> TableSnapshot:
+    snapshot = tables.snapshot(name)
+    if snapshot is None:
+        ensure_root(tables, cluster_id)
+        snapshot = tables.create(name, properties={_CLUSTER: cluster_id, **properties})
     _check_cluster(tables, snapshot, cluster_id)
     return snapshot
 
@@ -49,9 +67,8 @@ def create_anew_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot
 def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | None, dialect: str) -> TableSnapshot:
     """``state_records`` of one incarnation of a cluster's state topic, in one dialect; made if need be.
     `state_topic_id` None: the records are copies of an unknown incarnation."""
-    wanted = {_CLUSTER: cluster_id, _STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
-    snapshot = tables.create("state_records", properties=wanted)
-    _check_cluster(tables, snapshot, cluster_id)
+    wanted = {_STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
+    snapshot = _create(tables, "state_records", cluster_id, wanted)
     check_state_topic(tables, snapshot, state_topic_id)
     check_dialect(tables, snapshot, dialect)
     return snapshot

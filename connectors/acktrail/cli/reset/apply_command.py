@@ -14,7 +14,7 @@ from acktrail.cli.interruption import interruptible
 from acktrail.cli.reset import reset_options as options
 from acktrail.cli.reset.change_preview import execute_stored, load_any_plan, show_new
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import AcktrailError
+from acktrail.errors import AcktrailError, OutcomeUnknown
 from acktrail.plain_tables import table
 
 if TYPE_CHECKING:
@@ -118,6 +118,9 @@ def verify(
             outcomes = api.settle_change(cluster, target, loaded)
     text = table(("GROUP", "OUTCOME"), list(outcomes.items())) if outcomes else "nothing to settle"
     typer.echo(json.dumps({"plan_id": plan, "outcomes": outcomes}) if as_json else text)
+    if "unknown" in outcomes.values():
+        hint = "no answer came, and it does not show: it may still arrive; look again later"
+        raise OutcomeUnknown(f"the outcome of plan {loaded.plan_id} is not known", hint=hint)
 
 
 def undo(

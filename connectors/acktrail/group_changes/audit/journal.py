@@ -49,7 +49,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Journal:
-    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads."""
+    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads. Raises
+    ForeignCluster: the root has tables of another cluster."""
 
     def __init__(
         self,
@@ -60,10 +61,12 @@ class Journal:
         actor: str,
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
+        from acktrail.tables.cluster_check import ensure_root
         from acktrail.tables.delta.store import Tables
 
         self.tables = tables
         self._tables = Tables(tables)
+        ensure_root(self._tables, cluster_id)
         self._cluster_id = cluster_id
         self._origin = {"cluster_id": cluster_id, "run_id": run_id}
         self._actor = actor

@@ -177,7 +177,7 @@ class SentPartition:
     """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
     `outcome` UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
     first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
-    which it was found `overwritten_at`."""
+    which it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
 
     row: PartitionPlan
     group_epoch: int | None
@@ -191,6 +191,7 @@ class SentPartition:
     advice: str = ""
     later: Sequence[tuple[Mapping[int, int], int]] = ()
     overwritten_at: tuple[int, int] | None = None
+    rival: str | None = None
 
 
 def request_detail(

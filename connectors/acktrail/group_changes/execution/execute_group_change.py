@@ -64,17 +64,19 @@ def _check_refusals(plan: GroupChangePlan) -> None:
 
 
 def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePlan) -> dict[str, str]:
-    """Look at every group of `plan` that is not settled, note what is found, and give its lease back: `done` or
-    `not_done` by group, as the cluster shows it. Raises as `verify_reset`."""
+    """Look at every group of `plan` that is not settled, note what is found, and give its lease back: `done`,
+    `not_done` or (without an answer, where it does not show: it may still arrive) `unknown` by group. Raises as
+    `verify_reset`."""
     found = journal.standings({"plan_id": plan.plan_id})
     unsettled = [one for one in found if one.lease is not None or one.standing in OPEN]
     check_free(unsettled, plan.plan_id, journal.now_ms)
-    open_groups = {one.group_id for one in unsettled if one.standing in OPEN}
+    open_groups = {one.group_id: one.standing for one in unsettled if one.standing in OPEN}
     outcomes: dict[str, str] = {}
     for part in plan.parts:
         if part.group_id in open_groups:
             shows = until(_WAIT_S, partial(_is_done, cluster.admin, plan.kind, part), is_late=operator.not_)
-            outcomes[part.group_id] = "done" if shows else "not_done"
+            is_answered = open_groups[part.group_id] is ChangeStatus.UNVERIFIED
+            outcomes[part.group_id] = "done" if shows else "not_done" if is_answered else "unknown"
     entries = closing(plan, unsettled, {group_id: (outcome, {}) for group_id, outcome in outcomes.items()})
     if entries:
         journal.note(entries)

@@ -45,7 +45,7 @@ class ResetEvidence:
     (`is_complete` false), `now`, the present state, decides (None: there is none), if it is known. `group` None: it was
     not asked. `overwritten_at`: the record by which an earlier look, at a group that had not begun to work, found the
     reset overwritten. `later`: what other plans and attempts asked for since, each the end of the state partition when
-    it was sent, and its target.
+    it was sent, and its target. `rival`: a plan that asked for the same before, whose request may still arrive.
     """
 
     target: int
@@ -59,6 +59,7 @@ class ResetEvidence:
     group: GroupNow | None = None
     overwritten_at: Place | None = None
     later: Sequence[tuple[int, int]] = ()
+    rival: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def judge(case: ResetEvidence) -> ResetOutcome:
     for records in parts:
         found = _by_records(case, records)
         if found is not None:
-            return found
+            return _unless_rival(case, found)
     if case.is_complete:
         return ResetOutcome(status=_NOT_THERE[case.outcome])
     if case.later:
@@ -110,8 +111,16 @@ _NOT_THERE: Final = {
     Outcome.DONE: Status.NOT_PERSISTED,
     Outcome.REFUSED: Status.FAILED,
     Outcome.NOT_ATTEMPTED: Status.NOT_ATTEMPTED,
-    Outcome.UNKNOWN: Status.NOT_ATTEMPTED,
+    Outcome.UNKNOWN: Status.UNKNOWN,
 }
+"""Where nothing shows it. A request without an answer may still arrive."""
+
+
+def _unless_rival(case: ResetEvidence, found: ResetOutcome) -> ResetOutcome:
+    """What an unanswered request of another plan may have done is not this one's work, unless the broker said so."""
+    if case.rival is None or case.outcome is Outcome.DONE:
+        return found
+    return _unless_refused(case, found.evidence, f"plan {case.rival} asked for the same: this may be its work")
 
 
 def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: Sequence[Seen]) -> ResetOutcome:
@@ -174,7 +183,7 @@ def _without_records(case: ResetEvidence) -> ResetOutcome:
     if before is not None and now.snapshot_epoch == before.snapshot_epoch:
         return not_there
     if now.start_offset == case.target and not now.batches:
-        return ResetOutcome(status=_by_state_epoch(before, now.state_epoch), evidence=where)
+        return _unless_rival(case, ResetOutcome(status=_by_state_epoch(before, now.state_epoch), evidence=where))
     if before is not None and _content(now) == _content(before):
         return not_there  # a quiet shard writes the same again under the next snapshot epoch
     return _by_state(case, now, where)

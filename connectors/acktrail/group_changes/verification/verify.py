@@ -7,7 +7,6 @@ whose process was killed, and corrects what an earlier look found.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,8 @@ from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect import described_offsets, read_states
 from acktrail.group_changes.collection.exported_records import exported_between
 from acktrail.group_changes.collection.facts import PartitionState, StateFacts
-from acktrail.group_changes.execution.attempt import SentPartition, asked_in, sent_partitions
+from acktrail.group_changes.execution.attempt import SentPartition, sent_partitions
+from acktrail.group_changes.execution.other_requests import Unanswered, requests_after, rival_of, unanswered
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_file import Plan
@@ -45,17 +45,25 @@ WAIT_S: Final = 30.0
 WATCH_S: Final = 5.0
 _MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})
 """Settled, and still not what was asked for: a request may arrive late."""
+_DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.PARTLY})
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
 
 
 def verify_reset(
-    cluster: Cluster, journal: Journal, plan: ResetPlan, *, wait_s: float = WAIT_S, watch_s: float = WATCH_S
+    cluster: Cluster,
+    journal: Journal,
+    plan: ResetPlan,
+    *,
+    wait_s: float = WAIT_S,
+    watch_s: float = WATCH_S,
+    is_overtaken: bool = False,
 ) -> tuple[VerifiedPartition, ...]:
     """Find out what became of every group of the newest attempt at `plan` that is not known to be done: what was not
     looked at yet, and what an earlier look found undone, overwritten or unclear, for a request that the network held
-    back may have arrived since. Nothing to find out gives nothing.
+    back may have arrived since; also what was done, where the unanswered request of another plan may have come after it
+    (`is_overtaken`: one has). Nothing to find out gives nothing.
 
     `wait_s`: how long to wait for a record, and (after the request was sent) for one of a request without an answer.
     `watch_s`: how long to watch afterwards that nothing overwrites the start offsets of a group that stays empty.
@@ -64,10 +72,11 @@ def verify_reset(
         ChangeInProgress: another living process executes it.
         RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
     """
-    attempts = open_attempts(journal, plan)
+    rivals = unanswered(journal.audit({"group_id": sorted(plan.group_ids)}), but=plan.plan_id)
+    attempts = open_attempts(journal, plan, rivals, is_overtaken=is_overtaken)
     if not attempts:
         return ()
-    asked = sent_in_attempts(journal, plan, attempts)
+    asked = sent_in_attempts(journal, plan, attempts, rivals)
     found = _Verification(cluster, journal, plan, asked, wait_s).run(watch_s) if asked else ()
     if found:
         newest = {one.group_id: one.attempt for one in attempts}
@@ -126,7 +135,7 @@ class _Verification:
     def _may_still_show(self, one: SentPartition, finding: ResetOutcome) -> bool:
         if finding.status is Status.NOT_PERSISTED:
             return True
-        is_open = finding.status is Status.NOT_ATTEMPTED and one.outcome is Outcome.UNKNOWN
+        is_open = finding.status is Status.UNKNOWN and one.outcome is Outcome.UNKNOWN and finding.evidence is None
         return is_open and self._journal.now_ms < one.sent_at_ms + self._wait_s * 1000
 
     def _look(self) -> list[ResetOutcome]:
@@ -189,6 +198,7 @@ class _Verification:
             group=group,
             overwritten_at=one.overwritten_at,
             later=[(ends.get(partition, end), target) for ends, target in one.later],
+            rival=one.rival,
         )
         return judge(case)
 
@@ -230,14 +240,16 @@ def _described_status(one: SentPartition, start_offset: int | None) -> Status:
         return Status.OK_BY_DESCRIPTION if one.outcome is Outcome.DONE else Status.UNKNOWN
     if one.outcome is Outcome.DONE:
         return Status.NOT_PERSISTED if start_offset in (None, one.row.start_offset) else Status.UNKNOWN
-    return Status.NOT_ATTEMPTED
+    return Status.UNKNOWN if one.outcome is Outcome.UNKNOWN else Status.NOT_ATTEMPTED
 
 
 def _verified(
     one: SentPartition, finding: ResetOutcome, now: PartitionState | None, described: int | None
 ) -> VerifiedPartition:
     before, status = one.row.state, finding.status
-    error = one.error if finding.why is None else finding.why
+    error = finding.why or one.error
+    if status is Status.UNKNOWN and error is None:
+        error = "no answer was noted, and the state topic does not show it: it may still arrive"
     if status.is_ok and not finding.moved_on and described not in (None, one.target_offset):
         status = Status.UNKNOWN
         error = f"the broker describes start offset {described}, the state topic has the target"
@@ -262,10 +274,14 @@ def _verified(
     }
 
 
-def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStatus]:
-    """The newest attempt at each group of `plan` that is not settled, or settled as something else than done. Raises as
-    `check_free`."""
+def open_attempts(
+    journal: Journal, plan: ResetPlan, rivals: Sequence[Unanswered] = (), *, is_overtaken: bool = False
+) -> list[GroupStatus]:
+    """The newest attempt at each group of `plan` that is not settled, or settled as something else than done, or that
+    one of `rivals` may have overtaken since. Raises as `check_free`."""
     rows = journal.audit({"plan_id": plan.plan_id})
+    sent = {row.group_id: row.sequence for row in rows if row.event == Event.BEFORE_CALL}
+    overtaken = {one.group_id for one in rivals if one.before.sequence < sent.get(one.group_id, 0)}
     outcomes = {(row.group_id, row.attempt): row.outcome for row in rows if row.event == Event.VERIFIED}
     found = [
         one
@@ -273,6 +289,7 @@ def open_attempts(journal: Journal, plan: ResetPlan) -> list[GroupStatus]:
         if one.lease is not None
         or one.standing in {*OPEN, ChangeStatus.STARTED}
         or (one.standing in _MAY_CHANGE and outcomes.get((one.group_id, one.attempt)) != "done")
+        or (one.standing in _DONE and (is_overtaken or one.group_id in overtaken))
     ]
     check_free(found, plan.plan_id, journal.now_ms)
     return found
@@ -286,12 +303,14 @@ def check_free(attempts: Iterable[GroupStatus], plan_id: str, now_ms: int) -> No
             raise ChangeInProgress(one.group_id, plan_id=plan_id, hint=lease.text(now_ms))
 
 
-def sent_in_attempts(journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStatus]) -> list[SentPartition]:
-    """Every share partition that was sent in `attempts`; nothing where none was."""
+def sent_in_attempts(
+    journal: Journal, plan: ResetPlan, attempts: Sequence[GroupStatus], rivals: Sequence[Unanswered] = ()
+) -> list[SentPartition]:
+    """Every share partition that was sent in `attempts`, after `rivals`; nothing where none was."""
     newest = {one.group_id: one.attempt for one in attempts}
     rows = journal.audit({"plan_id": plan.plan_id})
     own = [row for row in rows if row.group_id is not None and row.attempt == newest.get(row.group_id)]
-    asked = sent_partitions(plan, own)
+    asked = [replace(one, rival=rival_of(one.row.key, one.target_offset, rivals)) for one in sent_partitions(plan, own)]
     now_ms = journal.now_ms
     if all(one.lease is not None and one.lease.is_held(now_ms) for one in attempts):
         return asked
@@ -322,7 +341,7 @@ def closing(
 def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, dict[str, Any]]:
     """What became of a group by its share partitions, and the detail of the row about it."""
     detail: dict[str, Any] = {"statuses": Counter(statuses)}
-    if one.standing in _MAY_CHANGE:
+    if one.standing in _MAY_CHANGE | _DONE:
         detail["corrects"] = one.standing.value
     if Status.OVERWRITTEN_AFTER_RESET in statuses or Status.EPOCH_WENT_BACK in statuses:
         return "overwritten", detail
@@ -332,18 +351,32 @@ def group_outcome(one: GroupStatus, statuses: Sequence[Status]) -> tuple[str, di
     return "done" if done == len(statuses) else "partly" if done else "not_done", detail
 
 
+def overtaken(journal: Journal, plan: ResetPlan, found: Sequence[VerifiedPartition]) -> list[str]:
+    """The other plans that were sent after `plan` and before its requests arrived, which `found` shows: it undid what
+    they did."""
+    places = {
+        (row["group_id"], row["topic"], row["partition"]): (row["evidence_state_partition"], row["evidence_offset"])
+        for row in found
+        if Status(row["status"]).is_ok and row["evidence_offset"] is not None
+    }
+    own = [row for row in journal.audit({"plan_id": plan.plan_id}) if row.event == Event.BEFORE_CALL]
+    plans: dict[str, None] = {}
+    for row, ends, parts in requests_after(journal, own, {key[0] for key in places}) if places else ():
+        for topic, part, _ in parts:
+            partition, offset = places.get((row.group_id or "", topic, part), (None, -1))
+            if row.plan_id != plan.plan_id and partition in ends and ends[partition] <= offset:
+                plans[row.plan_id] = None
+    return list(plans)
+
+
 def _later(
     journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
 ) -> dict[Key, list[tuple[Mapping[int, int], int]]]:
     """What other plans and attempts asked of the same groups after the rows of `own`, by share partition."""
-    first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
     found: dict[Key, list[tuple[Mapping[int, int], int]]] = defaultdict(list)
-    wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
-    for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
-        if row.group_id is not None and row.sequence > first[row.group_id]:
-            ends, parts = asked_in(json.loads(row.detail))
-            for topic, partition, target in parts:
-                found[row.group_id, topic, partition].append((ends, target))
+    for row, ends, parts in requests_after(journal, own, groups):
+        for topic, partition, target in parts:
+            found[row.group_id or "", topic, partition].append((ends, target))
     return found
 
 
@@ -359,5 +392,5 @@ def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -
         key: (row["evidence_state_partition"], row["evidence_offset"])
         for key, row in last.items()
         if row["status"] == Status.OVERWRITTEN_AFTER_RESET
-        and None not in (row["audit_sequence"], row["evidence_state_partition"], row["evidence_offset"])
+        and None not in (row["evidence_state_partition"], row["evidence_offset"])
     }

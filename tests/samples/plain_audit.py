@@ -266,6 +266,19 @@ def _provable(ledger: TopicLedger, mapping: KeyMapping, key: tuple[str, str, int
     )
 
 
+def _without_history(found: PlainVerdict) -> PlainVerdict:
+    """What is left of a share group's verdict where no state record shows an unfinished record."""
+    if found.verdict not in (OrderingVerdict.VIOLATION.value, OrderingVerdict.POSSIBLE_VIOLATION.value):
+        return replace(found, remaining=None)
+    return replace(
+        found,
+        verdict=OrderingVerdict.INDETERMINATE.value,
+        reason=OrderingReason.NONE_SHOWN_OPEN.value,
+        remaining=None,
+        sources_violated=0,
+    )
+
+
 def plain_audit(
     observations: Sequence[_Row],
     positions: Sequence[_Row],
@@ -290,5 +303,6 @@ def plain_audit(
         mapping = mapping_of(names[topic_id])
         own = verdicts(known[topic_id], looks, mapping, is_share=is_share, observed=observed[topic_id])
         for key, verdict in own:
-            found[group_id, is_share, *key] = _provable(known[topic_id], mapping, key, verdict)
+            proven = _provable(known[topic_id], mapping, key, verdict)
+            found[group_id, is_share, *key] = _without_history(proven) if is_share else proven
     return known, found

@@ -22,6 +22,10 @@ class Brokers:
     def __init__(self, first: int, *counts: int | None) -> None:
         self.first, self.counts = first, counts
 
+    @property
+    def _client(self) -> Brokers:
+        return self
+
     def metadata(self, _: Any) -> None:
         """Nothing to learn."""
 

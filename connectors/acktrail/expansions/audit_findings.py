@@ -164,7 +164,9 @@ def _of_all(mask: BoolArray) -> str:
 def _broken_order(ordering: pa.Table) -> list[_Row]:
     """One of each group and expansion: the destination whose source had most records left, then the lowest."""
     rows = ordering.filter(pc.equal(ordering["verdict"], OrderingVerdict.VIOLATION.value))
-    rows = rows.append_column("unfinished", pc.subtract(rows["fence_low"], rows["source_at"]))
+    is_share = pc.equal(rows["group_type"], "share")
+    below = pc.subtract(rows["fence_low"], rows["source_at"])
+    rows = rows.append_column("unfinished", pc.if_else(is_share, rows["remaining"], below))
     return _by_group(rows, "unfinished", ("partition", "source_partition", "unfinished"))
 
 

@@ -34,7 +34,7 @@ from acktrail.expansions.found_expansions import (
     with_stored,
 )
 from acktrail.expansions.initial_starts import initial_starts
-from acktrail.expansions.recorded_work import with_recorded_work
+from acktrail.expansions.recorded_work import with_recorded_work, with_shown_open
 from acktrail.expansions.table_shares import (
     AUDIT_RESULTS,
     GROUP_RESULTS,
@@ -142,6 +142,7 @@ class _Run:
         newest = int(np.argmax(looks.at))
         run_id = looks.runs[int(looks.run[newest])].as_py()
         ordering, starts, groups = self._groups(cluster_id, run_id, looks, expansions)
+        ordering = with_shown_open(stored, ordering, expansions)
         written = {
             FENCES: fence_rows(cluster_id, expansions),
             "partition_dependencies": pa.concat_tables(

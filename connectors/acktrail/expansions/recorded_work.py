@@ -1,4 +1,9 @@
-"""What the exported state records, and resets that acktrail made, show of the share groups that an audit judges."""
+"""What the exported state records, and resets that acktrail made, show of the share groups that an audit judges.
+
+A start offset is no progress: Kafka moves it with the next write after records are finished. A group that acknowledged
+offsets 0 to 59 can stand at start offset 26 for good: its newest state record has a batch (26, 59, acknowledged). It is
+below a fence at 60, and nothing below that fence is unfinished.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,11 @@ from acktrail.columnar.expansion.look_columns import microseconds
 from acktrail.columnar.expansion.position_matrix import AuditedTopic
 from acktrail.columnar.expansion.share_evidence import CLOCKS_US, ShareEvidence, WorkColumns
 from acktrail.expansions.audited_groups import AuditPlan
+from acktrail.expansions.found_expansions import FencedTopicExpansion
+from acktrail.model.expansion.ordering import OrderingReason, OrderingVerdict
+from acktrail.tables.audited_expansions import first_offsets
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.past.open_records_reader import OpenWhenBegun, open_when_begun
 
 _DAY_US: Final = 86_400_000_000
 """How long before the first expansion records and gaps of the export do not matter: its new offsets were not there."""
@@ -188,3 +197,59 @@ def _is_reset(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     is_gone = pc.equal(rows["record_type"], "tombstone")
     found = pc.or_(pc.fill_null(is_new, fill_value=False), pc.fill_null(is_gone, fill_value=False))
     return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+
+_BY_START: Final = pa.array([OrderingVerdict.VIOLATION.value, OrderingVerdict.POSSIBLE_VIOLATION.value])
+"""Verdicts that say that a source was not finished."""
+_SHARE: Final = "share"
+_MOST: Final = 1_000
+"""Rows that the history is asked about, each with two look-ups; of the others nothing is shown."""
+
+
+def with_shown_open(tables: Tables, ordering: pa.Table, expansions: Sequence[FencedTopicExpansion]) -> pa.Table:
+    """Rows of ``ordering_audits`` in which `remaining` of a share group is the number of records that state records
+    show unfinished when the destination was begun (null: not shown). Where they show none, a verdict that says more is
+    INDETERMINATE."""
+    is_share = pc.equal(ordering["group_type"], _SHARE)
+    asked = pc.and_(is_share, pc.is_in(ordering["verdict"], value_set=_BY_START)).combine_chunks()
+    places = np.flatnonzero(asked.to_numpy(zero_copy_only=False))
+    left = _left(tables, ordering.take(pa.array(places[:_MOST])), {each.event_id: each for each in expansions})
+    remaining = np.full(ordering.num_rows, -1, np.int64)
+    for place, row in zip(places.tolist(), ordering.select(_KEY).take(pa.array(places)).to_pylist(), strict=True):
+        remaining[place] = left.get(tuple(row.values()), 0)
+    is_shown = pa.array(remaining > 0)
+    is_doubted = pc.and_(asked, pc.invert(is_shown))
+    columns = {
+        "remaining": pc.if_else(is_share, pa.array(remaining, mask=remaining <= 0), ordering["remaining"]),
+        "verdict": pc.if_else(is_doubted, OrderingVerdict.INDETERMINATE.value, ordering["verdict"]),
+        "reason": pc.if_else(is_doubted, OrderingReason.NONE_SHOWN_OPEN.value, ordering["reason"]),
+        "sources_violated": pc.if_else(is_doubted, pa.scalar(0, pa.int32()), ordering["sources_violated"]),
+    }
+    for name, values in columns.items():
+        field = ordering.schema.field(name)
+        ordering = ordering.set_column(ordering.column_names.index(name), field, values.cast(field.type))
+    return ordering
+
+
+_KEY: Final = ["event_id", "group_id", "partition", "source_partition"]
+
+
+def _left(
+    tables: Tables, rows: pa.Table, expansions: dict[str, FencedTopicExpansion]
+) -> dict[tuple[str, str, int, int], int]:
+    """The unfinished records of the sources, by event, group, destination and source."""
+    found = {}
+    for event_id in pc.unique(rows["event_id"]).to_pylist():
+        own = rows.filter(pc.equal(rows["event_id"], event_id)).to_pylist()
+        for each in open_when_begun(tables, own, _begins(expansions[event_id])):
+            found[_key(event_id, each)] = each.left.open_records
+    return found
+
+
+def _begins(expansion: FencedTopicExpansion) -> dict[int, int | None]:
+    fences = ({"partition": n, "fence_high": None if at < 0 else at} for n, at in enumerate(expansion.high.tolist()))
+    return first_offsets({"old_count": expansion.old_count, "new_count": expansion.new_count}, fences)
+
+
+def _key(event_id: str, found: OpenWhenBegun) -> tuple[str, str, int, int]:
+    return event_id, found.group_id, found.partition, found.source_partition

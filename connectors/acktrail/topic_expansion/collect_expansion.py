@@ -99,13 +99,12 @@ def _groups(
     pace: Mapping[str, int],
     ordered: OrderedGroups,
 ) -> tuple[GroupOnTopic, ...]:
-    newest: dict[str, dict[int, int | None]] = defaultdict(
-        dict
-    )  # the second reading of a share group replaces the first
+    # the second reading of a share group replaces the first
+    newest: dict[str, dict[int, OpenPartition]] = defaultdict(dict)
     types: dict[str, str] = {}
     for row in rows:
-        if row.get("partition") is not None:
-            newest[row["group_id"]][row["partition"]] = row["position"]
+        if (number := row.get("partition")) is not None:
+            newest[row["group_id"]][number] = _open(row, ends.get(number))
             types[row["group_id"]] = row["group_type"]
     resets = _offset_resets(admin, [group_id for group_id, kind in types.items() if kind == _SHARE])
     return tuple(
@@ -116,13 +115,13 @@ def _groups(
 def _group(
     group_id: str,
     group_type: str,
-    positions: Mapping[int, int | None],
+    known: Mapping[int, OpenPartition],
     ends: Mapping[int, int | None],
     resets: Mapping[str, FirstPosition],
     pace: Mapping[str, int],
     ordered: OrderedGroups,
 ) -> GroupOnTopic:
-    every = [_open(number, positions.get(number), ends.get(number)) for number in sorted(ends)]
+    every = [known.get(number, _open({"partition": number}, ends[number])) for number in sorted(ends)]
     is_open = [each for each in every if each.open_records]
     ranked = sorted(is_open, key=lambda each: (-(each.open_records or 0), each.partition))
     return GroupOnTopic(
@@ -138,13 +137,18 @@ def _group(
     )
 
 
-def _open(partition: int, position: int | None, log_end: int | None) -> OpenPartition:
-    is_known = position is not None and log_end is not None
+def _open(row: Mapping[str, Any], log_end: int | None) -> OpenPartition:
+    """Of a row of ``group_positions``. A share group's start offset is no progress: its lag is what is open."""
+    position = row.get("position")
+    if row.get("group_type") == _SHARE:
+        left = row["lag"]
+    else:
+        left = None if position is None or log_end is None else log_end - position
     return OpenPartition(
-        partition=partition,
+        partition=row["partition"],
         position=position,
         log_end=log_end,
-        open_records=max(0, (log_end or 0) - (position or 0)) if is_known else None,
+        open_records=None if left is None else max(0, left),
     )
 
 

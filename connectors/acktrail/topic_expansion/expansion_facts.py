@@ -19,8 +19,8 @@ class FirstPosition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPartition:
-    """What a group has not finished in one partition: from `position` (start offset, or committed offset) to the end of
-    the log; an upper bound for share groups, which finish records in any order. None: not known."""
+    """What a group has not finished in one partition: its lag, of a share group as the broker counts it, of others from
+    the committed offset `position` to the end of the log. None: not known."""
 
     partition: int
     position: int | None

@@ -58,6 +58,7 @@ def _rows(
                     "topic": offset.topic,
                     "partition": offset.partition,
                     "position": _position(offset),
+                    "lag": offset.lag if isinstance(offset, ShareOffset) else None,
                     "error_code": offset.error_code,
                     "error": offset.error,
                 }

@@ -33,6 +33,7 @@ GROUP_POSITIONS: Final = schema(
     (STRING, "topic_id", "topic"),
     (INT32, "partition"),  # null: the group could not be asked
     (INT64, "position"),  # start offset or committed offset; null: none
+    (INT64, "lag"),  # of a share group, as the broker counts it; null: not known
     (INT16, "error_code"),
     (STRING, "error"),
 )
@@ -93,7 +94,7 @@ ORDERING_AUDITS: Final = schema(
     (INT64, "destination_before", "destination_at"),
     (INSTANT, "before_at", "at"),
     (INT64, "fence_low", "fence_high"),
-    (INT64, "remaining"),  # records of the source below fence_high at `at`
+    (INT64, "remaining"),  # of the source at `at`: offsets below fence_high; of a share group those shown unfinished
     (STRING, "reason"),  # of that source: why it is another verdict than its positions alone give
 )
 """What the observations prove of one group and one destination."""

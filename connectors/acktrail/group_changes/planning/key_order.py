@@ -20,6 +20,7 @@ from acktrail.model.expansion.reset_order import WORST_FIRST, ResetOrdering, Res
 from acktrail.model.expansion.reset_phases import waiting
 
 _Answer = TypeVar("_Answer")
+_NEVER: Final = 1 << 63
 _REASONS_KEPT: Final = 50
 _PARTITIONS_KEPT: Final = 100
 _REASONS_SHOWN: Final = 3
@@ -84,7 +85,8 @@ class OffsetsAfter:
         sources = max((each.old_count for each in expansions), default=0)
         rows = {each.partition: each for each in facts}
         stay = {number: row for number, row in rows.items() if targets.get(number) is None}
-        placed = {number: _position(row, is_source=number < sources) for number, row in stay.items()}
+        past = {number: _last_fence(number, expansions) for number in stay if number < sources}
+        placed = {number: _position(row, past.get(number)) for number, row in stay.items()}
         return cls(
             targets={**targets, **placed},
             log_starts={n: row.log_start_offset for n, row in rows.items() if row.log_start_offset is not None},
@@ -115,10 +117,21 @@ class OffsetsAfter:
         return waiting(self.targets, fenced, log_starts=self.log_starts, log_ends=self.log_ends)
 
 
-def _position(facts: PartitionFacts, *, is_source: bool) -> int | None:
-    state = facts.state
-    found = facts.start_offset if state is None else state.effective_start_offset
-    return (facts.log_start_offset or 0) if found is None and not is_source else found
+def _position(facts: PartitionFacts, last_fence: int | None) -> int | None:
+    """The first unfinished offset; None: not known. A start offset can stand below finished records (Kafka moves it
+    with the next write): of a source, which has a `last_fence`, it shows nothing unless it is behind all fences."""
+    start, state = facts.start_offset, facts.state
+    if state is not None and state.effective_start_offset is not None:
+        return state.effective_start_offset
+    if last_fence is not None:
+        return start if start is not None and start >= last_fence else None
+    return (facts.log_start_offset or 0) if start is None else start
+
+
+def _last_fence(partition: int, expansions: Sequence[ExpansionFacts]) -> int:
+    """Where the last records of a source from before any of the expansions are certain to end."""
+    fences = [each.fenced().fences.get(partition) for each in expansions if partition < each.old_count]
+    return max((_NEVER if each is None or each.high is None else each.high for each in fences), default=0)
 
 
 def judge_order(

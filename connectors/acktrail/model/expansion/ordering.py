@@ -27,6 +27,7 @@ class OrderingReason(StrEnum):
     WORK_RECORDED = "state records show work on the destination while its start offset stood"
     NO_RECORD_KNOWN = "below the fence there may be transaction markers, aborted or compacted records alone"
     EXPIRED = "the retention took the records below the fence before the group had them"
+    NONE_SHOWN_OPEN = "no state record shows an unfinished record below the fence: a start offset below it proves none"
     HIDDEN_COUNT = "another partition count may have lain between the looks"
 
 

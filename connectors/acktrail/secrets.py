@@ -19,7 +19,8 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -61,24 +62,48 @@ def references_in(text: str) -> tuple[SecretReference, ...]:
     return tuple(map(_reference, _REFERENCE.finditer(text)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """Where references may lead. `base`: where relative paths begin (None: the working folder). `folders`: where files
+    must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``. `variables`: names that variables of the
+    environment must have, ``*`` for any part (None: any), as Kafka's ``allowlist.pattern``. What was found is added to
+    `seen`, so that it can be hidden."""
+
+    base: Path | None = None
+    folders: Sequence[Path] | None = None
+    variables: Sequence[str] | None = None
+    seen: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def resolve(self, text: str) -> str:
+        """`text` with what its references lead to in their place. Raises ConfigurationError: a reference is not
+        understood; there is no such variable, file or key; it leads to something other than a file, or elsewhere than
+        allowed."""
+
+        def found(match: re.Match[str]) -> str:
+            value = _value(_reference(match), self)
+            self.seen.add(value)
+            return value
+
+        return _REFERENCE.sub(found, text)
+
+    def properties(self, file: Path) -> dict[str, str]:
+        """The ``key=value`` lines of a file, references as they stand. Raises ConfigurationError: it cannot be read, or
+        lies elsewhere than allowed."""
+        _check_folder(str(file), file, self.folders)
+        return read_properties(file)
+
+
 def resolve(text: str, *, base: Path | None = None, folders: Sequence[Path] | None = None) -> str:
-    """`text` with what its references lead to in their place. `base`: where relative paths begin (None: the working
-    folder). `folders`: where files must lie, links followed (None: anywhere), as Kafka's ``allowed.paths``.
-
-    Raises ConfigurationError: a reference is not understood; there is no such variable, file or key; it leads to
-    something other than a file, or outside `folders`.
-    """
-    return _REFERENCE.sub(lambda found: _value(_reference(found), base, folders), text)
+    """As ``Providers.resolve``."""
+    return Providers(base=base, folders=folders).resolve(text)
 
 
-def resolve_all(
-    properties: Mapping[str, str], subject: str, *, base: Path | None = None, folders: Sequence[Path] | None = None
-) -> dict[str, str]:
+def resolve_all(properties: Mapping[str, str], subject: str, *, base: Path | None = None) -> dict[str, str]:
     """`properties` with every value resolved; errors begin with `subject` and the property's name."""
     resolved = {}
     for name, text in properties.items():
         try:
-            resolved[name] = resolve(text, base=base, folders=folders)
+            resolved[name] = resolve(text, base=base)
         except ConfigurationError as error:
             raise ConfigurationError(f"{subject}, {name}: {error.message}", hint=error.hint) from None
     return resolved
@@ -116,24 +141,33 @@ def _reference(found: re.Match[str]) -> SecretReference:
     return SecretReference(provider=provider, place=place, key=key)
 
 
-def _value(reference: SecretReference, base: Path | None, folders: Sequence[Path] | None) -> str:
+def _value(reference: SecretReference, by: Providers) -> str:
     if reference.provider == _ENV:
+        if by.variables is not None and not any(fnmatchcase(reference.place, each) for each in by.variables):
+            allowed = ", ".join(by.variables)
+            raise ConfigurationError(
+                f"{reference}: the variable is not one of those allowed", hint=f"allowed: {allowed}"
+            )
         value = os.environ.get(reference.place)
         if value is None:
             raise ConfigurationError(f"{reference}: the variable is not set", hint=f"set {reference.place}")
         return value
     path = home_path(reference.place)
-    path = path if base is None else base / path
+    path = path if by.base is None else by.base / path
     try:
-        return _file_value(reference, path, folders)
+        return _file_value(reference, path, by.folders)
     except OSError as error:
         raise ConfigurationError(f"{reference}: cannot read {path}: {error.strerror}", hint="check the path") from None
 
 
-def _file_value(reference: SecretReference, path: Path, folders: Sequence[Path] | None) -> str:
+def _check_folder(subject: str, path: Path, folders: Sequence[Path] | None) -> None:
     if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
         allowed = ", ".join(map(str, folders)) or "no folder"
-        raise ConfigurationError(f"{reference}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
+        raise ConfigurationError(f"{subject}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
+
+
+def _file_value(reference: SecretReference, path: Path, folders: Sequence[Path] | None) -> str:
+    _check_folder(str(reference), path, folders)
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
         raise ConfigurationError(f"{reference}: {path} is no file", hint="a reference leads to a regular file")

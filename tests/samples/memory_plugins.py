@@ -70,6 +70,13 @@ class MemorySource(SourceConnector):
             ConfigKey(name="memory.sasl.password", type=ConfigType.STRING, documentation="A secret.", default=None),
             ConfigKey(name="memory.hush", type=ConfigType.PASSWORD, documentation="Another.", default=None),
             ConfigKey(name="memory.secret.number", type=ConfigType.INT, documentation="A third.", default=None),
+            ConfigKey(
+                name="memory.client.file",
+                type=ConfigType.STRING,
+                documentation="Lines of memory.client.",
+                default=None,
+                lines_under="memory.client.",
+            ),
         ],
         {"memory.client.": "anything"},
     )
@@ -81,7 +88,8 @@ class MemorySource(SourceConnector):
 
     def task_configs(self, most: int) -> Sequence[Config]:
         numbers = [log.partition for log in WORLD[-1].logs]
-        return [{"partitions": numbers[start::most]} for start in range(min(most, len(numbers)))]
+        word = self.config["memory.word"]
+        return [{"partitions": numbers[start::most], "word": word} for start in range(min(most, len(numbers)))]
 
     def task(self, config: Config) -> _Task:
         return _Task({**config, "full": self.config})

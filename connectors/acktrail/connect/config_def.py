@@ -8,7 +8,7 @@ documentation and the help of the command line. The rules of parsing and the tex
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -113,7 +113,8 @@ class NonEmptyWithoutControls:
 class ConfigKey:
     """One key. `recommended` gives the values that make sense beside the others (all parsed), `visible` whether the
     key has a meaning beside them; `dependents` are the keys whose recommended values or visibility hang on this one.
-    `group` and the order of definition arrange the reference."""
+    `group` and the order of definition arrange the reference. `lines_under`: the value names a file, whose
+    ``key=value`` lines are keys under this prefix; a worker reads it, where it may."""
 
     name: str
     type: ConfigType
@@ -125,6 +126,7 @@ class ConfigKey:
     dependents: tuple[str, ...] = ()
     recommended: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None
     visible: Callable[[Mapping[str, Any]], bool] | None = None
+    lines_under: str | None = None
 
     @property
     def is_required(self) -> bool:
@@ -178,6 +180,7 @@ class ConfigDef:
                 dependents=tuple(prefix + name for name in key.dependents),
                 recommended=_under(prefix, key.recommended),
                 visible=_under(prefix, key.visible),
+                lines_under=None if key.lines_under is None else prefix + key.lines_under,
             )
             for key in self.keys.values()
         ]
@@ -192,10 +195,11 @@ class ConfigDef:
             raise InvalidConfiguration(errors)
         return {value.name: value.value for value in values}
 
-    def validate(self, texts: Mapping[str, Any]) -> list[ConfigValue]:
+    def validate(self, texts: Mapping[str, Any], hidden: Collection[str] = ()) -> list[ConfigValue]:
         """Every key's value, in the order of definition, and all that is wrong with it; then the other names in
-        `texts`: as they are under an open prefix, else unknown, with the nearest name."""
-        found = {name: _value(key, texts) for name, key in self.keys.items()}
+        `texts`: as they are under an open prefix, else unknown, with the nearest name. No error shows the value of a
+        key in `hidden`, nor a password."""
+        found = {name: _value(key, texts, name in hidden) for name, key in self.keys.items()}
         parsed = {name: value.value for name, value in found.items()}
         others = [self._other(name, texts[name]) for name in texts if name not in self.keys]
         return [
@@ -224,13 +228,13 @@ def _under(
     return lambda values: function(under(values, prefix))
 
 
-def _value(key: ConfigKey, texts: Mapping[str, Any]) -> ConfigValue:
+def _value(key: ConfigKey, texts: Mapping[str, Any], is_hidden: bool) -> ConfigValue:  # noqa: FBT001
     """As by Kafka, the validator looks at null where nothing could be parsed, and what it refuses is shown all the
     same."""
     value, errors = None, []
     if key.name in texts:
         try:
-            value = _parsed(key, texts[key.name])
+            value = _parsed(key, texts[key.name], is_hidden=is_hidden)
         except ConfigurationError as error:
             errors.append(error.message)
     elif key.is_required:
@@ -238,23 +242,23 @@ def _value(key: ConfigKey, texts: Mapping[str, Any]) -> ConfigValue:
     else:
         value = key.default
     try:
-        _check(key, value)
+        _check(key, value, is_hidden=is_hidden)
     except ConfigurationError as error:
         errors.append(error.message)
     return ConfigValue(name=key.name, value=value, errors=tuple(errors))
 
 
-def _parsed(key: ConfigKey, value: Any) -> Any:
+def _parsed(key: ConfigKey, value: Any, *, is_hidden: bool = False) -> Any:
     if value is None:
         return None
     try:
         return PARSERS[key.type](value.strip(JAVA_BLANK) if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
-        shown = HIDDEN if key.type is ConfigType.PASSWORD else value
+        shown = HIDDEN if is_hidden or key.type is ConfigType.PASSWORD else value
         raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {error}") from None
 
 
-def _check(key: ConfigKey, value: Any) -> None:
+def _check(key: ConfigKey, value: Any, *, is_hidden: bool = False) -> None:
     if key.validator is None:
         return
     try:
@@ -263,6 +267,8 @@ def _check(key: ConfigKey, value: Any) -> None:
         shown = "null" if value is None else text_of(key.type, value, hidden=True)
         if key.type is ConfigType.LIST and value is not None:
             shown = f"[{', '.join(value)}]"
+        if is_hidden and value is not None:
+            shown = HIDDEN
         raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {error}") from None
 
 

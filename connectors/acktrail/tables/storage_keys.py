@@ -34,6 +34,7 @@ def storage_keys(root: str, documentation: str, *, group: str) -> ConfigDef:
                 default=None,
                 documentation="A file with key=value lines for the object storage; options given here win over it.",
                 group=group,
+                lines_under=_OPTION,
             ),
         ],
         {_OPTION: "any option of the object storage: aws_region, aws_endpoint_url, aws_access_key_id ..."},

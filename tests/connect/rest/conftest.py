@@ -17,7 +17,6 @@ from acktrail.connect.rest.rest_server import rest_server
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig
-from acktrail.secrets import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def start() -> Iterator[Callable[..., Rest]]:
         def started(*, store: ConfigStore | None = None, defaults: Any = None, **texts: Any) -> Rest:
             listener = {"rest.listener": "127.0.0.1:0"}
             config = WorkerConfig.of(listener | {key.replace("__", "."): value for key, value in texts.items()})
-            worker = Worker(store or ConfigStore(), defaults=defaults, resolve=resolve)
+            worker = Worker(store or ConfigStore(), defaults=defaults, providers=config.providers)
             stack.callback(worker.stop)
             server = stack.enter_context(rest_server(worker, config))
             worker.start()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from broker.workload import until
@@ -73,6 +76,136 @@ def test_no_secret_is_ever_shown(
     outputs = capfd.readouterr()
     seen = "\n".join([*(answer.text for answer in answers), caplog.text, outputs.out, outputs.err])
     assert not [form for form in forms(secret) if form in seen], seen
+
+
+QUOTES = (str, str.upper, str.lower, str.title, repr, json.dumps, quote, quote_plus, lambda text: quote(text, safe=""))
+ANY_KEYS = (
+    *("connector.class", "sink.class", "transforms", "transforms.a.type", "tasks.max", "flush.interval.ms", "name"),
+    *("errors.tolerance", "errors.deadletterqueue.table", "memory.word", "memory.hush", "memory.secret.number"),
+    *("memory.client.any", "memory.client.file", "sink.memory.token", "no.such.key"),
+)
+LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=5, max_size=16)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    secret=LETTERS.map(lambda text: f"s3{text}"),
+    key=st.sampled_from(ANY_KEYS),
+    provider=st.sampled_from(["env", "whole file", "key of a file", "file of lines"]),
+    around=st.sampled_from(["{}", "a {}:9092", "{},{}"]),
+    trouble=st.sampled_from([None, "source", "task"]),
+    form=st.sampled_from(QUOTES),
+)
+def test_what_a_reference_leads_to_is_never_shown(
+    rest: Any,
+    world: Any,
+    caplog: Any,
+    tmp_path: Path,
+    *,
+    secret: str,
+    key: str,
+    provider: str,
+    around: str,
+    trouble: str | None,
+    form: Any,
+) -> None:
+    """Whichever key has it, whatever provider it comes from, whatever stands around it, and however an error quotes it:
+    no answer, state, trace or log has it, in no case."""
+    caplog.set_level(logging.DEBUG)
+    caplog.clear()
+    whole, lines = tmp_path / "whole", tmp_path / "lines"
+    whole.write_text(secret)
+    lines.write_text(f"entry={secret}\n")
+    os.environ["REST_TEST_SECRET"] = secret
+    reference = {"env": "${env:REST_TEST_SECRET}", "whole file": f"${{file:{whole}}}"}.get(
+        provider, f"${{file:{lines}:entry}}"
+    )
+    text = around.format(*[reference] * around.count("{}"))
+
+    def quoting(config: Any) -> Exception:
+        return ValueError(f"unusable: {form(secret)} {form(around.format(*[secret] * around.count('{}')))} {config!r}")
+
+    world.start_error = quoting if trouble == "source" else None
+    world.poll_error = quoting if trouble == "task" else None
+    config = {**BASE, "errors.tolerance": "all", key: text}
+    if provider == "file of lines":
+        lines.write_text(f"entry={secret}\nother={text}\n")
+        config = {**BASE, "memory.client.file": str(lines)}
+    answers = [
+        rest("PUT", "/connector-plugins/MemorySource/config/validate", {"name": "s", **config}),
+        rest("PUT", "/connectors/s/config", config),
+    ]
+    assert answers[1].code in {201, 400}, answers[1].text
+    if trouble and answers[1].code == 201:
+        until(lambda: "FAILED" in rest("GET", "/connectors/s/status").text)
+    paths = ("", "/config", "/status", "/tasks", "/offsets", "/topics", "/tasks/0/status")
+    answers += [rest("GET", f"/connectors/s{path}") for path in paths]
+    answers += [rest("GET", "/connectors?expand=info&expand=status"), rest("DELETE", "/connectors/s")]
+    seen = "\n".join([*(answer.text for answer in answers), caplog.text])
+    for each in (secret, secret.upper(), secret.lower()):
+        for wrong in (each, repr(each)[1:-1], json.dumps(each)[1:-1], quote(each), quote_plus(each)):
+            assert wrong.lower() not in seen.lower(), (key, wrong, seen)
+
+
+@pytest.mark.parametrize("key", ["kafka.client.config", "sink.tables.options", "kafka.security.protocol"])
+def test_files_lie_where_they_may(start: Any, tmp_path: Path, key: str) -> None:
+    """A file of a client's or a storage's properties, also by a link, as a file that a reference names: 400 elsewhere,
+    with the key's name; inside, what it has is used, and its references obey the same bounds."""
+    allowed, outside = tmp_path / "allowed", tmp_path / "outside"
+    allowed.mkdir()
+    outside.write_text("security.protocol=none-such\n")
+    (allowed / "link").symlink_to(outside)
+    (allowed / "own").write_text(f"security.protocol=${{file:{outside}}}\n")
+    (allowed / "variable").write_text("security.protocol=${env:PATH}\n")
+    rest = start(config__providers__allowed__paths=str(allowed), config__providers__allowed__variables="REST_*,OTHER")
+    config = {
+        "connector.class": "ShareGroupStateSource",
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "sink.tables": str(tmp_path / "tables"),
+    }
+    for file in (outside, allowed / "link", allowed / "own", allowed / "variable", allowed / "none", tmp_path):
+        text = f"${{file:{file}}}" if key == "kafka.security.protocol" else str(file)
+        if key == "kafka.security.protocol" and file.parent == allowed and file.name in {"own", "variable"}:
+            continue  # the text of the file is the value
+        refused = rest("PUT", "/connectors/s/config", {**config, key: text})
+        assert refused.code == 400, refused.text
+        assert key in refused.body["message"]
+        assert "none-such" not in refused.text
+    refused = rest("PUT", "/connectors/s/config", {**config, "kafka.security.protocol": "${env:PATH}"})
+    assert (refused.code, "PATH" in refused.body["message"]) == (400, True)
+
+
+def test_lines_of_a_file_are_keys(rest: Any, tmp_path: Path) -> None:
+    """They are used where the configuration has none of its own, and are shown nowhere."""
+    file = tmp_path / "lines"
+    file.write_text("one=from the file\ntwo=from the file, too\n")
+    made = rest(
+        "PUT", "/connectors/s/config", {**BASE, "memory.client.file": str(file), "memory.client.two": "its own"}
+    )
+    assert made.code == 201, made.text
+    source = rest.worker.runs()["s"].plan.source.config
+    assert (source["memory.client.one"], source["memory.client.two"]) == ("from the file", "its own")
+    checked = rest("PUT", "/connector-plugins/MemorySource/config/validate", {**made.body["config"], "name": "s"})
+    assert checked.body["error_count"] == 0
+    assert "from the file" not in checked.text
+
+
+def test_a_value_in_another_case_is_hidden(start: Any, tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    """As the client's properties make it of a security protocol; in the answer that refuses it."""
+    monkeypatch.setenv("REST_TEST_PROTOCOL", "s3cret-protocol")
+    rest = start()
+    config = {
+        "connector.class": "ShareGroupStateSource",
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "sink.tables": str(tmp_path),
+        "kafka.security.protocol": "${env:REST_TEST_PROTOCOL}",
+    }
+    made = rest("PUT", "/connectors/s/config", config)
+    if made.code == 201:
+        until(lambda: "FAILED" in rest("GET", "/connectors/s/status").text)
+    seen = made.text + rest("GET", "/connectors/s/status").text + caplog.text
+    assert "s3cret-protocol" not in seen.lower()
+    assert "[hidden]" in seen
 
 
 def test_hidden_keeps_the_value(rest: Any) -> None:

@@ -33,6 +33,7 @@ KAFKA_KEYS: Final = ConfigDef(
             documentation="A file with key=value lines for the Kafka clients; keys given here win over it.",
             importance=Importance.MEDIUM,
             group="Kafka",
+            lines_under=_PREFIX,
         ),
         ConfigKey(
             name=_PREFIX + _TIMEOUT,

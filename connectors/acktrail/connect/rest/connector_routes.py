@@ -217,7 +217,8 @@ async def get_tasks(api: Api, name: Name) -> list[TaskInfo]:
 def _task_infos(api: Calls, name: str) -> list[TaskInfo]:
     return [
         TaskInfo(
-            id=TaskId(connector=name, task=number), config={key: shown(key, value) for key, value in config.items()}
+            id=TaskId(connector=name, task=number),
+            config=api.worker.shown(name, {key: shown(key, value) for key, value in config.items()}),
         )
         for number, (config, _) in enumerate(api.worker.tasks(name))
     ]
@@ -256,7 +257,7 @@ async def get_offsets(api: Api, name: Name) -> ConnectorOffsets:
     found = await api(name, partial(api.worker.offsets, name))
     return ConnectorOffsets(
         offsets=[
-            ConnectorOffset(partition=dict(each.partition), offset=None if each.offset is None else dict(each.offset))
+            ConnectorOffset.model_validate(api.worker.shown(name, {"partition": each.partition, "offset": each.offset}))
             for each in found
         ]
     )

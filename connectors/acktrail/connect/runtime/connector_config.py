@@ -6,7 +6,7 @@ with ``transforms.T.``; all others are the source's or common ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -37,6 +37,17 @@ _FLUSH: Final = FlushPolicy()
 
 def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
     return ConfigKey(name=name, type=kind, default=default, documentation=documentation, **more)
+
+
+class _Aliases:
+    """Names, each once."""
+
+    def __call__(self, _name: str, names: Any) -> None:
+        if len(set(names or ())) < len(names or ()):
+            raise ValueError("Duplicate alias provided.")
+
+    def __str__(self) -> str:
+        return "unique names"
 
 
 COMMON: Final = ConfigDef(
@@ -80,6 +91,7 @@ COMMON: Final = ConfigDef(
             ConfigType.LIST,
             "",
             "Names of transforms, in their order; each has its keys under transforms.NAME., .type among them.",
+            validator=_Aliases(),
             group="Common",
         ),
         _key(
@@ -189,7 +201,7 @@ def _own(source: ConfigDef) -> ConfigDef:
 
 def _transform_names(config: Mapping[str, Any]) -> list[str]:
     texts = str(config.get("transforms") or "").split(",")
-    return [text.strip() for text in texts if text.strip()]
+    return list(dict.fromkeys(text.strip() for text in texts if text.strip()))
 
 
 def _transform_def(name: str, config: Mapping[str, Any]) -> ConfigDef:
@@ -208,9 +220,9 @@ def _transform_def(name: str, config: Mapping[str, Any]) -> ConfigDef:
     return keys.prefixed(prefix)
 
 
-def validate(config: Mapping[str, Any]) -> tuple[ConfigDef, list[ConfigValue]]:
-    """Every key with its value and what is wrong with it. A plug-in that is not there is an error of its key, and the
-    keys that it would have are not known."""
+def validate(config: Mapping[str, Any], hidden: Collection[str] = ()) -> tuple[ConfigDef, list[ConfigValue]]:
+    """Every key with its value and what is wrong with it, without the values of keys in `hidden`. A plug-in that is not
+    there is an error of its key, and the keys that it would have are not known."""
     keys, wrong = COMMON, dict[str, str]()
     parts: list[tuple[str, Callable[[], ConfigDef]]] = [
         ("connector.class", lambda: _own(plugins.source_class(str(config["connector.class"])).config_def)),
@@ -230,7 +242,7 @@ def validate(config: Mapping[str, Any]) -> tuple[ConfigDef, list[ConfigValue]]:
     prefixes = _unknown_prefixes(wrong)
     values = [
         _with_error(value, wrong.get(value.name))
-        for value in keys.validate(config)
+        for value in keys.validate(config, hidden)
         if value.name in keys.keys or not (wrong and (not prefixes or value.name.startswith(prefixes)))
     ]
     known = {value.name for value in values}
@@ -251,10 +263,18 @@ def _with_error(value: ConfigValue, text: str | None) -> ConfigValue:
     return ConfigValue(name=value.name, value=value.value, errors=(text,), recommended_values=value.recommended_values)
 
 
-def plan(config: Mapping[str, Any]) -> ConnectorPlan:
+def shapes(name: str) -> bool:
+    """Whether a key decides what connector this is, and which keys it has: no secret, and no reference to one."""
+    return name in {"name", "connector.class", SINK_CLASS, "transforms"} or (
+        name.startswith("transforms.") and name.endswith(".type")
+    )
+
+
+def plan(config: Mapping[str, Any], hidden: Collection[str] = ()) -> ConnectorPlan:
     """A connector from its configuration, where references to secrets are resolved already. Raises
-    InvalidConfiguration with all that is wrong, or what a plug-in finds wrong."""
-    _, values = validate(config)
+    InvalidConfiguration with all that is wrong, or what a plug-in finds wrong; no text of a key shows a value of those
+    in `hidden`."""
+    _, values = validate(config, hidden)
     errors = {value.name: value.errors for value in values if value.errors}
     if errors:
         raise InvalidConfiguration(errors)

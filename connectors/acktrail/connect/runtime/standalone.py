@@ -9,12 +9,12 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from acktrail import secrets
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.worker import Worker
@@ -41,11 +41,11 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path], tables_me
     anything runs."""
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
-    log_to_stderr(as_json=config.log_format == "json")
-    resolve = partial(secrets.resolve, base=worker_file.absolute().parent, folders=config.secret_folders)
+    providers = replace(config.providers, base=worker_file.absolute().parent)
     owner = config.worker_name or f"{socket.gethostname()}:{worker_file.absolute()}"
     lease = LeaseRule(owner=owner, ttl_s=config.lease_ttl_s) if config.uses_lease else None
-    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, resolve=resolve, lease=lease)
+    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, providers=providers, lease=lease)
+    log_to_stderr(as_json=config.log_format == "json", redact=worker.redact_all)
     with stop_on_signals() as stop, _metrics(worker, config, tables_metrics):
         try:
             with _rest(worker, config):
@@ -109,11 +109,26 @@ class _JsonLines(logging.Formatter):
         return json.dumps({name: value for name, value in line.items() if value is not None})
 
 
-def log_to_stderr(*, as_json: bool) -> None:
-    """Send acktrail's log to stderr, as lines of text or of JSON."""
+class _Redacted(logging.Formatter):
+    """What another formatter makes of a record, secrets hidden: of its message and of a traceback."""
+
+    def __init__(self, own: logging.Formatter, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._own, self._redact = own, redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        shown = copy(record)
+        shown.msg, shown.args = self._redact(record.getMessage()), None
+        if record.exc_info:
+            shown.exc_info, shown.exc_text = None, self._redact(self.formatException(record.exc_info))
+        return self._own.format(shown)
+
+
+def log_to_stderr(*, as_json: bool, redact: Callable[[str], str] = str) -> None:
+    """Send acktrail's log to stderr, as lines of text or of JSON; `redact` hides secrets in messages and tracebacks."""
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
-    handler.setFormatter(_JsonLines() if as_json else text)
+    handler.setFormatter(_Redacted(_JsonLines() if as_json else text, redact))
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # its warnings are ours already, or of no use
     root = logging.getLogger("acktrail")
     root.addHandler(handler)

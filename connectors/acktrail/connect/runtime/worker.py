@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import RLock
@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 from acktrail.connect.config_values import HIDDEN, ConfigType
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
-from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, validate
+from acktrail.connect.runtime.connector_config import ConnectorPlan, validate
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.redaction import Redaction, secrets_of
+from acktrail.connect.runtime.resolved_config import resolve_config
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker_answers import (
@@ -29,10 +29,10 @@ from acktrail.connect.runtime.worker_answers import (
     offset_of,
     position_of,
     shown_text,
-    validated_key,
 )
 from acktrail.connect.source_batches import Position, SourcePartition
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
+from acktrail.errors import AcktrailError, InputError, UnknownName
+from acktrail.secrets import Providers
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.01
@@ -50,8 +50,8 @@ class _ChangeLock:
 class Worker:
     """Runs connectors. Every method may be called from any thread.
 
-    `defaults` are keys that every connector has unless its own configuration says otherwise. `resolve` replaces
-    references to secrets in a text. `lease`: take a lease for each connector, where its sink can give one.
+    `defaults` are keys that every connector has unless its own configuration says otherwise. `providers`
+    say where references to secrets may lead. `lease`: take a lease for each connector, where its sink can give one.
     """
 
     def __init__(
@@ -59,10 +59,11 @@ class Worker:
         store: ConfigStore,
         *,
         defaults: Texts | None = None,
-        resolve: Callable[[str], str] = lambda text: text,
+        providers: Providers | None = None,
         lease: LeaseRule | None = None,
     ) -> None:
-        self._store, self._defaults, self._resolve, self._lease = store, dict(defaults or {}), resolve, lease
+        self._store, self._defaults, self._lease = store, dict(defaults or {}), lease
+        self._providers = providers or Providers()
         self._lock = RLock()  # of what this object has: never held during a call into a connector
         self._changes: WeakValueDictionary[str, _ChangeLock] = WeakValueDictionary()
         self._runs: dict[str, ConnectorRun | AcktrailError] = {}
@@ -117,7 +118,7 @@ class Worker:
 
     def tables(self, name: str) -> list[str]:
         """The tables that the connector's tasks wrote since they were made. Raises UnknownName."""
-        return sorted({table for _, task in self.tasks(name) for table in task.summary.rows})
+        return sorted({self.redact(name, table) for _, task in self.tasks(name) for table in task.summary.rows})
 
     def cluster_id(self) -> str | None:
         """The one Kafka cluster that the connectors are of; None: not known, or several."""
@@ -223,18 +224,23 @@ class Worker:
     def validate(self, config: Texts) -> list[ValidatedKey]:
         """Every key with its value as it may be shown, and what is wrong with it."""
         given = self._merged(self._kept(str(config.get("name", "")), config))
-        resolved, wrong = self._resolved_where_possible(given)
-        redact = _redaction(given, resolved)
-        keys, values = validate(resolved)
-        return [
-            validated_key(keys.keys.get(value.name), value, given, wrong.get(value.name, ()), redact)
-            for value in values
-        ]
+        return resolve_config(given, self._providers).validated()
+
+    def redact_all(self, text: str) -> str:
+        """`text` without the secrets of any connector."""
+        for run in self.runs().values():
+            text = run.redact(text)
+        return text
 
     def redact(self, name: str, text: str) -> str:
         """`text` without the secrets of connector `name`."""
         run = self._runs.get(name)
         return run.redact(text) if isinstance(run, ConnectorRun) else text
+
+    def shown(self, name: str, value: Any) -> Any:
+        """A value of JSON without the secrets of connector `name`."""
+        run = self._runs.get(name)
+        return run.redact.value(value) if isinstance(run, ConnectorRun) else value
 
     def redacted(self, name: str, error: AcktrailError) -> AcktrailError:
         """`error` without the secrets of connector `name`."""
@@ -292,19 +298,13 @@ class Worker:
         run.start()
 
     def _new_run(self, stored: StoredConnector, after: ConnectorRun | None = None) -> ConnectorRun:
-        given = self._merged(stored.config)
-        resolved, wrong = self._resolved_where_possible(given)
-        if wrong:
-            raise InvalidConfiguration(wrong)
-        redact = _redaction(given, resolved)
-        try:
-            made = plan(resolved)
+        resolved = resolve_config(self._merged(stored.config), self._providers)
+        made = resolved.plan()
+        with resolved.redact.errors():
             lease = self._lease_of(made)
-        except AcktrailError as error:
-            raise redact.error(error) from None
-        except Exception as error:  # noqa: BLE001  # a plug-in's own, which may show anything
-            raise ConfigurationError(redact(f"{type(error).__name__}: {error}")) from None
-        return ConnectorRun(made, target=stored.target, lease=lease, notice=_log_event, after=after, redact=redact)
+        return ConnectorRun(
+            made, target=stored.target, lease=lease, notice=_log_event, after=after, redact=resolved.redact
+        )
 
     def _lease_of(self, made: ConnectorPlan) -> WorkLease | None:
         rule = self._lease
@@ -314,18 +314,6 @@ class Worker:
 
     def _merged(self, config: Texts) -> dict[str, Any]:
         return {**self._usable_defaults(config), **config}
-
-    def _resolved_where_possible(self, given: Texts) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-        """Values with their references resolved, and what is wrong with the references, by key."""
-        resolved: dict[str, Any] = {}
-        wrong: dict[str, tuple[str, ...]] = {}
-        for key, value in given.items():
-            try:
-                resolved[key] = self._resolve(value) if isinstance(value, str) else value
-            except AcktrailError as error:
-                resolved[key] = value
-                wrong[key] = (f"{key}: {error.message}",)
-        return resolved, wrong
 
     def _usable_defaults(self, config: Texts) -> dict[str, Any]:
         """The worker's defaults that this connector knows: one sink's keys mean nothing to another."""
@@ -379,11 +367,6 @@ def _check_position(run: ConnectorRun, source_partition: SourcePartition, positi
     except InputError as error:
         text = f"{error.message}; offset {position} is {position - shift} there, because the log was replaced"
         raise InputError(text, hint=error.hint, data={**error.data, "offset_shift": shift}) from error
-
-
-def _redaction(given: Texts, resolved: Texts) -> Redaction:
-    passwords = [name for name, kind in _types(resolved).items() if kind is ConfigType.PASSWORD]
-    return Redaction(secrets_of(given, resolved, passwords))
 
 
 def _types(config: Texts) -> dict[str, ConfigType]:

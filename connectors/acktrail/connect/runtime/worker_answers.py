@@ -93,6 +93,6 @@ def validated_key(
         definition=key,
         value=text,
         recommended_values=tuple(text_of(each_kind, each) or "" for each in value.recommended_values),
-        errors=wrong or tuple(map(redact, value.errors)),
+        errors=tuple(map(redact, wrong or value.errors)),
         visible=value.visible,
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance
 from acktrail.connect.config_values import ConfigType, Password, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
-from acktrail.secrets import resolve_all
+from acktrail.secrets import Providers, resolve_all
 
 _CONNECTOR: Final = "connector."
 _MS: Final = 1_000
@@ -68,7 +68,13 @@ WORKER: Final = ConfigDef(
             "config.providers.allowed.paths",
             ConfigType.LIST,
             "",
-            "Folders that ${file:...} may read from; empty: any.",
+            "Folders that ${file:...}, kafka.client.config and the sinks' files of options may lie in; empty: any.",
+        ),
+        _key(
+            "config.providers.allowed.variables",
+            ConfigType.LIST,
+            "",
+            "Variables of the environment that ${env:...} may name, * for any part of a name; empty: any.",
         ),
         _key(
             "config.storage.dir",
@@ -137,7 +143,7 @@ class WorkerConfig:
     password: Password | None = None
     allowed_hosts: tuple[str, ...] = ()
     request_timeout_s: float = 90.0
-    secret_folders: tuple[Path, ...] | None = None
+    providers: Providers = field(default_factory=Providers)
     defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -179,7 +185,10 @@ class WorkerConfig:
             password=parsed["rest.basic.password"],
             allowed_hosts=tuple(parsed["rest.allowed.hosts"]),
             request_timeout_s=parsed["rest.request.timeout.ms"] / _MS,
-            secret_folders=tuple(map(Path, parsed["config.providers.allowed.paths"])) or None,
+            providers=Providers(
+                folders=tuple(map(Path, parsed["config.providers.allowed.paths"])) or None,
+                variables=tuple(parsed["config.providers.allowed.variables"]) or None,
+            ),
             defaults=under(parsed, _CONNECTOR),
         )
 

@@ -49,6 +49,20 @@ def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> Non
     assert {r["is_dated"] for r in found} == {True}
 
 
+def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Archived, reset and archived again: each record counts once, and each ending has a row."""
+    found = World(tmp_path / "tables", state_partitions=1)
+    key = key_of("fraud")
+    found.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(2, 5, 4, 5),)))
+    found.write(snapshot(key, 0, state_epoch=2), update(key, 0, 0, (batch(3, 6, 4, 5),)))
+    found.observe("r1")
+    build(found.tables)
+    told = answer(asked(found, capsys, "archived", "fraud"))
+    assert (told["records"], told["endings"], len(told["archived"])) == (5, 8, 2)
+    head = asked(found, capsys, "archived", "fraud", as_json=False).stdout.splitlines()[0]
+    assert head == "group fraud: 5 records archived, 8 times: some again after a reset or a deletion"
+
+
 def test_since(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """At that time or later; a time without a zone is no time."""
     found = answer(asked(world, capsys, "archived", "fraud", "--since", str(WRITTEN_MS + 4)))["archived"]

@@ -24,8 +24,8 @@ from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3
-Log = list[StateRecord | SharePartition]
-"""A share partition stands for a record of it that cannot be decoded."""
+Log = list[StateRecord | SharePartition | None]
+"""A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read."""
 
 small_updates = st.builds(
     ShareUpdate,
@@ -37,18 +37,24 @@ small_updates = st.builds(
     batches=batches(high=9, most=3),
 )
 logs: st.SearchStrategy[Log] = st.lists(
-    st.one_of(small_updates, records(st.sampled_from(KEYS)), st.sampled_from(KEYS)), max_size=16
+    st.one_of(small_updates, records(st.sampled_from(KEYS)), st.sampled_from([*KEYS, None])), max_size=16
 )
 
 
 def rows_of(log: Log) -> pa.Table:
     """The log as the exporter writes it, decoded."""
-    pairs = [(encode_key(1, r), b"\x00") if isinstance(r, SharePartition) else encode(r) for r in log]
+    pairs = [_bytes(each) for each in log]
     raw = [
         {"partition": PLACE, "offset": offset, "timestamp": 1_000 + offset, "key": key, "value": value}
         for offset, (key, value) in enumerate(pairs)
     ]
     return decode_records(pa.Table.from_pylist(raw, schema=RAW_RECORDS))
+
+
+def _bytes(record: StateRecord | SharePartition | None) -> tuple[bytes, bytes | None]:
+    if record is None:
+        return b"\x00", b"\x00"
+    return (encode_key(1, record), b"\x00") if isinstance(record, SharePartition) else encode(record)
 
 
 def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], dict[SharePartition, KnownState]]:
@@ -57,6 +63,8 @@ def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], d
     for offset, record in enumerate(log):
         if offset in missing:
             changes += history.gap(offset) if offset == missing[0] else ()
+        elif record is None:
+            changes += history.unattributed(offset=offset, timestamp_ms=1_000 + offset)
         elif isinstance(record, SharePartition):
             changes += history.unreadable(record, offset=offset, timestamp_ms=1_000 + offset)
         else:

@@ -244,11 +244,11 @@ def test_what_is_wrong_with_records_is_found(world: World) -> None:
     with a state that no broker writes."""
     misplaced, scattered, stuck, odd = key_of("m"), key_of("s"), key_of("x"), key_of("o")
     wrong = (_place(world, misplaced) + 1) % 4
+    world.write_bytes(0, b"\x00", b"")
     world.write(snapshot(misplaced), on=wrong)
     world.write(snapshot(scattered, 2))
     world.write(*[snapshot(scattered, 2)] * 9, on=(_place(world, scattered) + 1) % 4)
     world.write(snapshot(stuck, 0, (batch(0, 1, 3, 5), batch(2, 4, 4, 5))))
-    world.write_bytes(0, b"\x00", b"")
     place = world.write(snapshot(odd, 0, (batch(5, 9, 1), batch(0, 6, 0))))
     world.observe("r1")
     reconcile(world.config)

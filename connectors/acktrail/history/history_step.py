@@ -20,7 +20,7 @@ from acktrail.columnar.model_values import (
     known_states_of,
 )
 from acktrail.config import TablesConfig
-from acktrail.history.marked_changes import MarkedHistory
+from acktrail.history.marked_changes import MarkedHistory, unattributed
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
@@ -92,7 +92,8 @@ def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: Comm
     Kafka either; any others were not exported."""
     ascending = records.sort_by("offset")
     gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
-    touched = dict(known_states_of(held if gaps else _touched(held, ascending)))
+    concerns_all = bool(gaps) or pc.any(unattributed(ascending)).as_py()
+    touched = dict(known_states_of(held if concerns_all else _touched(held, ascending)))
     history = MarkedHistory(own.state_partition, touched, own.report_from)
     batches = ascending.to_batches(max_chunksize=_ROWS_AT_ONCE)
     changes = [table for batch in batches for table in history.apply(batch, gaps)]

@@ -6,7 +6,7 @@ for each change. ``History`` is the definition; tests compare both on random log
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, change_table, record_of, share_partition_of
 from acktrail.model.offset_history.offset_status import KnownState, OffsetStatusKind
-from acktrail.model.offset_history.status_changes import DATING, Cause, History
+from acktrail.model.offset_history.status_changes import DATING, Cause, History, StatusChange
 from acktrail.model.offset_history.status_marks import LEAST_RECORDED, UNRECORDED_KINDS, OffsetMarks, mark_of_status
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
@@ -49,15 +49,22 @@ class MarkedHistory:
     def apply(self, records: pa.RecordBatch, gaps: Mapping[int, int]) -> Iterator[pa.Table]:
         """Rows of ``CHANGE_COLUMNS``. `records`: rows of ``HISTORY_INPUTS``; `gaps`: the first missing offset, by the
         offset of the record after it."""
-        begin = 0
-        for row, offset in enumerate(records.column("offset").to_pylist() if gaps else ()):
+        begin, offsets = 0, records.column("offset").to_pylist()
+        is_unnamed = unattributed(records)
+        is_behind_gap = pc.is_in(records.column("offset"), pa.array([*gaps], pa.int64()))
+        for row in np.flatnonzero(pc.or_(is_unnamed, is_behind_gap)).tolist():
+            yield self._changes_of(records.slice(begin, row - begin))
+            self.settle()
+            offset, begin = offsets[row], row
             if offset in gaps:
-                yield self._changes_of(records.slice(begin, row - begin))
-                self.settle()
-                is_new = gaps[offset] >= self._report_from
-                yield change_table(change for change in self._history.gap(gaps[offset]) if is_new)
-                begin = row
+                yield self._new(self._history.gap(gaps[offset]))
+            if is_unnamed[row].as_py():
+                time = records.column("timestamp_ms")[row].as_py()
+                yield self._new(self._history.unattributed(offset=offset, timestamp_ms=time))
         yield self._changes_of(records.slice(begin))
+
+    def _new(self, changes: Iterable[StatusChange]) -> pa.Table:
+        return change_table(change for change in changes if change.at.offset >= self._report_from)
 
     def settle(self) -> None:
         """Put the states that updates changed into `held`."""
@@ -142,6 +149,11 @@ class MarkedHistory:
             "record_timestamp_ms": of_record.column("timestamp_ms"),
         }
         return pa.Table.from_arrays([columns[name] for name in CHANGE_COLUMNS.names], schema=CHANGE_COLUMNS)
+
+
+def unattributed(records: pa.RecordBatch | pa.Table) -> pa.Array:
+    """Whether each record may be about any share partition: it names none, and a broker would not skip it."""
+    return pc.and_(pc.is_null(records.column("group_id")), pc.not_equal(records.column("decode_status"), _SKIPPED))
 
 
 class _Columns:

@@ -244,6 +244,11 @@ class Coverage:
         """The same for a share partition that no record names."""
         if self.incomplete is not None or self.unattributed_at is None:
             return self.incomplete
+        return self.unattributed_text
+
+    @property
+    def unattributed_text(self) -> str:
+        """What `unattributed_at` means for every share partition."""
         return (
             f"the record at offset {self.unattributed_at} of state partition {self.state_partition} "
             "names no share partition; it may be this one's"

@@ -184,9 +184,9 @@ def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa
     """Completeness and its reason: texts are written only for rows that are in doubt."""
     homes = rows["state_partition"].to_numpy()
     bases, unreadable = (pc.fill_null(rows[name], -1).to_numpy() for name in ("base_offset", "unreadable_offset"))
-    last_gaps = {n: max((gap.last_offset for gap in c.gaps), default=-1) for n, c in coverages.items()}
+    last_doubts = {n: _last_doubt(c) for n, c in coverages.items()}
     numbers, places = np.unique(homes, return_inverse=True)
-    in_doubt = (unreadable > bases) | (np.array([last_gaps[n] for n in numbers.tolist()], np.int64)[places] > bases)
+    in_doubt = (unreadable > bases) | (np.array([last_doubts[n] for n in numbers.tolist()], np.int64)[places] > bases)
     has_epoch = rows["state_epoch"].is_valid().to_numpy()
     only_updates = ~has_epoch & rows["snapshot_epoch"].is_valid().to_numpy() & ~in_doubt
     found = np.where(only_updates, Completeness.NO_SNAPSHOT.value, Completeness.COMPLETE.value).astype(object)
@@ -196,11 +196,19 @@ def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa
     return pa.array(found, pa.string()), pa.array(reasons, pa.string(), mask=reasons == "")
 
 
+def _last_doubt(coverage: Coverage) -> int:
+    """The newest offset that may have been about any share partition: of a gap, or of a record that names none."""
+    unattributed = -1 if coverage.unattributed_at is None else coverage.unattributed_at
+    return max((unattributed, *(gap.last_offset for gap in coverage.gaps)))
+
+
 def _doubt(base: int, unreadable: int, coverage: Coverage) -> tuple[str, str]:
     if unreadable > base:
         return Completeness.UNREADABLE.value, (
             f"the record at offset {unreadable} of state partition {coverage.state_partition} could not be decoded"
         )
+    if coverage.unattributed_at is not None and coverage.unattributed_at > base:
+        return Completeness.UNREADABLE.value, coverage.unattributed_text
     gap = max(gap for gap in coverage.gaps if gap.last_offset > base)
     return Completeness.GAP.value, (
         f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "

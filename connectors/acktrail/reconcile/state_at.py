@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError
-from acktrail.reconcile.coverage import Coverage, read_coverage
+from acktrail.reconcile.coverage import (
+    QUARANTINE_COLUMNS,
+    QUARANTINED,
+    Coverage,
+    ExportedRanges,
+    count_quarantined,
+    coverage_of,
+)
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.tables.delta.store import Tables
@@ -41,17 +48,22 @@ class TopicAtTime:
 def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
     """What the tables hold of the state topic as of `at_ms`, ms since the epoch, inclusive; None: all of it. Raises
     ConfigurationError (nothing was exported)."""
-    if tables.snapshot("state_records") is None:
+    snapshot = tables.snapshot("state_records")
+    if snapshot is None:
         raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
-    coverages, exports = read_coverage(tables, observation), _exports(tables)
+    coverages, exports = (
+        coverage_of(observation, ExportedRanges(tables, observation).by_state_partition),
+        _exports(tables),
+    )
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
+    coverages = {number: _before(found, cuts.get(number)) for number, found in coverages.items()}
     later = (e["state_partition"] for e in exports if e["first_offset_min"] and e["exported_at_min"] > observed_at)
     return TopicAtTime(
         at_ms=at_ms,
         observation=observation,
-        coverages={number: _before(found, cuts.get(number)) for number, found in coverages.items()},
+        coverages=count_quarantined(coverages, snapshot.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED)),
         began_later=tuple(sorted(later)),
         exported_at=max((e["exported_at_max"] for e in exports), default=None),
     )

@@ -145,6 +145,7 @@ def archived(
     Kafka does not write why: a consumer rejected it, the delivery count limit was reached, or the client reported that
     the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
     "at least" means that state records are missing: they are listed under "Not known".
+    A record that was archived, reset and archived again is one record, and has a row for each time.
     Answers from delivery_history (`acktrail history`).
 
     Example: acktrail archived fraud-scoring --since 1d --tables /data/acktrail
@@ -158,7 +159,7 @@ def archived(
         return
     answer = {
         "group": group,
-        "records": sum(each.records for each in ranges),
+        **_archived_counts(ranges),
         "at_least": not completeness.is_complete,
         **history_text.completeness_fields(completeness),
         "archived": [
@@ -181,10 +182,18 @@ def archived(
     typer.echo(json_line(answer))
 
 
+def _archived_counts(ranges: list[ArchivedRange]) -> dict[str, int]:
+    from acktrail.model.offset_history.archived_ranges import archived_records
+
+    return {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
+
+
 def _archived_text(
     history: HistoryReader, group: str, ranges: list[ArchivedRange], completeness: HistoryCompleteness
 ) -> str:
-    total = history_text.at_least_text(sum(each.records for each in ranges), completeness)
+    counts = _archived_counts(ranges)
+    total = history_text.at_least_text(counts["records"], completeness)
+    again = f", {counts['endings']:,} times: some again after a reset or a deletion"
     names = ("TOPIC", "PARTITION", "FIRST", "LAST", "DELIVERY COUNT", "TIME", "STATE RECORD", "")
     rows = [
         (
@@ -199,7 +208,7 @@ def _archived_text(
         )
         for each in ranges
     ]
-    head = f"group {printable(group)}: {total} records archived"
+    head = f"group {printable(group)}: {total} records archived{again if counts['endings'] > counts['records'] else ''}"
     return "\n".join([head, *([table(names, rows)] if rows else ()), *history_text.missing_lines(completeness)])
 
 

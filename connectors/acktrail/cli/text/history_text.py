@@ -45,6 +45,8 @@ _UNKNOWN: Final = {
     UnknownReason.DROPPED: "anything from state record {since} to {until}: exported, and not kept since "
     "(`acktrail maintain --keep`)",
     UnknownReason.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
+    UnknownReason.NO_SNAPSHOT: "anything from state record {since} to {until}: only updates were read, and no snapshot "
+    "before them",
     UnknownReason.UNDATED: "since when it was so at state record {until}, which only shows it",
     UnknownReason.SKIPPED_ENDINGS: "how earlier deliveries ended: at state record {until} the count grew by more than "
     "one",
@@ -61,6 +63,8 @@ _LOST: Final = {
     UnknownReason.DROPPED: "{records}, from {after} until {until}: exported, and not kept since "
     "(`acktrail maintain --keep`)",
     UnknownReason.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
+    UnknownReason.NO_SNAPSHOT: "what was before {records}, until {until}: it is an update, and no snapshot before it "
+    "was read",
 }
 _NOT_KEPT: Final = "anything before {before}: older changes are not kept (`acktrail maintain --keep`)"
 _STALE: Final = "exported state records that the history does not have yet: run `acktrail history`"
@@ -165,8 +169,7 @@ def missing_lines(completeness: HistoryCompleteness) -> list[str]:
 
 
 def missing_without_row(completeness: HistoryCompleteness, state_partition: int) -> list[str]:
-    """What is missing on a state partition and in no row of the history: gaps behind the last record, and unreadable
-    records that do not name their share partition."""
+    """What is missing on a state partition and in no row of the history: gaps behind the last record."""
     own = (each for each in completeness.missing if each.key is None and each.state_partition == state_partition)
     return _lost_lines(completeness, own)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -40,9 +41,9 @@ def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
 
     Needs every change to or from archived and every change from an unknown status; others are ignored.
 
-    An offset is archived once: if a record shows it archived after an unknown period (undated), it is returned only if
-    it was not archived when it was last known. One that is archived again after a reset or a deletion is returned
-    again.
+    Each is an ending: if a record shows it archived after an unknown period (undated), it is returned only if
+    it was not archived when it was last known. An offset that is archived again after a reset or a deletion is
+    returned again: ``archived_records`` counts it once.
     """
     archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
     for change in changes:
@@ -62,3 +63,11 @@ def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
             known.add(*own)
         elif change.after.kind is not OffsetStatusKind.UNKNOWN:
             known.remove(*own)
+
+
+def archived_records(ranges: Iterable[ArchivedRange]) -> int:
+    """How many records have `ranges`, each once however often it was archived."""
+    found: defaultdict[SharePartition, OffsetRanges] = defaultdict(OffsetRanges)
+    for each in ranges:
+        found[each.key].add(each.first_offset, each.last_offset)
+    return sum(last - first + 1 for own in found.values() for first, last in own)

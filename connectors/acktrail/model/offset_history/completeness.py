@@ -25,9 +25,10 @@ class MissingRecords:
     """State records of one state partition that the history of a share partition (None: of every one) lacks.
 
     `reason` is ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported), ``DROPPED``
-    (exported, and not kept) or ``UNREADABLE``. `first_record` and `last_record` (inclusive) are offsets in the state
-    partition; None: not known. `after_ms` is the broker's time of the last record before them; None: any time before
-    `until`, the next state record that has the whole state of the share partition (None: there is none yet).
+    (exported, and not kept), ``UNREADABLE`` or ``NO_SNAPSHOT`` (an update was read without a snapshot before it).
+    `first_record` and `last_record` (inclusive) are offsets in the state partition; None: not known. `after_ms` is the
+    broker's time of the last record before them; None: any time before `until`, the next state record that has the
+    whole state of the share partition (None: there is none yet).
     """
 
     key: SharePartition | None

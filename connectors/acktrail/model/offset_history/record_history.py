@@ -142,6 +142,8 @@ class UnknownReason(StrEnum):
     """State records from `since` to `until`, or changes before the time `before_ms`, were there and are not kept."""
     UNREADABLE = "unreadable"
     """The record `since` cannot be read; it is known again from `until` on."""
+    NO_SNAPSHOT = "no_snapshot"
+    """The update `since` was read without a snapshot before it; it is known again from `until` on."""
     UNDATED = "undated"
     """The record `until` is the first to show it; it may have happened before."""
     SKIPPED_ENDINGS = "skipped_endings"
@@ -228,8 +230,9 @@ def _unknown_periods(own: Sequence[StatusInterval], kept_from_ms: int | None) ->
         yield UnknownPeriod(reason=UnknownReason.EARLIER, until=own[0].until)
     for interval in own:
         kind, since = interval.status.kind, interval.since
-        if kind is OffsetStatusKind.UNKNOWN and since is not None and since.cause in _REASONS:
-            yield UnknownPeriod(reason=_REASONS[since.cause], since=since, until=interval.until)
+        if kind is OffsetStatusKind.UNKNOWN and since is not None:
+            reason = _REASONS.get(since.cause, UnknownReason.NO_SNAPSHOT)
+            yield UnknownPeriod(reason=reason, since=since, until=interval.until)
         elif kind is OffsetStatusKind.RECORDED and since is not None and not interval.is_dated:
             yield UnknownPeriod(reason=UnknownReason.UNDATED, until=since)
     for before, after in pairwise(own):

@@ -4,8 +4,8 @@ A *change* names the offsets whose status a record changed. Changes are the diff
 states (``acktrail.model.replay``), so all changes up to a record, applied in order, give the replayed state at that
 record; and the intervals between changes (``status_intervals``) cover offsets and time without overlaps.
 
-From a gap in the export, or an unreadable record of a share partition, until its next snapshot only the offsets in
-updates are known.
+From a gap in the export, or a record that cannot be read, until the next snapshot of a share partition only the offsets
+in updates are known. A record whose key cannot be read may be about any share partition of its state partition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cause(StrEnum):
     GAP = "gap"
     """Records from here on were not exported."""
     UNREADABLE = "unreadable"
-    """A record of the share partition that cannot be read."""
+    """A record that cannot be read, of the share partition or of none that is named."""
 
 
 DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
@@ -112,9 +112,15 @@ class History:
         """A record of `key` that cannot be read: from here on its state is not known."""
         return self._forget(key, self._position(offset, timestamp_ms, Cause.UNREADABLE))
 
+    def unattributed(self, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
+        """A record that names no share partition: from here on no state is known."""
+        return self._forget_all(self._position(offset, timestamp_ms, Cause.UNREADABLE))
+
     def gap(self, first_offset: int) -> Iterator[StatusChange]:
         """The records from `first_offset` on were not exported: from there on no state is known."""
-        at = self._position(first_offset, None, Cause.GAP)
+        return self._forget_all(self._position(first_offset, None, Cause.GAP))
+
+    def _forget_all(self, at: RecordPosition) -> Iterator[StatusChange]:
         for key in sorted(self.known_states):
             yield from self._forget(key, at)
 

@@ -1,8 +1,7 @@
 """How complete the history of share partitions is, from its rows, the ranges of the export and unreadable records.
 
 Sources: rows of ``delivery_history`` to and from ``unknown``; ``held_states``, for share partitions without such a row;
-``export_ranges``, for gaps with no record behind them yet and what the retention dropped; ``state_records``, for
-unreadable records that name no share partition.
+``export_ranges``, for gaps with no record behind them yet and what the retention dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
-from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions, unattributed_records
+from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
@@ -89,7 +88,7 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Hist
     missing = [*_of_rows(tables, scope, held), *behind]
     placed = (_with_reason(each, gaps) for each in _with_places(tables, missing, gaps))
     return HistoryCompleteness(
-        missing=(*placed, *_unattributed(tables, numbers)),
+        missing=tuple(placed),
         is_current=is_current,
         state_partitions={key: frozenset(own) for key, own in places.items()},
         kept_from_ms=tables.transaction_version(CHANGES, DROPPED_BEFORE),
@@ -130,14 +129,17 @@ def _summed(rows: pa.Table) -> pa.Table:
 def _of_share_partition(
     key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
 ) -> Iterator[MissingRecords]:
-    """`events` in log order. Unknown times end at the first record with the whole state."""
+    """`events` in log order. Unknown times end at the first record with the whole state. An update takes offsets to
+    unknown, too, where only updates were read: it adds nothing to what is missing already."""
     earlier = MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
     open_now = [] if events[0]["is_loss"] else [earlier]
     for event in events:
         cause, offset, time = Cause(event["cause"]), event["record_offset"], event["record_timestamp_ms"]
         if event["is_loss"]:
-            lost = replace(earlier, reason=_LOSS[cause], first_record=offset, after_ms=time)
-            open_now.append(replace(lost, last_record=offset) if cause is Cause.UNREADABLE else lost)
+            reason = _LOSS.get(cause, UnknownReason.NO_SNAPSHOT)
+            lost = replace(earlier, reason=reason, first_record=offset, after_ms=time)
+            if cause in _LOSS or not open_now:
+                open_now.append(lost if cause is Cause.GAP else replace(lost, last_record=offset))
         elif cause in _WHOLE:
             evidence = RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=cause)
             yield from (replace(each, until=evidence) for each in open_now)
@@ -206,17 +208,3 @@ def _times(tables: Tables, places: Mapping[int, Iterable[int]]) -> dict[tuple[in
     where = reduce(or_, ((number == each) & offset.isin(list(own)) for each, own in places.items()))
     rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
     return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}
-
-
-def _unattributed(tables: Tables, numbers: Sequence[int]) -> Iterator[MissingRecords]:
-    for row in unattributed_records(tables, numbers):
-        found = RecordPosition(**row, cause=Cause.UNREADABLE)
-        yield MissingRecords(
-            key=None,
-            state_partition=found.state_partition,
-            reason=UnknownReason.UNREADABLE,
-            first_record=found.offset,
-            last_record=found.offset,
-            after_ms=found.timestamp_ms,
-            until=found,
-        )

@@ -55,8 +55,8 @@ def test_a_deletion_is_shown_first_and_done_as_shown(
     shown = command(capsys, world, *wanted, "--json")
     preview = json.loads(shown.stdout)
     assert (shown.code, described(world, group)) == (0, 2)
-    assert [n["rule"] for n in preview["notices"]] == ["state_is_lost"]
-    assert [(o["start_offset"], o["lag"]) for o in preview["parts"][0]["offsets"]] == [(2, 3), (2, 3)]
+    assert {n["rule"] for n in preview["notices"]} == {"state_is_lost", "begins_again", "skips"}
+    assert [(row["start_offset"], row["impact"]["skipped"]) for row in preview["partitions"]] == [(2, 3), (2, 3)]
 
     other = command(capsys, world, *wanted, "--execute", "--expect", "sha256:0")
     assert "[preview_changed]" in other.complaint(2)

@@ -25,13 +25,13 @@ from acktrail import __version__
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule, ordered_groups
 from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
+from acktrail.group_changes.collection.facts import GroupFacts, Snapshot, TargetOffset, TargetOffsets
 from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.lifecycle.phases import waiting_offsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.group_changes.lifecycle.plan_status import Admission, account
 from acktrail.group_changes.lifecycle.undo import check_not_undone, undo_offsets
-from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
+from acktrail.group_changes.planning.group_change_plan import GroupChangeKind, GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, parse_plan
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _Key = tuple[str, str, int]
 
 
-def check_undo(tables: TablesConfig, plan: ResetPlan, *, topics: Sequence[str] = ()) -> None:
+def check_undo(tables: TablesConfig, plan: Plan, *, topics: Sequence[str] = ()) -> None:
     """Pass when there is something of a plan to undo. Raises as `undo_offsets`."""
     undo_offsets(tables, plan, tuple(parse_topic(text) for text in topics), now_ms=now_ms())
 
@@ -100,6 +100,19 @@ def make_plan(
     earlier plans), and for the expansions of topics. A migration's offsets are `given`; `notices` are about what they
     come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
     earlier plan."""
+    return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
+
+
+def plan_with_facts(
+    cluster: Cluster,
+    request: ResetRequest,
+    *,
+    tables: TablesConfig | None = None,
+    created_by: str | None = None,
+    given: TargetOffsets | None = None,
+    notices: Sequence[Notice] = (),
+) -> tuple[ResetPlan, Snapshot]:
+    """The plan as `make_plan` makes it, and what it was made from."""
     from acktrail.group_changes.collection.collect import take_snapshot
     from acktrail.group_changes.collection.delivered_records import with_hidden, with_times
     from acktrail.group_changes.collection.known_expansions import known_expansions
@@ -122,7 +135,7 @@ def make_plan(
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
     plan = with_notices(plan, [*notices, *_unanswered(plan, _audit_of(tables, plan))])
-    return with_hash(with_times(cluster.admin, plan))
+    return with_hash(with_times(cluster.admin, plan)), snapshot
 
 
 def _audit_of(tables: TablesConfig | None, plan: ResetPlan) -> Sequence[AuditRow]:
@@ -153,7 +166,7 @@ def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetReques
     if tables is None:
         raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
     if strategy.kind is StrategyKind.TO_SNAPSHOT:
-        return undo_offsets(tables, load_reset(tables, strategy.source or ""), request.topics, now_ms=now_ms())
+        return undo_offsets(tables, load_undoable(tables, strategy.source or ""), request.topics, now_ms=now_ms())
     if strategy.kind is StrategyKind.NEXT_PHASE:
         return waiting_offsets(tables, load_reset(tables, strategy.source or ""))
     return from_history(cluster.admin, tables, requested_groups(cluster, request), strategy.moment_ms or 0)
@@ -182,6 +195,19 @@ def load_plan(tables: TablesConfig, plan_id: str) -> Plan:
 def load_reset(tables: TablesConfig, plan_id: str) -> ResetPlan:
     """A stored reset plan. Raises as `load_plan` and `as_reset`."""
     return as_reset(load_plan(tables, plan_id))
+
+
+def load_undoable(tables: TablesConfig, plan_id: str) -> Plan:
+    """A stored plan of a reset or a deletion. Raises as `load_plan` and `with_offsets`."""
+    return with_offsets(load_plan(tables, plan_id))
+
+
+def with_offsets(plan: Plan) -> Plan:
+    """`plan`, which must have start offsets. Raises MalformedFile: it changes configurations."""
+    if isinstance(plan, GroupChangePlan) and plan.kind is GroupChangeKind.ALTER_CONFIGS:
+        hint = f"it is of kind {plan.kind.value}: acktrail reset show has the values of before"
+        raise MalformedFile("has no start offsets", file=f"plan {plan.plan_id}", hint=hint)
+    return plan
 
 
 def as_reset(plan: Plan) -> ResetPlan:

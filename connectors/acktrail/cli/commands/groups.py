@@ -11,7 +11,7 @@ import typer
 from acktrail.cli import group_answers
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.group_answers import describe_all, raise_first
-from acktrail.cli.reset.change_preview import Expect, preview_or_execute
+from acktrail.cli.reset.change_preview import Expect, change_tables, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
@@ -130,18 +130,19 @@ def delete(
 ) -> None:
     """Show what a deletion would take away; with --execute delete the groups. They must have no members.
 
-    Groups of other types are refused: Kafka would delete them. The start offsets stay in the plan (`acktrail reset
-    show`); acknowledgements and archived records cannot come back.
+    Groups of other types are refused: Kafka would delete them. The plan says where a group would begin should it come
+    back. `acktrail reset undo` sets the start offsets again; acknowledgements and archived records cannot come back.
     """
     from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.collection.collect_group_change import plan_deletion
 
+    target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by)
-        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+        plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by, tables=target)
+        preview_or_execute(cluster, plan, execute, expect, target, as_json)
 
 
 @offsets.command("delete")
@@ -162,17 +163,18 @@ def delete_offsets(
     """Show what a deletion would take away; with --execute delete it. Groups must have no members.
 
     Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
-    share.auto.offset.reset decides where it begins. The start offsets stay in the plan (`acktrail reset show`).
+    share.auto.offset.reset decides where it begins. `acktrail reset undo` sets the start offsets again.
     """
     from acktrail.group_changes import api
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.collection.collect_group_change import plan_deletion
 
+    target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, group, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by)
-        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+        plan = plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by, tables=target)
+        preview_or_execute(cluster, plan, execute, expect, target, as_json)
 
 
 @config.command()
@@ -254,9 +256,10 @@ def set_(
         wanted[name] = value
     if not wanted:
         raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
+    target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
-        preview_or_execute(cluster, plan, execute, expect, tables, tables_options, as_json)
+        preview_or_execute(cluster, plan, execute, expect, target, as_json)
 
 
 def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:

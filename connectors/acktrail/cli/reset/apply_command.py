@@ -148,6 +148,8 @@ def undo(
     back: Kafka has no request for it. A group goes back to its first unfinished record, so nothing that was finished at
     the start of its state is delivered again.
 
+    The undo of a deletion makes the group again where it stood; the plan counts what was finished and comes again.
+
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
@@ -157,7 +159,7 @@ def undo(
 
     target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    loaded, topics = api.load_reset(target, plan), topic or ()
+    loaded, topics = api.load_undoable(target, plan), topic or ()
     request = undo_request(
         loaded, topics=topics, reason=reason, requested_by=requested_by, allow_moved_on=allow_moved_on
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
-from acktrail.plain_tables import printable, table
+from acktrail.plain_tables import table
 
 if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
@@ -24,7 +24,7 @@ Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the previe
 
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
-    """The reset plan in the file `plan`, else the stored plan of any kind with that id. Raises UnknownName,
+    """The plan in the file `plan`, else the stored plan of any kind with that id. Raises UnknownName,
     MalformedFile, PlanStale: there is none, or it was altered."""
     from acktrail.group_changes import api
     from acktrail.group_changes.planning.plan_file import read_plan
@@ -61,21 +61,29 @@ def show_new(
         typer.echo(f"nothing was changed; {how if out or is_stored else '--out FILE keeps the plan'}", err=True)
 
 
+def change_tables(uri: str | None, options_file: Path | None, *, execute: bool) -> TablesConfig | None:
+    """The tables that a change is noted in: needed to `execute`."""
+    return (lean_tables if execute else optional_lean_tables)(uri, options_file)
+
+
 def preview_or_execute(
     cluster: Cluster,
     plan: GroupChangePlan,
     execute: bool,
     expect: str | None,
-    tables: str | None,
-    tables_options: Path | None,
+    target: TablesConfig | None,
     as_json: bool,
 ) -> None:
-    """Print the preview of a deletion or configuration; with `execute` change the cluster, verified and audited."""
+    """Print the preview of a deletion or configuration, stored where there are tables; with `execute` change the
+    cluster, verified and audited."""
+    from acktrail.group_changes import api
     from acktrail.group_changes.planning.notices import refusal_error
 
-    if execute:
-        _execute(cluster, row_tables(tables, tables_options), plan, expect, as_json)
+    if execute and target is not None:
+        _execute(cluster, target, plan, expect, as_json)
         return
+    if target is not None:
+        api.store_plan(target, plan)
     _show(plan, as_json)
     if plan.refusals:
         raise refusal_error(plan.refusals, plan.groups, operation=plan.operation)
@@ -113,26 +121,7 @@ def _execute(cluster: Cluster, target: TablesConfig, plan: GroupChangePlan, expe
 
 
 def _show(plan: GroupChangePlan, as_json: bool) -> None:
+    from acktrail.cli.reset.reset_text import plan_text
     from acktrail.group_changes.json_values import to_json_value
 
-    typer.echo(json.dumps(to_json_value(plan)) if as_json else change_text(plan))
-
-
-def change_text(plan: GroupChangePlan) -> str:
-    """A preview for people."""
-    what = plan.kind.value.replace("_", " ")
-    blocks = [f"plan {plan.plan_id}: {what}; cluster {plan.cluster_id}, Kafka {plan.release}"]
-    offsets = [
-        (part.group_id, o.topic, o.partition, o.start_offset, o.lag) for part in plan.parts for o in part.offsets
-    ]
-    if offsets:
-        blocks.append(table(("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"), offsets))
-    configs = [
-        (part.group_id, step.name, step.before, "group" if step.is_own else "default", step.after or "(default)")
-        for part in plan.parts
-        for step in part.configs
-    ]
-    if configs:
-        blocks.append(table(("GROUP", "NAME", "VALUE", "FROM", "NEW VALUE"), configs))
-    lines = [f"{n.severity.value:<8} {printable(n.subject)}: {printable(n.text)} [{n.rule}]" for n in plan.notices]
-    return "\n\n".join([*blocks, "\n".join([*lines, f"preview {plan.preview_hash}"])])
+    typer.echo(json.dumps(to_json_value(plan)) if as_json else plan_text(plan))

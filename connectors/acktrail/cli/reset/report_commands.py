@@ -11,7 +11,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.reset.change_preview import change_text, load_any_plan
+from acktrail.cli.reset.change_preview import load_any_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.plain_tables import printable, table
@@ -60,7 +60,6 @@ def show_plan(plan: str, target: TablesConfig | None, as_json: bool) -> None:
     """Print a plan file, or a plan stored in `target`, and its status there."""
     from acktrail.group_changes.json_values import to_json_value
     from acktrail.group_changes.lifecycle.plan_status import plan_status
-    from acktrail.group_changes.planning.plan import ResetPlan
 
     loaded = load_any_plan(plan, target)
     progress = {} if target is None else plan_status(target, loaded.plan_id)
@@ -69,7 +68,7 @@ def show_plan(plan: str, target: TablesConfig | None, as_json: bool) -> None:
         return
     from acktrail.cli.reset.reset_text import plan_text, results_text
 
-    typer.echo(plan_text(loaded) if isinstance(loaded, ResetPlan) else change_text(loaded))
+    typer.echo(plan_text(loaded))
     if progress:
         words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
         typer.echo(f"\nstanding {progress['standing']}")
@@ -184,7 +183,8 @@ def export(
     all_groups: AllGroups = False,
     topic: Topics = None,
     plan: Annotated[
-        str | None, typer.Option("--plan", help="Export the targets of this plan (file or id) instead.")
+        str | None,
+        typer.Option("--plan", help="Export the targets of this plan (file or id); of a deletion what it found."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     client_config: ClientConfig = None,
@@ -195,13 +195,15 @@ def export(
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
     """
-    from acktrail.group_changes.api import as_reset
+    from acktrail.group_changes.api import with_offsets
     from acktrail.group_changes.cluster import Cluster
     from acktrail.group_changes.request.offsets_csv import current_offsets, planned_offsets
     from acktrail.group_changes.request.reset_request import parse_request
 
     if plan is not None:
-        text, left_out = planned_offsets(as_reset(load_any_plan(plan, optional_lean_tables(tables, tables_options))))
+        text, left_out = planned_offsets(
+            with_offsets(load_any_plan(plan, optional_lean_tables(tables, tables_options)))
+        )
     else:
         groups = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
         scope = {"topics": topic or [], "all_topics": not topic, "strategies": {"to-current": None}}

@@ -15,13 +15,16 @@ import typer
 from acktrail.cli.reset.carried_text import carried_text
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.number_text import delivered, forgotten
+from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.model.delivery import DeliveryState
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 
 if TYPE_CHECKING:
+    from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
     from acktrail.group_changes.planning.impact import Impact
-    from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+    from acktrail.group_changes.planning.plan import PartitionPlan
+    from acktrail.group_changes.planning.plan_file import Plan
 
 
 _ROWS_SHOWN: Final = 60
@@ -71,11 +74,16 @@ _WORDS: Final = {
 _COLOURS: Final = {Severity.REFUSAL: "red", Severity.SERIOUS: "red", Severity.WARNING: "yellow", Severity.INFO: None}
 
 
-def plan_text(plan: ResetPlan) -> str:
+def plan_text(plan: Plan) -> str:
     """A plan for people."""
-    carried = "" if plan.carried is None else carried_text(plan)
-    blocks = [_head(plan), carried, _numbers(plan), _strips(plan), _totals(plan), "\n".join(_notices(plan.notices))]
-    return "\n\n".join(block for block in blocks if block)
+    last = ""
+    if isinstance(plan, ResetPlan):
+        own = "" if plan.carried is None else carried_text(plan)
+    else:
+        own, last = _configs(plan), f"preview {plan.preview_hash}"
+    totals = _totals(plan) if plan.partitions else ""
+    notices = "\n".join(_notices(plan.notices))
+    return "\n\n".join(filter(None, (_head(plan), own, _numbers(plan), _strips(plan), totals, notices, last)))
 
 
 def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -94,7 +102,16 @@ def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return _cut_table(headers, shown, len(ordered))
 
 
-def _head(plan: ResetPlan) -> str:
+def _configs(plan: GroupChangePlan) -> str:
+    rows = [
+        (part.group_id, step.name, step.before, "group" if step.is_own else "default", step.after or "(default)")
+        for part in plan.parts
+        for step in part.configs
+    ]
+    return table(("GROUP", "NAME", "VALUE", "FROM", "NEW VALUE"), rows) if rows else ""
+
+
+def _head(plan: Plan) -> str:
     taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
     lines = [
         f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}",
@@ -109,27 +126,28 @@ def few(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
-def _numbers(plan: ResetPlan) -> str:
+def _numbers(plan: Plan) -> str:
     if not plan.partitions:
         return ""
     numbers = ("START", "NEW-OFFSET", "TO-DELIVER", "AGAIN", "SKIPPED", "ARCHIVED")
-    rows = [_number_row(row) for row in plan.partitions[:_ROWS_SHOWN]]
+    missing = "refused" if isinstance(plan, ResetPlan) else "unknown"
+    rows = [_number_row(row, missing) for row in plan.partitions[:_ROWS_SHOWN]]
     return _cut_table(("GROUP", "TOPIC", "PARTITION", *numbers, "TIMES"), rows, len(plan.partitions))
 
 
-def _number_row(row: PartitionPlan) -> tuple[object, ...]:
+def _number_row(row: PartitionPlan, missing: str) -> tuple[object, ...]:
     impact = row.impact
     numbers: tuple[object, ...] = (None, None, None, None)
     if impact is not None:
         numbers = (impact.to_deliver, impact.delivered_again, impact.skipped, _archived(impact))
-    target = "refused" if row.target_offset is None else row.target_offset
+    target = missing if row.target_offset is None else row.target_offset
     times = row.times_reason or ""
     if row.first_record_ms is not None and row.last_record_ms is not None:
         times = f"{instant_text(row.first_record_ms)} to {instant_text(row.last_record_ms)}"
     return (row.group_id, row.topic, row.partition, row.start_offset, target, *numbers, times)
 
 
-def _strips(plan: ResetPlan) -> str:
+def _strips(plan: Plan) -> str:
     """One strip a share partition, those first that most happens to."""
     busiest = sorted(plan.partitions, key=_weight, reverse=True)[:_STRIPS_SHOWN]
     chosen = {row.key for row in busiest}
@@ -212,7 +230,7 @@ def _archived(impact: Impact) -> object:
     return impact.archived_forgotten
 
 
-def _totals(plan: ResetPlan) -> str:
+def _totals(plan: Plan) -> str:
     totals = plan.totals
     refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
     head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"

@@ -83,6 +83,7 @@ class FactsCollection:
             topic, log, key = self.topics[part[0]], logs.get(part), self._key(group, part)
             described = self.described.get(group, {}).get(part)
             offset = described or named.get(group, {}).get(part)
+            given = self.given.get(group, {}).get(part, TargetOffset())
             return PartitionFacts(
                 group_id=group,
                 topic=part[0],
@@ -97,7 +98,8 @@ class FactsCollection:
                 state=states.states.get(key),
                 state_reason=states.reason or states.reasons.get(key),
                 offset_at=at_moment.get(part),
-                given=self.given.get(group, {}).get(part, TargetOffset()),
+                given=given,
+                deleted=given.deleted,
             )
 
         return Snapshot(

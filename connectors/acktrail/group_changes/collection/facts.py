@@ -140,12 +140,15 @@ def _sum_known(*numbers: int | None) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOffset:
     """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
-    the plan that is undone left the start offset; `carried` what another cluster has of it."""
+    the plan that is undone left the start offset, `is_left` that it left none: it deleted the state `deleted`;
+    `carried` what another cluster has of it."""
 
     offset: int | None = None
     reason: str | None = None
     topic_id: str | None = None
     left_at: int | None = None
+    is_left: bool = False
+    deleted: PartitionState | None = None
     carried: CarriedState | None = None
 
 
@@ -158,7 +161,8 @@ class PartitionOffsets:
     """Topic, log, start offset and state of one share partition. `log_end_offset` is the high watermark, one past the
     last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
     nothing, or (`state_reason`) it is not known. `hidden`: the offsets of the log, from the start offset or the target
-    on, that are no records of this group (see `acktrail.model.record_counts`); None: the log was not looked through."""
+    on, that are no records of this group (see `acktrail.model.record_counts`); None: the log was not looked through.
+    `deleted`: the state before the deletion that an undo takes back."""
 
     group_id: str
     topic: str
@@ -171,6 +175,7 @@ class PartitionOffsets:
     state: PartitionState | None
     state_reason: str | None
     hidden: tuple[Span, ...] | None = None
+    deleted: PartitionState | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -190,6 +195,11 @@ class PartitionOffsets:
     def recorded_start(self) -> int | None:
         """The start offset in the state topic; where that holds nothing, the described one."""
         return self.start_offset if self.state is None else self.state.start_offset
+
+    @property
+    def resume_offset(self) -> int | None:
+        """Where a leader would begin: the first unfinished record, as far as the state shows it."""
+        return self.start_offset if self.state is None else self.state.effective_start_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

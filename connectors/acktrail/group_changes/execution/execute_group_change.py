@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
-from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND
+from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect import read_states
 from acktrail.group_changes.collection.collect_group_change import planned_again
+from acktrail.group_changes.collection.facts import StateFacts
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests
-from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus
+from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
 from acktrail.group_changes.planning.group_change_plan import GroupChange, GroupChangeKind, GroupChangePlan
 from acktrail.group_changes.planning.notices import refusal_error
-from acktrail.group_changes.verification.verify import check_free, closing, until
+from acktrail.group_changes.planning.plan import PartitionPlan
+from acktrail.group_changes.verification.verify import check_free, closing, group_outcome, until
 
 if TYPE_CHECKING:
     from acktrail.group_changes.api import ChangeOutcome
@@ -70,17 +74,64 @@ def settle_group_change(cluster: Cluster, journal: Journal, plan: GroupChangePla
     found = journal.standings({"plan_id": plan.plan_id})
     unsettled = [one for one in found if one.lease is not None or one.standing in OPEN]
     check_free(unsettled, plan.plan_id, journal.now_ms)
-    open_groups = {one.group_id: one.standing for one in unsettled if one.standing in OPEN}
-    outcomes: dict[str, str] = {}
+    open_groups = {one.group_id: one for one in unsettled if one.standing in OPEN}
+    outcomes: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for part in plan.parts:
         if part.group_id in open_groups:
-            shows = until(_WAIT_S, partial(_is_done, cluster.admin, plan.kind, part), is_late=operator.not_)
-            is_answered = open_groups[part.group_id] is ChangeStatus.UNVERIFIED
-            outcomes[part.group_id] = "done" if shows else "not_done" if is_answered else "unknown"
-    entries = closing(plan, unsettled, {group_id: (outcome, {}) for group_id, outcome in outcomes.items()})
+            outcomes[part.group_id] = _outcome(cluster, journal, plan, part, open_groups[part.group_id])
+    entries = closing(plan, unsettled, outcomes)
     if entries:
         journal.note(entries)
-    return outcomes
+    return {group_id: outcome for group_id, (outcome, _) in outcomes.items()}
+
+
+def _outcome(
+    cluster: Cluster, journal: Journal, plan: GroupChangePlan, part: GroupChange, one: GroupStatus
+) -> tuple[str, Mapping[str, Any]]:
+    """What became of a group, with the detail of the row about it; of a deletion, each share partition is stored."""
+    is_answered = one.standing is ChangeStatus.UNVERIFIED
+    shows = until(_WAIT_S, partial(_is_done, cluster.admin, plan.kind, part), is_late=operator.not_)
+    rows = _settled(cluster, plan, part.group_id, is_answered=is_answered)
+    if not rows:
+        return "done" if shows else "not_done" if is_answered else "unknown", {}
+    verified_at = dt.datetime.fromtimestamp(journal.now_ms / 1000, dt.UTC)
+    at = {"plan_id": plan.plan_id, "attempt": one.attempt, "verified_at": verified_at}
+    journal.write_executions({**row, **at} for row in rows)
+    return group_outcome(one, [Status(row["status"]) for row in rows])
+
+
+def _settled(cluster: Cluster, plan: GroupChangePlan, group_id: str, *, is_answered: bool) -> list[dict[str, Any]]:
+    """What became of each share partition that was to be deleted, as rows of ``reset_executions`` without attempt and
+    time: by the group's description, and by the state topic where it can be read."""
+    rows = [row for row in plan.partitions if row.group_id == group_id]
+    if not rows:
+        return []
+    (answer,) = cluster.admin.describe_group_offsets([group_id])
+    is_told = answer.error_code in (NONE, GROUP_ID_NOT_FOUND)
+    left = {(each.topic, each.partition) for each in answer.offsets} if is_told else None
+    keys = [row.share_partition for row in rows if row.topic_id is not None]
+    states = until(_WAIT_S, partial(read_states, cluster, keys), lambda found: any(found.states.values()))
+    names = ("group_id", "topic", "topic_id", "partition")
+    found = []
+    for row in rows:
+        status, error = _status(row, left, states, is_answered=is_answered)
+        about = {name: getattr(row, name) for name in names}
+        found.append({**about, "target_offset": None, "status": status.value, "error": error, "error_code": None})
+    return found
+
+
+def _status(
+    row: PartitionPlan, left: Collection[tuple[str, int]] | None, states: StateFacts, *, is_answered: bool
+) -> tuple[Status, str | None]:
+    if left is None:
+        return Status.UNKNOWN, "the group cannot be described"
+    if (row.topic, row.partition) in left:
+        return (Status.FAILED, "the group still has it") if is_answered else (Status.UNKNOWN, "no answer came")
+    if row.topic_id is None or states.reason is not None or row.share_partition in states.reasons:
+        return Status.OK_BY_DESCRIPTION, None
+    if states.states.get(row.share_partition) is not None:
+        return Status.NOT_PERSISTED, "the state topic still has its state"
+    return Status.OK, None
 
 
 def raise_unless_changed(change: ChangeOutcome) -> None:

@@ -140,7 +140,7 @@ class Admission:
         plan_id, is_refused, now_ms = self.plan.plan_id, bool(self.plan.refusals), self.journal.now_ms
         rows = self.journal.audit({"plan_id": plan_id})
         found = life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused)
-        if not isinstance(self.plan, ResetPlan) or isinstance(LIFE[found.standing, Step.UNDO], Refusal):
+        if isinstance(LIFE[found.standing, Step.UNDO], Refusal):
             return found
         ledger = read_ledger(self.journal.tables, [plan_id])
         return life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused, ledger=ledger)

@@ -12,7 +12,9 @@ from acktrail.errors import ChangeInProgress, ChangeRefused
 from acktrail.group_changes.audit.journal import read_audit, read_executions, read_plan_rows
 from acktrail.group_changes.collection.facts import TargetOffset, TargetOffsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Status, Step, life_of
+from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
+from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.group_changes.request.reset_request import (
     KeyOrder,
     ResetRequest,
@@ -96,7 +98,7 @@ def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: I
 
 
 def undo_request(
-    plan: ResetPlan,
+    plan: Plan,
     *,
     topics: Sequence[str] = (),
     reason: str = "",
@@ -105,7 +107,8 @@ def undo_request(
     allow_skip: bool = False,
 ) -> ResetRequest:
     """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
-    `allow_moved_on`: also where the group moved on since. What that does to the order of keys is a warning."""
+    `allow_moved_on`: also where the group moved on since. What that does to the order of keys is a warning. A group
+    that the plan deleted is made again."""
     return parse_request(
         {
             "groups": plan.group_ids,
@@ -113,6 +116,7 @@ def undo_request(
             "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
             "allow_moved_on": allow_moved_on,
             "allow_skip": allow_skip,
+            "allow_create": isinstance(plan, GroupChangePlan),
             "ordering": KeyOrder.WARN,
             "reason": reason,
             "requested_by": requested_by,
@@ -120,9 +124,7 @@ def undo_request(
     )
 
 
-def undo_offsets(
-    tables: TablesConfig, plan: ResetPlan, topics: Sequence[TopicScope] = (), *, now_ms: int
-) -> TargetOffsets:
+def undo_offsets(tables: TablesConfig, plan: Plan, topics: Sequence[TopicScope] = (), *, now_ms: int) -> TargetOffsets:
     """Where each share partition of `plan` goes back to: where its group would have begun before, past the finished
     records at the start of its state. One that the plan did not change, or that was taken back before, has a reason
     instead.
@@ -144,14 +146,21 @@ def undo_offsets(
         if other.standing in {ChangeStatus.RUNNING, *OPEN}:
             group = next(one for one in other.groups if one.standing is other.standing)
             raise ChangeInProgress(group.group_id, plan_id=undo, hint=f"settle it first: acktrail reset verify {undo}")
+    is_deletion = isinstance(plan, GroupChangePlan)
     outcomes, before = ledger.outcomes[plan.plan_id], ledger.taken_back(plan.plan_id)
     found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
     for row in plan.partitions:
         status, target = outcomes.get(row.key, (None, None))
-        start = row.start_offset if row.state is None else row.state.effective_start_offset
-        reason = _why_not(status, before.get(row.key)) or (_NEVER_STARTED if start is None else None)
-        offset = None if reason else start
-        given = TargetOffset(offset=offset, reason=reason, topic_id=row.topic_id, left_at=target)
+        reason = _why_not(status, before.get(row.key)) or (_NEVER_STARTED if row.resume_offset is None else None)
+        offset = None if reason else row.resume_offset
+        given = TargetOffset(
+            offset=offset,
+            reason=reason,
+            topic_id=row.topic_id,
+            left_at=target,
+            is_left=is_deletion,
+            deleted=row.state if is_deletion else None,
+        )
         found[row.group_id][row.topic, row.partition] = given
     return found
 
@@ -178,7 +187,7 @@ def _why_not(status: Status | None, undo: str | None) -> str | None:
     return None if status.is_ok else f"the plan is not known to have done it ({status.value})"
 
 
-def _check_named(plan: ResetPlan, topics: Sequence[TopicScope]) -> None:
+def _check_named(plan: Plan, topics: Sequence[TopicScope]) -> None:
     known: dict[str, set[int]] = defaultdict(set)
     for row in plan.partitions:
         known[row.topic].add(row.partition)

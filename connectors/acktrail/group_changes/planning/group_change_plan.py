@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from acktrail.group_changes.collection.facts import GroupFacts
+from acktrail.group_changes.collection.facts import GroupFacts, PartitionFacts, PartitionState
 from acktrail.group_changes.json_values import fingerprint, to_json_value, with_hash
+from acktrail.group_changes.planning.impact import CountUnit, impact_of
 from acktrail.group_changes.planning.notices import Found, Notice, Severity, refusals_among
+from acktrail.group_changes.planning.plan import PartitionPlan, Totals
+from acktrail.group_changes.planning.reset_rules import refusals_of_group
 
 GROUP_CHANGE_FORMAT: Final = "acktrail-change-plan"
 
@@ -21,16 +24,6 @@ class GroupChangeKind(StrEnum):
     DELETE_GROUPS = "delete_groups"
     DELETE_OFFSETS = "delete_offsets"
     ALTER_CONFIGS = "alter_configs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptOffset:
-    """The start offset of a share partition before it is deleted, kept in the plan for a later reset."""
-
-    topic: str
-    partition: int
-    start_offset: int | None
-    lag: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +42,15 @@ class GroupChange:
 
     group_id: str
     topics: tuple[str, ...] = ()
-    offsets: tuple[KeptOffset, ...] = ()
     configs: tuple[ConfigStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChangePlan:
-    """`preview_hash` covers changes and notices: equal previews have equal hashes at any time. `plan_hash` covers every
-    other field."""
+    """A deletion has the share partitions that go as `partitions`, as a reset has them: what is there, which an undo
+    goes back to, and what it means when the group comes back now and begins at `target_offset`. `preview_hash` covers
+    the changes, what is there and what forbids them, not the log's end: equal previews have equal hashes at any time.
+    `plan_hash` covers every other field."""
 
     format: str
     version: int
@@ -70,6 +64,8 @@ class GroupChangePlan:
     requested_by: str
     groups: tuple[GroupFacts, ...]
     parts: tuple[GroupChange, ...]
+    partitions: tuple[PartitionPlan, ...]
+    totals: Totals
     notices: tuple[Notice, ...]
     preview_hash: str
     plan_hash: str
@@ -77,6 +73,10 @@ class GroupChangePlan:
     @property
     def refusals(self) -> tuple[Notice, ...]:
         return refusals_among(self.notices)
+
+    @property
+    def undoes(self) -> None:
+        """It takes no plan back."""
 
     @property
     def strategy(self) -> str:
@@ -93,19 +93,31 @@ class GroupChangePlan:
 
 
 def change_notices(
-    kind: GroupChangeKind, parts: Iterable[GroupChange], groups: Iterable[GroupFacts]
+    kind: GroupChangeKind,
+    parts: Iterable[GroupChange],
+    groups: Iterable[GroupFacts],
+    facts: Sequence[PartitionFacts] = (),
 ) -> Iterator[Notice]:
     """What forbids a change of groups as they are, and what it takes away. Pure."""
     by_id = {group.group_id: group for group in groups}
     for part in parts:
-        for one in _on_part(kind, part, by_id[part.group_id]):
+        own = [each for each in facts if each.group_id == part.group_id]
+        found = _on_configs(part, by_id[part.group_id])
+        if kind is not GroupChangeKind.ALTER_CONFIGS:
+            found = _on_deletion(part, by_id[part.group_id], own)
+        for one in found:
             yield Notice(*one, group_id=part.group_id)
 
 
 def with_hashes(plan: GroupChangePlan) -> GroupChangePlan:
     """`plan` with the hashes of its preview and of all."""
-    seen = {name: to_json_value(getattr(plan, name)) for name in ("kind", "cluster_id", "parts", "notices")}
-    return with_hash(replace(plan, preview_hash=fingerprint(seen)))
+    seen = {name: to_json_value(getattr(plan, name)) for name in ("kind", "cluster_id", "parts", "refusals")}
+    there = [[*row.key, row.topic_id, row.start_offset, _content(row.state)] for row in plan.partitions]
+    return with_hash(replace(plan, preview_hash=fingerprint({**seen, "there": to_json_value(there)})))
+
+
+def _content(state: PartitionState | None) -> list[Any]:
+    return [] if state is None else [state.start_offset, state.state_epoch, state.batches]
 
 
 def _operation(kind: GroupChangeKind) -> str:
@@ -123,30 +135,10 @@ def config_notices(group_id: str, wanted: Iterable[str], known: Iterable[str]) -
             yield Notice(Severity.REFUSAL, "unknown_config", text, group_id=group_id)
 
 
-def _on_part(kind: GroupChangeKind, part: GroupChange, group: GroupFacts) -> Iterator[Found]:
-    right = _operation(kind)
+def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
+    right = _operation(GroupChangeKind.ALTER_CONFIGS)
     if group.rights is not None and right not in group.rights:
         yield Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing"
-    if kind is GroupChangeKind.ALTER_CONFIGS:
-        yield from _on_configs(part, group)
-        return
-    yield from _on_deletion(group)
-    there = {offset.topic for offset in part.offsets}
-    for topic in part.topics:
-        if topic not in there:
-            yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}"
-    if part.offsets:
-        known = [offset.lag for offset in part.offsets if offset.lag is not None]
-        backlog = f"{sum(known)}" + (" or more" if len(known) < len(part.offsets) else "")
-        text = (
-            f"what it knows of {len(part.offsets)} share partitions is lost: start offsets, acknowledgements, archived "
-            f"records; {backlog} records are not finished. The start offsets are kept in the plan, nothing else can "
-            "come back"
-        )
-        yield Severity.SERIOUS, "state_is_lost", text
-
-
-def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
     if group.is_missing:
         yield Severity.INFO, "no_such_group_yet", "there is no such share group yet: it counts when it comes"
     changed = [
@@ -161,13 +153,21 @@ def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
         yield Severity.WARNING, "changes", text
 
 
-def _on_deletion(group: GroupFacts) -> Iterator[Found]:
-    if group.is_other_type:
-        yield Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
-    elif group.is_missing:
-        yield Severity.REFUSAL, "unknown_group", "there is no such share group"
-    elif group.error_code:
-        yield Severity.REFUSAL, "group_refused", f"the group cannot be described: {group.error}"
-    elif group.members:
-        who = ", ".join(map(repr, group.members))
-        yield Severity.REFUSAL, "group_not_empty", f"the group has members ({who}): stop them first"
+def _on_deletion(part: GroupChange, group: GroupFacts, facts: Sequence[PartitionFacts]) -> Iterator[Found]:
+    yield from refusals_of_group(group, _operation(GroupChangeKind.DELETE_GROUPS))
+    there = {each.topic for each in facts}
+    for topic in part.topics:
+        if topic not in there:
+            yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}"
+    if facts:
+        resumed = [impact_of(each, each.resume_offset) for each in facts]
+        lost = [impact for impact in resumed if impact is not None and impact.delivered_again is not None]
+        unit = CountUnit.OFFSETS if any(impact.unit is CountUnit.OFFSETS for impact in lost) else CountUnit.RECORDS
+        unknown = f" (not known of {len(facts) - len(lost)} share partitions)" if len(lost) < len(facts) else ""
+        text = (
+            f"what it knows of {len(facts)} share partitions is lost. `acktrail reset undo` sets the start offsets "
+            f"again, and nothing else: {sum(one.acknowledgements_known or 0 for one in lost)} acknowledged and "
+            f"{sum(one.archived_known or 0 for one in lost)} archived {unit} above them would be delivered again, "
+            f"{sum(one.in_flight_discarded or 0 for one in lost)} in flight lose their delivery counts{unknown}"
+        )
+        yield Severity.SERIOUS, "state_is_lost", text

@@ -6,7 +6,7 @@ Kafka restarts the share partition at the target: every state batch is dropped, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -71,11 +71,14 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
 
     Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
     configuration would have decided where to begin. Without the state (`state_reason`) the records below the start
-    offset are counted, and that none before it is skipped. Cost: each batch is read once.
+    offset are counted, and that none before it is skipped. Where the state was deleted, and is to be taken back, it is
+    the deleted one that counts: what was finished there comes again. Cost: each batch is read once.
     """
     log_start, log_end = facts.log_start_offset, facts.log_end_offset
     if target is None or log_start is None or log_end is None:
         return None
+    if facts.recorded_start is None and facts.deleted is not None:
+        facts = replace(facts, state=facts.deleted)
     records = RecordCounter(facts.hidden or ())
     start = facts.recorded_start if facts.state_reason is None else facts.start_offset
     first = log_start if start is None else max(start, log_start)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from acktrail.group_changes.planning.impact import CountUnit
-from acktrail.group_changes.planning.plan import ResetPlan
+from acktrail.group_changes.planning.plan_file import Plan
 from acktrail.times import instant_text
 
 
-def forgotten(plan: ResetPlan) -> tuple[str, str]:
+def forgotten(plan: Plan) -> tuple[str, str]:
     """How many acknowledgements, and how many archived records, a plan forgets."""
     totals, impacts = plan.totals, [row.impact for row in plan.partitions if row.impact is not None]
     known = [impact.known_since_ms for impact in impacts if impact.known_since_ms is not None]
@@ -22,7 +22,7 @@ def forgotten(plan: ResetPlan) -> tuple[str, str]:
     )
 
 
-def delivered(plan: ResetPlan) -> tuple[str, str]:
+def delivered(plan: Plan) -> tuple[str, str]:
     """How many records a plan delivers, and how many of them again; offsets where it counts those."""
 
     def number(count: int | None) -> str:

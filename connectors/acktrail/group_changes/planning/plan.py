@@ -174,7 +174,7 @@ def build_plan(
         groups=snapshot.groups,
         partitions=tuple(_partition_plan(row) for row in rows),
         notices=by_severity([*notices_on(request, snapshot, rows), *notices]),
-        totals=_NO_TOTALS,
+        totals=NO_TOTALS,
         plan_hash="",
         orders=orders or None,
     )
@@ -211,7 +211,7 @@ _SUMMED = (
     *("acknowledgements_forgotten", "archived_forgotten"),
     *("acknowledgements_known", "archived_known", "passed_unknown"),
 )
-_NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(_SUMMED))
+NO_TOTALS = Totals(groups=0, partitions=0, refused_partitions=0, unit=CountUnit.RECORDS, **dict.fromkeys(_SUMMED))
 
 
 def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:

@@ -59,13 +59,10 @@ def write_text(text: str, file: Path) -> None:
         raise MalformedFile(why, file=str(file), hint="check the path") from error
 
 
-def read_plan(file: Path) -> ResetPlan:
-    """The reset plan in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of another
-    version, or it was edited."""
-    plan = parse_plan(read_text(file, _AGAIN), str(file))
-    if not isinstance(plan, ResetPlan):
-        raise MalformedFile("is no reset plan", file=str(file), hint=_AGAIN)
-    return plan
+def read_plan(file: Path) -> Plan:
+    """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
+    another version, or it was edited."""
+    return parse_plan(read_text(file, _AGAIN), str(file))
 
 
 def read_text(file: Path, again: str) -> str:
@@ -142,15 +139,11 @@ def plan_row(plan: Plan) -> dict[str, Any]:
         "refusals": len(plan.refusals),
         "plan": plan_json(plan),
     }
-    if isinstance(plan, GroupChangePlan):
-        return {**row, "partitions": sum(len(part.offsets) for part in plan.parts)}
     return {**row, "undoes": plan.undoes, **{name: getattr(plan.totals, name) for name in _TOTALS}}
 
 
 def partition_rows(plan: Plan) -> list[dict[str, Any]]:
-    """One row for each share partition of a reset."""
-    if isinstance(plan, GroupChangePlan):
-        return []
+    """One row for each share partition."""
     refused = RefusedParts(plan.refusals)
     texts: dict[tuple[str | None, str | None, int | None], list[str]] = defaultdict(list)
     for notice in plan.notices:

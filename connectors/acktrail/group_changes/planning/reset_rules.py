@@ -89,20 +89,29 @@ def _on_cluster(request: ResetRequest, snapshot: Snapshot) -> Iterator[Found]:
 
 
 def _on_group(request: ResetRequest, group: GroupFacts) -> Iterator[Found]:
+    if group.is_missing and request.allow_create and not group.is_other_type:
+        yield Severity.SERIOUS, "group_is_made", "there is no such share group: the reset creates it"
+    yield from refusals_of_group(group, "READ", is_made=request.allow_create)
+
+
+def refusals_of_group(group: GroupFacts, right: str, *, is_made: bool | None = None) -> Iterator[Found]:
+    """What forbids a change of a group that needs the ACL operation `right` and no members. `is_made`: a group that is
+    not there is made; None: it cannot be."""
     if group.is_missing and group.is_other_type:
         yield Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
-    elif group.is_missing and request.allow_create:
-        yield Severity.SERIOUS, "group_is_made", "there is no such share group: the reset creates it"
+    elif group.is_missing and not is_made:
+        how = "" if is_made is None else " (--allow-create creates it)"
+        yield Severity.REFUSAL, "unknown_group", f"there is no such share group{how}"
     elif group.is_missing:
-        yield Severity.REFUSAL, "unknown_group", "there is no such share group (--allow-create creates it)"
+        pass
     elif group.error_code:
         yield Severity.REFUSAL, "group_refused", f"the group cannot be described: {group.error}"
     elif group.members:
         who = ", ".join(map(repr, group.members[:_MEMBERS_SHOWN])) + " ..." * (len(group.members) > _MEMBERS_SHOWN)
         text = f"the group has {len(group.members)} members ({who}): stop them first"
         yield Severity.REFUSAL, "group_not_empty", text
-    if group.rights is not None and "READ" not in group.rights:
-        yield Severity.REFUSAL, "unauthorized_group", "READ on the group is missing: grant it to this principal"
+    if group.rights is not None and right not in group.rights:
+        yield Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing: grant it to this principal"
 
 
 def _on_topic(topic: TopicFacts) -> Iterator[Found]:
@@ -236,10 +245,13 @@ def _not_carried(carried: CarriedState) -> Iterator[Found]:
 def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
     """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
     left_at, batches = facts.given.left_at, () if facts.state is None else facts.state.batches
-    if left_at is None or facts.given.offset is None or (facts.start_offset == left_at and not batches):
+    is_left = facts.given.is_left or left_at is not None
+    if not is_left or facts.given.offset is None or (facts.start_offset == left_at and not batches):
         return
     work = f", and records from there on were delivered ({len(batches)} batches)" if batches else ""
-    text = f"it moved on since the plan left it at {left_at}: the start offset is {_text(facts.start_offset)}{work}"
+    text = (
+        f"it moved on since the plan left it at {_text(left_at)}: the start offset is {_text(facts.start_offset)}{work}"
+    )
     if request.allow_moved_on:
         yield Severity.SERIOUS, "moved_on", text
     else:

@@ -17,7 +17,7 @@ from acktrail.group_changes.request.reset_request import ResetRequest, excerpt, 
 
 if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.planning.plan import ResetPlan
+    from acktrail.group_changes.planning.plan_file import Plan
 
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
@@ -111,9 +111,13 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     return _csv([row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])])
 
 
-def planned_offsets(plan: ResetPlan) -> tuple[str, int]:
-    """The targets of `plan` as CSV, and how many share partitions have none."""
-    return _csv([(*row.key, row.target_offset) for row in plan.partitions])
+def planned_offsets(plan: Plan) -> tuple[str, int]:
+    """The targets of a reset, or the start offsets that an undo of a deletion goes back to, as CSV; and how many share
+    partitions have none."""
+    from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
+
+    is_deletion = isinstance(plan, GroupChangePlan)
+    return _csv([(*row.key, row.resume_offset if is_deletion else row.target_offset) for row in plan.partitions])
 
 
 def _csv(rows: Sequence[tuple[str, str, int, int | None]]) -> tuple[str, int]:

@@ -42,9 +42,12 @@ class StrategyKind(StrEnum):
     """Where an earlier plan is to put the share partitions that it made wait."""
     MIGRATE = "migrate"
     """Where another cluster's group stood, translated: `ResetRequest.migration` says how."""
+    AFTER_DELETION = "after-deletion"
+    """Where ``share.auto.offset.reset`` lets a group begin that has no state any more."""
 
 
-_NO_OPTIONS: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.MIGRATE})
+_OWN_REQUEST: Final = frozenset({StrategyKind.MIGRATE, StrategyKind.AFTER_DELETION})
+_NO_OPTIONS: Final = _OWN_REQUEST | {StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE}
 OWN_SCOPE: Final = _NO_OPTIONS | {StrategyKind.FROM_FILE}
 """What names its share partitions itself."""
 _OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind not in _NO_OPTIONS)
@@ -127,7 +130,7 @@ class ResetRequest:
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
     """The strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`, `two_strategies`, or
     what its value is not."""
-    if not chosen or StrategyKind.MIGRATE in chosen:  # a migration has its own request
+    if not chosen or not _OWN_REQUEST.isdisjoint(chosen):
         raise ChangeRefused("no_strategy", "it is not said where to reset to", hint=f"give one of {_OPTIONS}")
     if len(chosen) != 1:
         names = ", ".join(f"--{kind.value}" for kind in chosen)

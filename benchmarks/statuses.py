@@ -25,7 +25,7 @@ from acktrail.tables.trend_chunks import RebuiltTrends
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]
-_COLUMNS = ("bucket_at", "lag", "start_offset", "log_end_offset", "worst_status")
+_COLUMNS = ("bucket_at", "unfinished_records", "first_unfinished_offset", "log_end_offset", "worst_status")
 
 
 def compare(

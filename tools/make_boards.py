@@ -185,10 +185,11 @@ def overview() -> dashboard.Dashboard:
             parts=STATUSES,
         ),
         lines(
-            *("Lag", "Unfinished records, of share partitions whose lag is known; the others are counted beside."),
-            Query(expression=f"sum(acktrail_known_lag_records{{{CLUSTER}}})", legend="known lag"),
+            *("Unfinished records", "Of share partitions where they are known; the others are counted beside."),
+            Query(expression=f"sum(acktrail_known_unfinished_records{{{CLUSTER}}})", legend="unfinished records"),
             Query(
-                expression=f"sum(acktrail_lag_unknown_share_partitions{{{CLUSTER}}})", legend="share partitions without"
+                expression=f"sum(acktrail_unfinished_unknown_share_partitions{{{CLUSTER}}})",
+                legend="share partitions without",
             ),
         ),
         lines(
@@ -242,7 +243,7 @@ def overview() -> dashboard.Dashboard:
 
 
 def groups() -> dashboard.Dashboard:
-    found = board("acktrail-groups", "acktrail: share groups", "One group, or several: status, lag, members, endings.")
+    found = board("acktrail-groups", "acktrail: share groups", "One group, or several: status, unfinished, members.")
     found = found.with_variable(
         choice("group", "Group", f"label_values(acktrail_group_status{{{CLUSTER}}}, group)")
     ).with_variable(choice("topic", "Topic", 'label_values(kafka_share_group_lag{group=~"$group"}, topic)'))
@@ -258,13 +259,15 @@ def groups() -> dashboard.Dashboard:
             parts=STATUSES,
         ),
         lines(
-            *("Lag by group", "As of the reconciliations, of share partitions whose lag is known."),
-            Query(expression=f"sum by (group) (acktrail_group_known_lag_records{{{GROUP}}})", legend="{{group}}"),
+            *("Unfinished records by group", "As of the reconciliations, of share partitions where they are known."),
+            Query(
+                expression=f"sum by (group) (acktrail_group_known_unfinished_records{{{GROUP}}})", legend="{{group}}"
+            ),
         ),
         lines(
-            *("Share partitions without a known lag", "Their lag is in no sum."),
+            *("Share partitions whose unfinished records are not known", "They are in no sum."),
             Query(
-                expression=f"sum by (group) (acktrail_group_lag_unknown_share_partitions{{{GROUP}}})",
+                expression=f"sum by (group) (acktrail_group_unfinished_unknown_share_partitions{{{GROUP}}})",
                 legend="{{group}}",
             ),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 from unicodedata import combining, east_asian_width
@@ -10,6 +11,32 @@ from unicodedata import combining, east_asian_width
 _LONGEST: Final = 64
 """A SHA-256 in hex is shown in full."""
 _HEAD: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSum:
+    """A number of records over several share partitions: the sum of those that are `known`, and of how many share
+    partitions it is `unknown`. The one way to add up lags, and unfinished records."""
+
+    known: int
+    unknown: int
+
+    @classmethod
+    def of(cls, numbers: Iterable[int | None]) -> KnownSum:
+        """The sum of `numbers`. One below zero (a start offset beyond the log's end) takes nothing from the others."""
+        every = list(numbers)
+        return cls(known=sum(max(0, each) for each in every if each is not None), unknown=every.count(None))
+
+    @property
+    def total(self) -> int | None:
+        """The whole sum; None while one share partition's number is not known."""
+        return None if self.unknown else self.known
+
+    def __str__(self) -> str:
+        """For people: ``>=7`` leaves out what is not known; of nothing more than that, ``unknown``."""
+        if not self.unknown:
+            return f"{self.known:,}"
+        return f">={self.known:,}" if self.known else "unknown"
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from acktrail.plain_tables import KnownSum
 from acktrail_dashboard.status_wording import STATUSES, status_rank, status_tone
 from acktrail_dashboard.summary_types import GroupTotals, PartitionRow, Summary
 from acktrail_dashboard.wording import TONES, VERDICT_MEANINGS, tally, verdict_tone
@@ -75,7 +76,7 @@ def _added_up(group_id: str, rows: tuple[PartitionRow, ...]) -> GroupTotals:
     known = [row for row in rows if row.status is not None]
     worst = min(known, key=lambda row: (status_rank(row.status), rank(row)), default=None)
     alike = [row for row in known if worst is not None and row.status == worst.status]
-    lags = [row.lag.value for row in rows if row.lag.value is not None]
+    lag = KnownSum.of(row.lag.value for row in rows)
     archived = [row.archived.value for row in rows if row.archived.value is not None]
     return GroupTotals(
         group_id=group_id,
@@ -85,8 +86,8 @@ def _added_up(group_id: str, rows: tuple[PartitionRow, ...]) -> GroupTotals:
         share_partitions=len(rows),
         statuses=tally((row.status for row in known if row.status), STATUSES),
         verdicts=tally((row.verdict for row in rows), VERDICT_MEANINGS),
-        lag_records=sum(lag for lag in lags if lag > 0),
-        lag_unknown=len(rows) - len(lags),
+        lag_records=lag.known,
+        lag_unknown=lag.unknown,
         archived_seen=sum(archived),
         archived_unknown=len(rows) - len(archived),
     )

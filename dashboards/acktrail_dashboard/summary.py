@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.plain_tables import KnownSum
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import AUDIT_RULES
 from acktrail.tables.past.history_reader import HistoryReader
@@ -108,15 +109,14 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     findings = listed.finding_rows(own.findings, topic_names(own.topics))
     expectations = listed.expectation_rows(own.quality_results)
     exports, gaps = listed.export_rows(own.export_ranges), listed.gap_rows(own.export_ranges)
-    lags = [row.lag.value for row in partitions if row.lag.value is not None]
+    lag = KnownSum.of(row.lag.value for row in partitions)
     archived = [row.archived.value for row in partitions if row.archived.value is not None]
     results = [row.result for row in expectations]
     totals = RunTotals(
         groups=len(groups),
         share_partitions=len(partitions),
-        lag_known=len(lags),
-        lag_unknown=len(partitions) - len(lags),
-        lag_records=sum(lag for lag in lags if lag > 0),
+        lag_unknown=lag.unknown,
+        lag_records=lag.known,
         archived_seen=sum(archived),
         archived_unknown=len(partitions) - len(archived),
         statuses=tally((row.status for row in partitions if row.status), STATUSES),

@@ -313,7 +313,6 @@ class RunTotals:
 
     groups: int
     share_partitions: int
-    lag_known: int
     lag_unknown: int
     lag_records: int
     archived_seen: int

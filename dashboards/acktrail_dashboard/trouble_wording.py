@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail.plain_tables import printable, shortened
+from acktrail.plain_tables import KnownSum, printable, shortened
 from acktrail_dashboard.status_wording import critical_first, is_trouble, status_rank, status_text, status_tone
 from acktrail_dashboard.summary_types import GroupTotals, PartitionRow, Summary
 from acktrail_dashboard.wording import counted, instant, number, trail, verdict_text
@@ -52,9 +52,7 @@ def _in_trouble(group: GroupTotals) -> str:
 def group_line(group: GroupTotals) -> str:
     """What the share partitions of a group add up to, in one line."""
     words = ", ".join(f"{number(count)} {verdict_text(word)}" for word, count in group.statuses or group.verdicts)
-    unknown = f", unknown for {number(group.lag_unknown)}" if group.lag_unknown else ""
-    lag = "unknown" if group.lag_unknown == group.share_partitions else f"{number(group.lag_records)}{unknown}"
-    return f"{words}; lag {lag}"
+    return f"{words}; lag {KnownSum(group.lag_records, group.lag_unknown)}"
 
 
 def statuses_line(statuses: tuple[tuple[str, int], ...]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from acktrail.plain_tables import printable
+from acktrail.plain_tables import KnownSum, printable
 from acktrail_dashboard.summary_types import ExpectationRow, Figure, FindingSubject, PartitionRow, RunTotals, Summary
 
 TONES: Final = ("critical", "warning", "unknown", "info", "ok")
@@ -74,6 +74,11 @@ def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], 
 def number(value: int | None) -> str:
     """Digits in groups of three; None is ``unknown``."""
     return "unknown" if value is None else f"{value:,}".replace("-", "\N{MINUS SIGN}")
+
+
+def known_sum(parts: tuple[int, int]) -> str:
+    """The sum that is known, and of how many share partitions it is not, as one number."""
+    return str(KnownSum(*parts))
 
 
 def counted(count: int, noun: str) -> str:
@@ -160,11 +165,11 @@ def _serious(severities: Iterable[str]) -> int:
 
 
 def lag_line(totals: RunTotals) -> str:
-    return _over(totals.lag_unknown, totals, counted(totals.lag_records, "record"))
+    return _over(KnownSum(totals.lag_records, totals.lag_unknown), "records")
 
 
 def archived_line(totals: RunTotals) -> str:
-    return _over(totals.archived_unknown, totals, counted(totals.archived_seen, "record") + " seen")
+    return _over(KnownSum(totals.archived_seen, totals.archived_unknown), "records seen")
 
 
 def verdicts_line(totals: RunTotals) -> str:
@@ -192,11 +197,11 @@ def export_line(totals: RunTotals) -> str:
     )
 
 
-def _over(unknown: int, totals: RunTotals, known: str) -> str:
-    """What is known, and of how many share partitions nothing is; a sum over nothing known is not zero."""
-    if unknown and unknown == totals.share_partitions:
-        return "unknown"
-    return known + (f", unknown for {counted(unknown, 'share partition')}" if unknown else "")
+def _over(records: KnownSum, noun: str) -> str:
+    """What is known, and of how many share partitions nothing is."""
+    if records.unknown and records.known:
+        return f"{records} {noun}, unknown for {counted(records.unknown, 'share partition')}"
+    return "unknown" if records.unknown else f"{records} {noun}"
 
 
 _FIRST_DELIVERIES: Final = (

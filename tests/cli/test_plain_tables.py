@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from drivers.command_line import run
+from hypothesis import given
+from hypothesis import strategies as st
 
-from acktrail.plain_tables import shortened, table
+from acktrail.plain_tables import KnownSum, shortened, table
 
 
 def test_a_long_name_does_not_pad_every_row() -> None:
@@ -27,6 +29,16 @@ def test_only_names_beyond_the_limit_are_cut() -> None:
     assert "f" * 64 in text
     assert note.strip() in text
     assert len(shortened("f" * 65)) == 64
+
+
+@given(numbers=st.lists(st.none() | st.integers(-10, 10**6)))
+def test_a_sum_says_what_it_leaves_out(numbers: list[int | None]) -> None:
+    """One text for every total: the whole number, at least what is known, or unknown; a number below zero takes nothing
+    from the others."""
+    known = sum(max(0, number) for number in numbers if number is not None)
+    found = KnownSum.of(numbers)
+    assert found.total == (None if None in numbers else known)
+    assert str(found) == (f"{known:,}" if None not in numbers else f">={known:,}" if known else "unknown")
 
 
 def test_wide_characters_take_two_columns() -> None:

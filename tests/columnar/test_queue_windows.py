@@ -30,10 +30,10 @@ def observations(draw: st.DrawFn, at: int) -> QueueObservation:
     counts = [number(2), number(2), number(2)]
     return QueueObservation(
         observed_at=at,
-        start_offset=number(),
+        first_unfinished_offset=number(),
         log_start_offset=number(),
         log_end_offset=number(9),
-        lag=number(3),
+        unfinished_records=number(3),
         state_epoch=number(2),
         archiving_records=number(1),
         acknowledged=counts[0],
@@ -48,7 +48,11 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     still = draw(st.booleans())
     window = [draw(observations(1_000 * number)) for number in range(length)]
     if still:  # nothing but one column changes
-        name = draw(st.sampled_from(["log_end_offset", "lag", "archiving_records", "released", "log_start_offset"]))
+        name = draw(
+            st.sampled_from(
+                ["log_end_offset", "unfinished_records", "archiving_records", "released", "log_start_offset"]
+            )
+        )
         window = [
             QueueObservation(**{**asdict(window[0]), "observed_at": each.observed_at, name: asdict(each)[name]})
             for each in window

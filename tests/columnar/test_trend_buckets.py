@@ -31,7 +31,16 @@ def parts(draw: st.DrawFn) -> pa.Table:
                 "bucket_ms": FINE_MS,
                 "bucket_at": NOW_US - 100 * DAY_MS * 1_000 + number * FINE_MS * 1_000,
                 "observations": 1,
-                **{name: draw(_COUNTS) for name in ("lag", "lag_most", "acknowledged", "released", "archived")},
+                **{
+                    name: draw(_COUNTS)
+                    for name in (
+                        "unfinished_records",
+                        "most_unfinished_records",
+                        "acknowledged",
+                        "released",
+                        "archived",
+                    )
+                },
                 "worst_status": draw(st.sampled_from([None, "ok", "idle", "stuck"])),
             }
         )
@@ -71,10 +80,31 @@ def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
         "observations": 1,
     }
     rows = [
-        {**common, "lag": 7, "lag_most": 7, "acknowledged": 3, "released": 1, "worst_status": "stuck"},
-        {**common, "lag": None, "lag_most": None, "acknowledged": None, "released": 2, "worst_status": "ok"},
+        {
+            **common,
+            "unfinished_records": 7,
+            "most_unfinished_records": 7,
+            "acknowledged": 3,
+            "released": 1,
+            "worst_status": "stuck",
+        },
+        {
+            **common,
+            "unfinished_records": None,
+            "most_unfinished_records": None,
+            "acknowledged": None,
+            "released": 2,
+            "worst_status": "ok",
+        },
     ]
     (row,) = added_buckets(pa.Table.from_pylist(rows, schema=TRENDS)).to_pylist()
-    expected = {"observations": 2, "lag": None, "lag_most": 7, "acknowledged": 3, "released": 3, "archived": None}
+    expected = {
+        "observations": 2,
+        "unfinished_records": None,
+        "most_unfinished_records": 7,
+        "acknowledged": 3,
+        "released": 3,
+        "archived": None,
+    }
     assert {name: row[name] for name in expected} == expected
     assert row["worst_status"] == "stuck"

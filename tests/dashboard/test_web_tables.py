@@ -175,6 +175,17 @@ def test_a_wrong_parameter_is_explained(root: Path, query: str) -> None:
     assert "defect" not in text
 
 
+def test_kafkas_words_are_kept_for_kafkas_numbers(root: Path) -> None:
+    """What pages about statuses show is acktrail's own: no page calls it a lag or a start offset, nor does a column."""
+    for name in ("queue_statuses", "queue_trends", "run_totals"):
+        assert not {"lag", "start_offset", "lag_most", "lag_unknown"} & set(TABLES[name].names)
+    with served(root) as url:
+        for path in PAGES:
+            text = get(url, path)[1]
+            assert "Unfinished" in text, path
+            assert not re.search(r"\bLag\b|\bStart offset\b", text), path
+
+
 def test_what_changed_has_findings_and_gaps(tmp_path: Path) -> None:
     """Within the range of time: findings first seen, findings not seen any more, by severity; gaps that no
     reconciliation before it had found; of changes of one time the one to the worst status first."""
@@ -243,9 +254,19 @@ def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
     shorter ones that it covers with its rate."""
     begin, minute = datetime(2026, 1, 1, tzinfo=UTC), 60_000
     rows = [
-        {"bucket_at": begin, "bucket_ms": 60 * minute, "lag": 7, "acknowledged": 120},
-        {"bucket_at": begin + timedelta(minutes=60), "bucket_ms": 5 * minute, "lag": 9, "acknowledged": 10},
-        {"bucket_at": begin + timedelta(minutes=70), "bucket_ms": 5 * minute, "lag": None, "acknowledged": None},
+        {"bucket_at": begin, "bucket_ms": 60 * minute, "unfinished_records": 7, "acknowledged": 120},
+        {
+            "bucket_at": begin + timedelta(minutes=60),
+            "bucket_ms": 5 * minute,
+            "unfinished_records": 9,
+            "acknowledged": 10,
+        },
+        {
+            "bucket_at": begin + timedelta(minutes=70),
+            "bucket_ms": 5 * minute,
+            "unfinished_records": None,
+            "acknowledged": None,
+        },
     ]
     trend = pa.Table.from_pylist(rows, schema=TABLES["queue_trends"])
     lag, rates = charts_of(trend, begin + timedelta(minutes=80), offsets=False)

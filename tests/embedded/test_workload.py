@@ -98,7 +98,7 @@ def test_replayed_start_offset_and_lag_are_those_of_the_report(performance: Perf
     """For every share partition that lives, replay gives the report's start offset and lag, unknown ones included."""
     for run in performance.live:
         state = performance.states[run.key]
-        assert state.effective_start_offset == run.effective_start_offset, run
+        assert state.first_unfinished_offset == run.first_unfinished_offset, run
         if state.start_offset is None or state.delivery_complete_count is None:
             assert run.lag is None, run
         else:
@@ -121,7 +121,7 @@ def test_the_broker_describes_what_the_report_says(performance: Performance) -> 
     for run in performance.live:
         described = offsets[run.group_id, run.topic_id, run.partition]
         assert described.lag == run.lag, run
-        assert (described.start_offset is None) == (run.effective_start_offset is None), run
+        assert (described.start_offset is None) == (run.first_unfinished_offset is None), run
         assert described.start_offset == performance.states[run.key].start_offset, run
     for group in report.groups:
         assert groups[group.group_id].error_code == (69 if group.deleted else 0)
@@ -178,11 +178,11 @@ def test_every_promised_state_is_there(performance: Performance) -> None:
     lagging = of_group(report, "order-analytics")
     assert all(run.lag and run.offsets(Fate.NEVER_DELIVERED) for run in lagging)
     assert any(
-        run.effective_start_offset in run.offsets(Fate.AVAILABLE)
-        and max(run.offsets(Fate.ARCHIVED), default=0) > (run.effective_start_offset or 0)
+        run.first_unfinished_offset in run.offsets(Fate.AVAILABLE)
+        and max(run.offsets(Fate.ARCHIVED), default=0) > (run.first_unfinished_offset or 0)
         for run in lagging
     )
-    unstarted = [run for run in performance.live if run.effective_start_offset is None]
+    unstarted = [run for run in performance.live if run.first_unfinished_offset is None]
     assert {run.topic for run in unstarted} == {f"{PREFIX}newsletters", f"{PREFIX}shipments"}
     assert len({topic_id for (name, _), topic_id in report.topic_ids.items() if name == f"{PREFIX}price-changes"}) == 2
 

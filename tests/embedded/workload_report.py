@@ -74,10 +74,10 @@ class SharePartitionRun:
         return SharePartition(group_id=GroupId(self.group_id), topic_id=self.topic_id, partition=self.partition)
 
     @property
-    def effective_start_offset(self) -> int | None:
+    def first_unfinished_offset(self) -> int | None:
         """The first offset that is neither acknowledged nor archived; None when nothing was ever acknowledged.
 
-        A broker's record of it may lie lower: it moves lazily (`SharePartitionState.effective_start_offset`).
+        A broker's record of it may lie lower: it moves lazily (`SharePartitionState.first_unfinished_offset`).
         """
         if not self.actions:
             return None

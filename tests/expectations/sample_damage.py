@@ -205,21 +205,21 @@ STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
         {"batches_below_log_end"},
     ),
     "an end below the start": (
-        state_at(WAITING, start_offset=9, effective_start_offset=None, end_offset=8),
+        state_at(WAITING, start_offset=9, first_unfinished_offset=None, end_offset=8),
         {"start_offset_le_end_offset"},
     ),
     "a start offset beyond the log end": (
-        state_at(WAITING, start_offset=101, effective_start_offset=None, end_offset=None),
+        state_at(WAITING, start_offset=101, first_unfinished_offset=None, end_offset=None),
         {"start_offset_le_log_end"},
     ),
     "an end beyond the log end": (state_at(FIRST, end_offset=101), {"end_offset_le_log_end"}),
     "an effective start below the start": (
-        state_at(FIRST, effective_start_offset=0),
-        {"effective_start_ge_start_offset"},
+        state_at(FIRST, first_unfinished_offset=0),
+        {"first_unfinished_ge_start_offset"},
     ),
     "an effective start beyond the end": (
-        state_at(FIRST, effective_start_offset=6),
-        {"effective_start_le_end_offset"},
+        state_at(FIRST, first_unfinished_offset=6),
+        {"first_unfinished_le_end_offset"},
     ),
     "finished records that the batches do not show": (
         state_at(FIRST, acknowledged_records=5),

@@ -81,7 +81,7 @@ def _state_row(state: SharePartitionState, run_id: str) -> Row:
         "state_epoch": state.state_epoch,
         "leader_epoch": state.leader_epoch,
         "start_offset": state.start_offset,
-        "effective_start_offset": state.effective_start_offset,
+        "first_unfinished_offset": state.first_unfinished_offset,
         "end_offset": state.end_offset,
         "delivery_complete_count": state.delivery_complete_count,
         "available_records": offsets(DeliveryState.AVAILABLE),

@@ -66,7 +66,7 @@ IDLE: Final[Series] = {
     'acktrail_start_verdicts{cluster="c",verdict="skipped_records"}': always(0),
     'acktrail_group_share_partitions{cluster="c",group="g",status="idle"}': always(4),
     'acktrail_group_share_partitions{cluster="c",group="h",status="ok"}': always(4),
-    'acktrail_group_known_lag_records{cluster="c",group="g"}': always(100_000),
+    'acktrail_group_known_unfinished_records{cluster="c",group="g"}': always(100_000),
     'acktrail_dead_letter_topics{state="present"}': always(1),
     'acktrail_dead_letter_topics{state="missing"}': always(0),
 }

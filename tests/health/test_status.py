@@ -43,10 +43,10 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
     the reason; quiet ones are only counted."""
     health.exported(30, reason="pruned", lost=1_200)
     quiet = [health.queue("fine", "ok", partition=n) for n in range(3)]
-    slow = health.queue("slow", "lagging", lag=7_000, minutes=120)
+    slow = health.queue("slow", "lagging", unfinished_records=7_000, minutes=120)
     worst = [
-        health.queue("billing", "stuck", lag=12, minutes=180),
-        health.queue("billing", "ok", partition=7, lag=None),
+        health.queue("billing", "stuck", unfinished_records=12, minutes=180),
+        health.queue("billing", "ok", partition=7, unfinished_records=None),
     ]
     health.reconciled([*quiet, slow, *worst], [{"rule": "past_log_end", "severity": "error"}])
     health.changed(180, "billing", "ok", "stuck")
@@ -136,7 +136,7 @@ def test_hostile_names_move_no_cursor(health: HealthTables, capsys: pytest.Captu
 
 def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
     """Of many groups the worst are shown, and how many more there are."""
-    health.reconciled([health.queue(f"g{n:03}", "stuck", lag=n) for n in range(200)])
+    health.reconciled([health.queue(f"g{n:03}", "stuck", unfinished_records=n) for n in range(200)])
     lines = status(health, capsys).stdout.splitlines()
     assert len(lines) <= 60
     assert lines[7].startswith("g199")

@@ -54,10 +54,10 @@ def health(tmp_path: Path) -> HealthTables:
     found.exported(2)
     found.reconciled(run_id="run-1", minutes=65, mismatches=[1])
     rows = [
-        found.queue("billing", "stuck", lag=12, minutes=180, acknowledged=3, archived=1),
-        found.queue("billing", "ok", lag=None),
-        found.queue("slow", "lagging", lag=700),
-        found.queue("fine", "ok", lag=0),
+        found.queue("billing", "stuck", unfinished_records=12, minutes=180, acknowledged=3, archived=1),
+        found.queue("billing", "ok", unfinished_records=None),
+        found.queue("slow", "lagging", unfinished_records=700),
+        found.queue("fine", "ok", unfinished_records=0),
     ]
     findings = [
         {"rule": rule, "severity": "critical", "group_id": "billing"} for rule in ("past_log_end", "past_log_end")
@@ -95,9 +95,9 @@ def test_they_are_what_the_tables_have(health: HealthTables) -> None:
         "ok": 2,
     }
     assert len(found["groups"]) == len(found["share_partitions"]) == len(STATUS_TABLE)
-    assert (found["known_lag_records"][()], found["lag_unknown_share_partitions"][()]) == (712, 1)
-    assert found["group_known_lag_records"] == {("billing",): 12, ("slow",): 700, ("fine",): 0}
-    assert found["group_lag_unknown_share_partitions"]["billing",] == 1
+    assert (found["known_unfinished_records"][()], found["unfinished_unknown_share_partitions"][()]) == (712, 1)
+    assert found["group_known_unfinished_records"] == {("billing",): 12, ("slow",): 700, ("fine",): 0}
+    assert found["group_unfinished_unknown_share_partitions"]["billing",] == 1
     assert found["group_share_partitions"]["billing", "stuck"] == 1
     assert found["group_recent_deliveries"]["billing", "archived"] == 1
     assert found["group_status_since_timestamp_seconds"]["billing",] == pytest.approx(health.ago(180).timestamp())
@@ -134,7 +134,7 @@ def test_series_are_bounded_and_totals_are_not(health: HealthTables) -> None:
     whole, some = metrics(health), metrics(health, groups=1)
     assert {key[0] for key in some["group_status"]} == {"billing"}
     assert some["groups_without_series"][()] == 2
-    for name in ("groups", "share_partitions", "known_lag_records", "lag_unknown_share_partitions"):
+    for name in ("groups", "share_partitions", "known_unfinished_records", "unfinished_unknown_share_partitions"):
         assert some[name] == whole[name]
     assert not [name for name in metrics(health, granularity=Granularity.CLUSTER) if name.startswith("group_")]
     assert not [name for name in whole if name.startswith("share_partition_")]
@@ -147,11 +147,14 @@ def test_series_are_bounded_and_totals_are_not(health: HealthTables) -> None:
 
 def test_a_topic_that_was_created_again_has_one_series(health: HealthTables) -> None:
     """Two share partitions of one name would be one series twice, which Prometheus refuses: the worse is shown."""
-    again = [health.queue("g", "ok", partition=0, topic_id="old"), health.queue("g", "stuck", partition=0, lag=None)]
+    again = [
+        health.queue("g", "ok", partition=0, topic_id="old"),
+        health.queue("g", "stuck", partition=0, unfinished_records=None),
+    ]
     health.reconciled(again, run_id="run-3")
     found = metrics(health, granularity=Granularity.SHARE_PARTITION)
     assert set(found["share_partition_status"]) == {("g", "0", "stuck", "orders")}
-    assert "share_partition_lag_records" not in found
+    assert "share_partition_unfinished_records" not in found
 
 
 def test_what_is_not_known_has_no_series(tmp_path: Path) -> None:

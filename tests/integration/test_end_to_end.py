@@ -104,7 +104,7 @@ def test_fates_are_what_the_consumers_did(observed: Observed, reconciled: list[d
     for run in living:
         state = states[run.group_id, run.topic_id, run.partition]
         assert state["archived_seen"] == len(run.offsets(Fate.ARCHIVED)), run.key
-        assert state["effective_start_offset"] == run.effective_start_offset, run.key
+        assert state["first_unfinished_offset"] == run.first_unfinished_offset, run.key
     assert sum(len(run.offsets(Fate.ARCHIVED)) for run in living) > 0
 
 

@@ -94,7 +94,7 @@ def derived(state: SharePartitionState | None) -> dict[str, Any]:
     counts = {} if state is None else counts_by_state(state)
     kinds = ("available", "acknowledged", "archiving", "archived")
     return {
-        "effective_start_offset": None if state is None else int64(state.effective_start_offset),
+        "first_unfinished_offset": None if state is None else int64(state.first_unfinished_offset),
         "end_offset": None if state is None else int64(state.end_offset),
         **{f"{kind}_records": None if state is None else int64(counts[DeliveryState[kind.upper()]]) for kind in kinds},
         "max_delivery_count": None if state is None else max((b.delivery_count for b in state.batches), default=None),
@@ -175,7 +175,7 @@ def expected_verdict(evidence: ReconciliationInput) -> dict[str, Any]:
         "verdict": found.verdict.value,
         "reason": found.reason,
         "durable_lag": int64(found.durable_lag),
-        "effective_backlog": int64(found.effective_backlog),
+        "unfinished_records": int64(found.unfinished_records),
     }
 
 

@@ -60,11 +60,11 @@ def _next(world: World, key: SharePartition, dice: random.Random) -> StateRecord
         return snapshot(key, 0, snapshot_epoch=0)
     if dice.random() < 0.1:
         return Tombstone(key=key)
-    first = (state.effective_start_offset or 0) + dice.randrange(3)
+    first = (state.first_unfinished_offset or 0) + dice.randrange(3)
     own = (batch(first, first + dice.randrange(4), dice.choice((0, 2, 4)), dice.randint(1, 5)),)
     if dice.random() < 0.2:
         return snapshot(key, state.start_offset, own, snapshot_epoch=state.snapshot_epoch + 1)
-    return update(key, state.effective_start_offset or 0, 0, own)
+    return update(key, state.first_unfinished_offset or 0, 0, own)
 
 
 def expected(

@@ -17,9 +17,16 @@ DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
 def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) -> QueueObservation:
     """An observation of a queue whose records from `start` to before `end` are unfinished."""
-    own: dict[str, Any] = {"lag": end - max(start, log_start), "archiving_records": 0}
+    own: dict[str, Any] = {"unfinished_records": end - max(start, log_start), "archiving_records": 0}
     counts = dict.fromkeys(("acknowledged", "released", "archived"), 0)
-    fields = {"start_offset": start, "log_start_offset": log_start, "log_end_offset": end, **own, **counts, **more}
+    fields = {
+        "first_unfinished_offset": start,
+        "log_start_offset": log_start,
+        "log_end_offset": end,
+        **own,
+        **counts,
+        **more,
+    }
     return QueueObservation(observed_at=at, **fields)
 
 

@@ -11,7 +11,7 @@ from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
-from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, effective_backlog
+from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, unfinished_records
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
@@ -143,7 +143,7 @@ def test_an_incomplete_export_gets_the_verdict_unknown(
         assert judged.verdict is Verdict.NOT_AUTHORIZED
     else:
         assert (judged.verdict, judged.reason) == (Verdict.UNKNOWN, "offsets 3 to 9 were pruned")
-    assert (judged.durable_lag, judged.effective_backlog) == (None, None)
+    assert (judged.durable_lag, judged.unfinished_records) == (None, None)
 
 
 LISTED = described(state(10))
@@ -230,7 +230,7 @@ def test_the_backlog_counts_every_offset_that_can_still_be_delivered(
     durable, log_end = state(20, 0, batches), 20 + beyond
     done = {o for b in batches if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
     left = [o for o in range(max(20, log_start), log_end) if o not in done]
-    assert effective_backlog(durable, log_start, log_end) == len(left)
+    assert unfinished_records(durable, log_start, log_end) == len(left)
 
 
 @given(disjoint_batches(start=20))
@@ -245,6 +245,6 @@ def test_nothing_is_computed_from_what_is_not_known() -> None:
     assert durable_lag(state(10, None), 100) is None
     assert durable_lag(state(None, 0), 100) is None
     assert durable_lag(state(10, 0), None) is None
-    assert effective_backlog(state(10, None), 0, 100) == 90
-    assert effective_backlog(state(None, 0), 0, 100) is None
-    assert effective_backlog(state(10, 0), None, 100) is None
+    assert unfinished_records(state(10, None), 0, 100) == 90
+    assert unfinished_records(state(None, 0), 0, 100) is None
+    assert unfinished_records(state(10, 0), None, 100) is None

@@ -127,7 +127,7 @@ def test_the_effective_start_passes_terminal_records_only(found: tuple[StateBatc
         batches=ordered,
     )
     terminal = {o for b in ordered if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
-    effective = state.effective_start_offset
+    effective = state.first_unfinished_offset
 
     assert effective is not None
     assert set(range(start, effective)) <= terminal

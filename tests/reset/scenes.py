@@ -63,7 +63,7 @@ def state(start: int | None, found: tuple[StateBatch, ...] = ()) -> PartitionSta
         state_epoch=5,
         leader_epoch=1,
         start_offset=start,
-        effective_start_offset=start,
+        first_unfinished_offset=start,
         delivery_complete_count=0,
         batches=tuple((b.first_offset, b.last_offset, int(b.delivery_state), b.delivery_count) for b in found),
     )

@@ -342,7 +342,7 @@ def test_the_commands_of_the_page_run(
     assert undone.code == 0, undone
     with ShareGroupAdmin(clusters.target.kafka) as admin:
         found = admin.describe_offsets(GROUP, {TOPIC: list(STARTS)})
-    before = {row["partition"]: row["state"]["effective_start_offset"] for row in plan["partitions"]}
+    before = {row["partition"]: row["state"]["first_unfinished_offset"] for row in plan["partitions"]}
     assert {offset.partition: offset.start_offset for offset in found} == before == dict.fromkeys(STARTS, RECORDS)
 
 

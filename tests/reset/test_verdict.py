@@ -203,7 +203,7 @@ def test_the_history_is_a_replay_up_to_a_moment() -> None:
         (400, Tombstone(key=KEY)),
     )
     seen = {at: states_at(reversed(rows), at).get(KEY) for at in (99, 100, 200, 300, 400)}
-    assert [None if s is None else s.state and s.state.effective_start_offset for s in seen.values()] == [
+    assert [None if s is None else s.state and s.state.first_unfinished_offset for s in seen.values()] == [
         None,
         40,
         45,

@@ -32,13 +32,13 @@ def coordinator_logs(draw: st.DrawFn) -> list[StateRecord]:
             life.initialize(key, state_epoch=epoch, start_offset=draw(st.integers(0, 12)))
         else:
             state = life.states[key]
-            first = max(reached[key] - draw(st.integers(0, 6)), state.effective_start_offset or 0, 0)
+            first = max(reached[key] - draw(st.integers(0, 6)), state.first_unfinished_offset or 0, 0)
             last = first + draw(st.integers(0, 4))
             known = {b.delivery_count for b in state.batches if b.first_offset <= last and first <= b.last_offset}
             terminal = any(b.is_terminal and b.first_offset <= last and first <= b.last_offset for b in state.batches)
             if terminal:
                 continue
             done = batch(first, last, draw(st.sampled_from((0, 2, 4))), max(known, default=0) + 1)
-            life.write(key, draw(st.sampled_from((state.start_offset or 0, state.effective_start_offset or 0))), done)
+            life.write(key, draw(st.sampled_from((state.start_offset or 0, state.first_unfinished_offset or 0))), done)
             reached[key] = max(reached[key], last + 1)
     return life.log

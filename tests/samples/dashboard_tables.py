@@ -176,16 +176,18 @@ def _status(queue: _Queue, run_id: str, at: datetime) -> dict[str, Any]:
         "status_since": at - timedelta(minutes=150 if queue.lag else 900), "reason": _REASONS[queue.status],
         "evidence_state_partition": 17, "evidence_offset": 90_210, "verdict": "match",
         "completeness": "gap" if queue.lag is None else "complete", "group_state": "Stable", "members": 3,
-        "start_offset": queue.start, "end_offset": queue.start + sum(length for _, length in _pieces(queue, 0)),
-        "log_start_offset": queue.start - 500_000, "log_end_offset": end, "lag": queue.lag,
+        "first_unfinished_offset": queue.start,
+        "end_offset": queue.start + sum(length for _, length in _pieces(queue, 0)),
+        "log_start_offset": queue.start - 500_000, "log_end_offset": end, "unfinished_records": queue.lag,
         **records, "archiving_records": 0,
         "max_delivery_count": 5, "delivery_count_limit": 5, "acknowledged": 0 if stopped else 4_000, "released": 310,
         "archived": 12,
         "delivery_counts": [{"delivery_count": n, "records": sum(records.values()) // 2**n} for n in range(1, 6)],
         "window": [
             {
-                "observed_at": at - _EVERY * (_WINDOW - 1 - n), "start_offset": queue.start, "log_start_offset": 0,
-                "log_end_offset": end, "lag": queue.lag, "state_epoch": 1, "archiving_records": 0, "acknowledged": 400,
+                "observed_at": at - _EVERY * (_WINDOW - 1 - n), "first_unfinished_offset": queue.start,
+                "log_start_offset": 0, "log_end_offset": end, "unfinished_records": queue.lag, "state_epoch": 1,
+                "archiving_records": 0, "acknowledged": 400,
                 "released": 31, "archived": 1,
             }
             for n in range(_WINDOW)
@@ -243,7 +245,7 @@ def _totals(queues: Sequence[_Queue], sizes: Sizes, number: int, run_id: str, at
         "run_id": run_id, "observed_at": at, "groups": sizes.groups, "share_partitions": len(queues),
         "statuses": counted(groups), "group_statuses": counted(groups), "verdicts": [("match", len(queues))],
         "findings": [("critical", 1), ("warning", 4)], "new_findings": int(number % 9 == 0),
-        "lag": 150_000 + 97 * number, "lag_unknown": 1, "archived_seen": 12_000 + number,
+        "unfinished_records": 150_000 + 97 * number, "unfinished_unknown": 1, "archived_seen": 12_000 + number,
         "records_exported": 4_000_000 + 1_000 * number, "records_quarantined": 2, "gaps": 1, "gap_records": 310,
     }  # fmt: skip
 
@@ -364,7 +366,7 @@ def _state(queue: _Queue, run_id: str, at: datetime, age: int) -> dict[str, Any]
     return {
         "run_id": run_id, "observed_at": at, "group_id": queue.group_id, "topic_id": queue.topic_id,
         "topic": queue.topic, "partition": queue.partition, "state_partition": 17, "snapshot_epoch": 3,
-        "state_epoch": 1, "leader_epoch": 0, "start_offset": start, "effective_start_offset": start,
+        "state_epoch": 1, "leader_epoch": 0, "start_offset": start, "first_unfinished_offset": start,
         "end_offset": first, "batches": batches, "completeness": "complete" if queue.lag is not None else "gap",
     }  # fmt: skip
 
@@ -387,7 +389,7 @@ def _trend(
     held = sum(length for _, length in _pieces(like, 0))
     done = np.diff(start, prepend=start[0])
     offsets = {
-        "start_offset": start,
+        "first_unfinished_offset": start,
         "end_offset": np.minimum(end, start + held),
         "log_start_offset": start - 10_000,
         "log_end_offset": end,
@@ -403,8 +405,8 @@ def _trend(
         "bucket_at": at,
         "observations": 1,
         **(dict.fromkeys(offsets) if queue is None else offsets),
-        "lag": lag,
-        "lag_most": lag + 20,
+        "unfinished_records": lag,
+        "most_unfinished_records": lag + 20,
         "available_records": lag,
         "acknowledged_records": 40,
         "archiving_records": 0,

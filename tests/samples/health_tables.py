@@ -75,7 +75,7 @@ class HealthTables:
 
     def queue(self, group: str, status: str, *, minutes: float = 60.0, **more: Any) -> dict[str, Any]:
         """A row of one share partition."""
-        row = {"group_id": group, "status": status, "status_since": self.ago(minutes), "lag": 0}
+        row = {"group_id": group, "status": status, "status_since": self.ago(minutes), "unfinished_records": 0}
         return {**row, "reason": f"it is {status}", "evidence_state_partition": 3, "evidence_offset": 17, **more}
 
     def _append(self, name: str, rows: list[dict[str, Any]]) -> None:

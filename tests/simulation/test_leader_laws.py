@@ -103,7 +103,7 @@ def test_the_record_lags_by_the_locks_alone(seed: int, steps: int) -> None:
         if world.leader.state_epoch != state.state_epoch or world.leader.status is not LeaderStatus.ACTIVE:
             continue
         if kind == "lead":
-            assert world.leader.cache.start_offset == state.effective_start_offset
+            assert world.leader.cache.start_offset == state.first_unfinished_offset
         window = effective_window(state.start_offset, state.batches)
         assert state.start_offset is not None
         assert window.start_offset is not None

@@ -12,7 +12,7 @@ from samples.leader_random_walk import KEY
 
 from acktrail.model.queue_rules import WINDOW, Judgement, QueueObservation, judge
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.replay import effective_backlog
+from acktrail.model.replay import unfinished_records
 from acktrail_simulation.error_codes import ErrorCode
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -51,10 +51,10 @@ class Trace:
         counts = {name: self.counts.get(name, 0) for name in ("acknowledged", "released", "archived")}
         seen = QueueObservation(
             observed_at=len(self.judged),
-            start_offset=state.effective_start_offset,
+            first_unfinished_offset=state.first_unfinished_offset,
             log_start_offset=log.start_offset,
             log_end_offset=log.end_offset,
-            lag=effective_backlog(state, log.start_offset, log.end_offset),
+            unfinished_records=unfinished_records(state, log.start_offset, log.end_offset),
             state_epoch=state.state_epoch,
             archiving_records=0,
             **counts,

@@ -23,9 +23,17 @@ def _tables(folder: Path) -> Tables:
     return Tables(TablesConfig(uri=str(folder)))
 
 
-def _row(group: str, status: str, lag: int | None, partition: int = 0, **more: Any) -> dict[str, Any]:
+def _row(group: str, status: str, unfinished_records: int | None, partition: int = 0, **more: Any) -> dict[str, Any]:
     own = {"cluster_id": "c1", "topic_id": "t1", "topic": "orders", "partition": partition, "observed_at": NOW}
-    return {**own, "group_id": group, "status": status, "status_since": NOW, "lag": lag, "acknowledged": 1, **more}
+    return {
+        **own,
+        "group_id": group,
+        "status": status,
+        "status_since": NOW,
+        "unfinished_records": unfinished_records,
+        "acknowledged": 1,
+        **more,
+    }
 
 
 def _write(tables: Tables, name: str, rows: list[dict[str, Any]]) -> None:
@@ -64,7 +72,7 @@ def test_statuses_come_worst_first_and_groups_by_their_worst(tmp_path: Path) -> 
     assert reader.statuses(group_id=HOSTILE, partition=1)["reason"].to_pylist() == ["why"]
     worst, *_, last = reader.groups().to_pylist()
     expected = {"group_id": HOSTILE, "status": "stuck", "reason": "why", "partition": 1, "share_partitions": 3}
-    expected |= {"in_trouble": 3, "lag": 8, "lag_unknown": 1, "acknowledged": 3, "released": None}
+    expected |= {"in_trouble": 3, "unfinished_records": 8, "unfinished_unknown": 1, "acknowledged": 3, "released": None}
     assert {name: worst[name] for name in expected} == expected
     assert last["group_id"] == "calm"
     assert last["in_trouble"] == 0
@@ -92,19 +100,34 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
     common = {"group_id": "g", "bucket_ms": FINE_MS, "observations": 1, "acknowledged": 2, "worst_status": "ok"}
     own = {**common, "topic_id": "t1", "partition": 0}
     rows = [
-        {**own, "chunk": 1, "bucket_at": NOW, "lag": 4, "lag_most": 4},
-        {**own, "chunk": 0, "bucket_at": NOW - dt.timedelta(hours=3), "lag": 1, "lag_most": 6},
-        {**own, "chunk": 0, "bucket_at": NOW, "lag": 9, "lag_most": 9},
-        {**own, "chunk": 0, "bucket_at": NOW, "partition": 1, "lag": 100},
-        {**common, "chunk": 0, "bucket_at": NOW, "lag": 50},
+        {**own, "chunk": 1, "bucket_at": NOW, "unfinished_records": 4, "most_unfinished_records": 4},
+        {
+            **own,
+            "chunk": 0,
+            "bucket_at": NOW - dt.timedelta(hours=3),
+            "unfinished_records": 1,
+            "most_unfinished_records": 6,
+        },
+        {**own, "chunk": 0, "bucket_at": NOW, "unfinished_records": 9, "most_unfinished_records": 9},
+        {**own, "chunk": 0, "bucket_at": NOW, "partition": 1, "unfinished_records": 100},
+        {**common, "chunk": 0, "bucket_at": NOW, "unfinished_records": 50},
     ]
     _write(tables, "queue_trends", rows)
     reader = StatusReader(tables)
     until = NOW + dt.timedelta(hours=1)
     found = reader.trend("g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
-    shown = [(row["bucket_at"], row["observations"], row["lag"], row["lag_most"], row["acknowledged"]) for row in found]
+    shown = [
+        (
+            row["bucket_at"],
+            row["observations"],
+            row["unfinished_records"],
+            row["most_unfinished_records"],
+            row["acknowledged"],
+        )
+        for row in found
+    ]
     assert shown == [(NOW - dt.timedelta(hours=1), 0, 1, 1, 0), (NOW, 2, 4, 9, 4)]
-    assert reader.trend("g", since=NOW, until=until)["lag"].to_pylist() == [50]
+    assert reader.trend("g", since=NOW, until=until)["unfinished_records"].to_pylist() == [50]
     assert reader.trend("g'; --", since=NOW, until=until).num_rows == 0
 
 

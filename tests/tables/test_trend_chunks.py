@@ -28,7 +28,14 @@ def parts(run: int, number: int) -> pa.Table:
     begin = run - run % (FINE_MS * 1_000)
     common: dict[str, Any] = {"group_id": "g", "bucket_ms": FINE_MS, "bucket_at": begin, "observations": 1}
     rows = [
-        {**common, "topic_id": topic, "partition": partition, "lag": number, "lag_most": number, "acknowledged": 1}
+        {
+            **common,
+            "topic_id": topic,
+            "partition": partition,
+            "unfinished_records": number,
+            "most_unfinished_records": number,
+            "acknowledged": 1,
+        }
         for topic, partition in (("t", 0), ("t", 1), (None, None))
     ]
     return pa.Table.from_pylist([{**row, "worst_status": "ok"} for row in rows], schema=TABLES[TRENDS])

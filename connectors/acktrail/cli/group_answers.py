@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.cli.text.json_text import error_json
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.plain_tables import printable, table
+from acktrail.plain_tables import KnownSum, printable, table
 
 if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
@@ -18,26 +18,6 @@ if TYPE_CHECKING:
 
 _STATES: Final = ("Empty", "Stable", "Dead")
 """The states of a share group (Kafka's ``GroupState``)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
-    """The lag of several share partitions: `known` is the sum of the known ones, `unknown` the number of others."""
-
-    known: int
-    unknown: int
-
-    @property
-    def total(self) -> int | None:
-        """The whole lag; None while one share partition's is not known."""
-        return None if self.unknown else self.known
-
-    def __str__(self) -> str:
-        """For people: ``>=7`` leaves out what is not known."""
-        return f">={self.known}" if self.unknown else str(self.known)
-
-    def to_json(self) -> dict[str, int | None]:
-        return {"lag": self.total, "known_lag": self.known, "unknown_lag_share_partitions": self.unknown}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +30,13 @@ class GroupAnswer:
     error: AcktrailError | None = None
 
     @property
-    def lag(self) -> Lag:
-        lags = [offset.lag for offset in self.offsets]
-        return Lag(known=sum(lag for lag in lags if lag is not None), unknown=lags.count(None))
+    def lag(self) -> KnownSum:
+        return KnownSum.of(offset.lag for offset in self.offsets)
+
+    @property
+    def lag_json(self) -> dict[str, int | None]:
+        """`lag` is null while the lag of one share partition is not known: `known_lag` is the sum of the others."""
+        return {"lag": self.lag.total, "known_lag": self.lag.known, "unknown_lag_share_partitions": self.lag.unknown}
 
 
 def list_matching(
@@ -134,12 +118,12 @@ def listing_text(states: dict[str, str], answers: Sequence[GroupAnswer]) -> str:
 
 
 def listing_json(state: str, answer: GroupAnswer) -> dict[str, Any]:
-    """`lag` is null while the lag of one share partition is not known: `known_lag` is the sum of the others."""
+    """One line of JSON for a group."""
     head = {"group": answer.group_id, "type": "share", "state": state}
     if answer.group is None:
         return {**head, "error": answer.error and error_json(answer.error)}
     about = {"members": len(answer.group.members), "share_partitions": len(answer.offsets)}
-    return {**head, "state": answer.group.state, **about, **answer.lag.to_json()}
+    return {**head, "state": answer.group.state, **about, **answer.lag_json}
 
 
 def group_json(answer: GroupAnswer) -> dict[str, Any]:
@@ -154,7 +138,7 @@ def group_json(answer: GroupAnswer) -> dict[str, Any]:
         "assignment_epoch": group.assignment_epoch,
         "assignor": group.assignor,
         "coordinator_id": group.coordinator_id,
-        **answer.lag.to_json(),
+        **answer.lag_json,
         "members": [asdict(member) for member in group.members],
         "offsets": [asdict(offset) for offset in answer.offsets],
     }

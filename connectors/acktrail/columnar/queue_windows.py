@@ -29,7 +29,7 @@ MOST: Final = 1 << 58
 
 _FIELDS: Final = tuple(STATUS_WINDOW.value_type.names)
 _COUNTED: Final = ("acknowledged", "released", "archived")
-_OFFSETS: Final = ("start_offset", "log_start_offset", "log_end_offset", "lag")
+_OFFSETS: Final = ("first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
 _NAMES: Final = pa.array([status.value for status, _ in RULES.values()])
 _Numbers = dict[str, Int64Array]
 
@@ -131,7 +131,7 @@ def _fold(windows: _Windows) -> _Folded:
         known = np.logical_and.reduce([masks[name] for name in _OFFSETS])
         _move(folded.numbers, numbers, masks["state_epoch"], known)
         folded.is_known = known
-        folded.is_started = masks["start_offset"]
+        folded.is_started = masks["first_unfinished_offset"]
         is_empty = numbers["log_start_offset"] == numbers["log_end_offset"]
         folded.is_log_empty = masks["log_start_offset"] & masks["log_end_offset"] & is_empty
         folded.observed_at = pa.array(numbers["observed_at"]).cast(INSTANT)

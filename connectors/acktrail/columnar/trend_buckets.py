@@ -29,7 +29,7 @@ _TRENDS: Final = TABLES["queue_trends"]
 _QUEUE: Final = ("group_id", "topic_id", "partition")
 _KEY: Final = (*_QUEUE, "bucket_ms", "bucket_at")
 _SUMS: Final = ("observations", "acknowledged", "released", "archived")
-_HIGHEST: Final = ("lag_most",)
+_HIGHEST: Final = ("most_unfinished_records",)
 _LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_KEY, *_SUMS, *_HIGHEST, "chunk", "worst_status"})
 _RANKS: Final = pa.array([status.value for status in STATUS_TABLE])
 _KNOWN_ONLY: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
@@ -38,8 +38,8 @@ _OR_NULL: Final = pc.ScalarAggregateOptions(skip_nulls=False)
 
 def added_buckets(parts: pa.Table) -> pa.Table:
     """One row for each key and interval of `parts` (``QUEUE_TRENDS``, the later ones behind), ordered by group, topic,
-    partition and time; rows of whole groups behind those of their share partitions. Counts, `lag_most` and
-    `worst_status` are of the parts where they are known."""
+    partition and time; rows of whole groups behind those of their share partitions. Counts,
+    `most_unfinished_records` and `worst_status` are of the parts where they are known."""
     ranks = pc.index_in(parts["worst_status"], value_set=_RANKS)
     wide = parts.set_column(parts.column_names.index("worst_status"), "worst_status", ranks)
     aggregates: list[tuple[str, str, Any]] = [

@@ -55,15 +55,15 @@ LEAST: Final = 3
 class QueueObservation:
     """A share partition at one observation. `observed_at` in µs since the epoch; offsets and counts None: not known.
 
-    `start_offset`: past leading records that are finished; `lag`: unfinished records between it and the log end.
+    `unfinished_records`: from the first unfinished offset to the log end.
     `acknowledged`, `released`, `archived`: since the observation before.
     """
 
     observed_at: int
-    start_offset: int | None = None
+    first_unfinished_offset: int | None = None
     log_start_offset: int | None = None
     log_end_offset: int | None = None
-    lag: int | None = None
+    unfinished_records: int | None = None
     state_epoch: int | None = None
     archiving_records: int | None = None
     acknowledged: int | None = None
@@ -303,7 +303,7 @@ class _Facts:
         return self._completeness != Completeness.COMPLETE.value
 
     def _is_not_initialized(self) -> bool:
-        return self._newest.start_offset is None and not self._is_empty()
+        return self._newest.first_unfinished_offset is None and not self._is_empty()
 
     def _is_not_known(self) -> bool:
         return not self._is_known and not self._is_empty()
@@ -317,7 +317,7 @@ class _Facts:
     def _is_empty(self) -> bool:
         newest = self._newest
         is_empty = newest.log_end_offset is not None and newest.log_end_offset == newest.log_start_offset
-        return newest.start_offset is None and is_empty
+        return newest.first_unfinished_offset is None and is_empty
 
     def _is_idle(self) -> bool:
         moved = any((a.start, a.log_end) != (b.start, b.log_end) for a, b in pairwise(self._known))
@@ -338,7 +338,8 @@ _WITHOUT_OFFSETS: Final = frozenset(
 def _known(window: Sequence[QueueObservation]) -> list[_Known]:
     found = []
     for place, each in enumerate(window):
-        start, log_start, log_end, lag = each.start_offset, each.log_start_offset, each.log_end_offset, each.lag
+        start, log_start = each.first_unfinished_offset, each.log_start_offset
+        log_end, lag = each.log_end_offset, each.unfinished_records
         if start is not None and log_start is not None and log_end is not None and lag is not None:
             known = _Known(
                 place=place, start=start, log_start=log_start, log_end=log_end, lag=lag, epoch=each.state_epoch

@@ -41,7 +41,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from acktrail.model.replay import SharePartitionState, durable_lag, effective_backlog
+from acktrail.model.replay import SharePartitionState, durable_lag, unfinished_records
 
 
 class Completeness(StrEnum):
@@ -140,7 +140,7 @@ class Reconciliation:
     reason: str
     moved: bool
     durable_lag: int | None
-    effective_backlog: int | None
+    unfinished_records: int | None
 
 
 def reconcile(inputs: ReconciliationInput) -> Reconciliation:
@@ -155,7 +155,7 @@ def reconcile(inputs: ReconciliationInput) -> Reconciliation:
         reason=reason,
         moved=any(getattr(before, name) != getattr(after, name) for name in ("is_listed", "start_offset", "lag")),
         durable_lag=None if durable is None else durable_lag(durable, end),
-        effective_backlog=None if durable is None else effective_backlog(durable, start, end),
+        unfinished_records=None if durable is None else unfinished_records(durable, start, end),
     )
 
 

@@ -36,7 +36,7 @@ class SharePartitionState:
     write_timestamp_ms: int | None = None
 
     @property
-    def effective_start_offset(self) -> int | None:
+    def first_unfinished_offset(self) -> int | None:
         """The start offset a share-partition leader takes on load: past the leading terminal batches.
 
         The recorded one may be behind: a leader does not write a record only to advance it (``SharePartition``).
@@ -117,7 +117,7 @@ def durable_lag(state: SharePartitionState, log_end_offset: int | None) -> int |
     return log_end_offset - state.start_offset - state.delivery_complete_count
 
 
-def effective_backlog(
+def unfinished_records(
     state: SharePartitionState, log_start_offset: int | None, log_end_offset: int | None
 ) -> int | None:
     """Records that can still be delivered: from the start offset or the log start, whichever is later, to the log end,

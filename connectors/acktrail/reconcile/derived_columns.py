@@ -37,7 +37,7 @@ _COUNTED: Final = {
     "archiving_records": DeliveryState.ARCHIVING,
     "archived_records": DeliveryState.ARCHIVED,
 }
-_DERIVED: Final = ("effective_start_offset", "end_offset", *_COUNTED, "max_delivery_count")
+_DERIVED: Final = ("first_unfinished_offset", "end_offset", *_COUNTED, "max_delivery_count")
 _BIT: Final = {rule: 1 << number for number, rule in enumerate(STATE_RULES)}
 _Numbers = dict[str, NumberColumn]
 
@@ -139,7 +139,7 @@ def is_large(numbers: npt.NDArray[Any]) -> BoolArray:
 
 
 def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
-    """Columns of ``SHARE_PARTITION_STATES`` (effective start and end offset, offsets by delivery state, highest
+    """Columns of ``SHARE_PARTITION_STATES`` (first unfinished and end offset, offsets by delivery state, highest
     delivery count), and `broken_rules`: list of names in the order of STATE_RULES.
 
     Rows with regular batches are computed as columns, all others by the model (``counts_by_state``, ``broken_rules``).
@@ -150,7 +150,7 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
     batches = StateBatches.of(states)
     has_state = states["snapshot_epoch"].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
     numbers = {
-        "effective_start_offset": NumberColumn(values=_effective_starts(batches), known=batches.known.copy()),
+        "first_unfinished_offset": NumberColumn(values=_first_unfinished(batches), known=batches.known.copy()),
         "end_offset": batches.end_offsets(),
         **_counts(batches),
         "max_delivery_count": _highest_counts(batches),
@@ -160,7 +160,7 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
         state = replayed_state_of(states.slice(row, 1).to_pylist()[0])
         counts = counts_by_state(state)
         plain = {
-            "effective_start_offset": int64(state.effective_start_offset),
+            "first_unfinished_offset": int64(state.first_unfinished_offset),
             "end_offset": int64(state.end_offset),
             **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
             "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
@@ -178,7 +178,7 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
     return {**columns, "broken_rules": _rules(broken)}
 
 
-def _effective_starts(states: StateBatches) -> Int64Array:
+def _first_unfinished(states: StateBatches) -> Int64Array:
     """Past the batches that lead on from the start offset without a gap, as long as they are terminal."""
     found = states.starts.copy()
     filled = np.flatnonzero(states.begins < states.ends)

@@ -51,7 +51,7 @@ RECONCILED: Final = pa.schema(
 _FOUND_ON: Final = RECONCILED.field("found_on")
 _SAMPLE: Final = tuple(DescribedPartition.__slots__)
 _VERDICTS: Final = pa.schema(
-    [RECONCILIATIONS.field(name) for name in ("verdict", "reason", "durable_lag", "effective_backlog")]
+    [RECONCILIATIONS.field(name) for name in ("verdict", "reason", "durable_lag", "unfinished_records")]
 )
 _UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.value])
 _END: Final = "log_end_offset"
@@ -164,7 +164,7 @@ def verdicts_of(evidence: pa.Table) -> pa.Table:
             "verdict": [one.verdict.value for one in one_by_one],
             "reason": [one.reason for one in one_by_one],
             "durable_lag": [int64(one.durable_lag) for one in one_by_one],
-            "effective_backlog": [int64(one.effective_backlog) for one in one_by_one],
+            "unfinished_records": [int64(one.unfinished_records) for one in one_by_one],
         },
         schema=_VERDICTS,
     )
@@ -221,7 +221,7 @@ def _agreements(rows: pa.Table, batches: StateBatches) -> _Columns:
         "verdict": pa.repeat(Verdict.MATCH.value, rows.num_rows),
         "reason": _reasons(rows, count.mask & _has(rows["lag_before"]) & _has(rows["lag_after"])),
         "durable_lag": pa.array(lag, mask=~(log_end.mask & count.mask)),
-        "effective_backlog": pa.array(backlog, mask=~(log_start.mask & log_end.mask)),
+        "unfinished_records": pa.array(backlog, mask=~(log_start.mask & log_end.mask)),
     }
 
 

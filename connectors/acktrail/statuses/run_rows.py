@@ -18,15 +18,15 @@ from acktrail.tables.delta.store import Tables
 _LIMIT: Final = "share.delivery.count.limit"
 _RECONCILED: Final = (
     *("cluster_id", "run_id", "observed_at", *KEY_COLUMNS, "topic", "verdict", "completeness", "group_state"),
-    *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "effective_backlog", "archived_seen"),
+    *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
     "state_epoch",
 )
 _BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _STATES: Final = (
-    *(*KEY_COLUMNS, "state_partition", "last_record_offset", "effective_start_offset", "state_epoch"),
+    *(*KEY_COLUMNS, "state_partition", "last_record_offset", "first_unfinished_offset", "state_epoch"),
     *(*_BY_STATE, "max_delivery_count", "batches", "start_offset", "end_offset"),
 )
-_OFFSETS: Final = ("observed_at", "start_offset", "log_start_offset", "log_end_offset", "lag")
+_OFFSETS: Final = ("observed_at", "first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
 _GROUPS: Final = ("phase", "group_id", "members", "configs")
 _NEWEST: Final = STATUS_WINDOW.value_type
 _KNOWN: Final = 1 << 62
@@ -48,19 +48,17 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     columns |= {
         "evidence_state_partition": state["state_partition"],
         "evidence_offset": state["last_record_offset"],
-        "start_offset": _sane(_where(is_complete, state["effective_start_offset"])),
+        "first_unfinished_offset": _sane(_where(is_complete, state["first_unfinished_offset"])),
         "end_offset": _sane(_where(is_complete, state["end_offset"])),
         "log_start_offset": _sane(columns["log_start_offset"]),
         "log_end_offset": _sane(log_end),
-        "lag": _sane(_where(is_complete, columns["effective_backlog"])),
+        "unfinished_records": _sane(_where(is_complete, columns["unfinished_records"])),
         **{name: state[name] for name in (*_BY_STATE, "max_delivery_count")},
         "delivery_counts": delivery_counts(state["batches"], state["start_offset"]),
         **_of_groups(tables, run_id, columns["group_id"]),
     }
     newest = {
-        **{
-            name: columns[name] for name in ("observed_at", "start_offset", "log_start_offset", "log_end_offset", "lag")
-        },
+        **{name: columns[name] for name in _OFFSETS},
         "state_epoch": _where(is_complete, state["state_epoch"]),
         "archiving_records": _sane(_where(is_complete, state["archiving_records"])),
     }

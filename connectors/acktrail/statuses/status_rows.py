@@ -25,7 +25,7 @@ _TRENDS: Final = TABLES["queue_trends"]
 _RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
 _BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_ADDED: Final = ("lag", *_BY_STATE, *COUNTED)
+_ADDED: Final = ("unfinished_records", *_BY_STATE, *COUNTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def _parts(rows: pa.Table) -> pa.Table:
         "bucket_ms": pa.repeat(pa.scalar(FINE_MS, pa.int64()), count),
         "bucket_at": pa.array(begins).cast(_TRENDS.field("bucket_at").type),
         "observations": pa.repeat(pa.scalar(1, pa.int64()), count),
-        "lag_most": rows["lag"],
+        "most_unfinished_records": rows["unfinished_records"],
         "worst_status": rows["status"],
     }
     filled = [columns.get(field.name, pa.nulls(count, field.type)) for field in _TRENDS]

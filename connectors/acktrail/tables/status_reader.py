@@ -26,18 +26,19 @@ GROUPS: Final = schema(
     (INT32, "partition"),
     (STRING, "group_state"),
     (INT32, "members"),
-    (INT64, "share_partitions", "in_trouble", "lag", "lag_unknown"),
+    (INT64, "share_partitions", "in_trouble", "unfinished_records", "unfinished_unknown"),
     (INT64, "acknowledged", "released", "archived", "archived_records"),
 )
 """One group: the status of its worst share partition, since when, why and which that is; how many share partitions it
-has, and how many of them somebody should look at; the sum of the lags that are known, and share partitions without."""
+has, and how many of them somebody should look at; the sum of the unfinished records that are known, and of how many
+share partitions they are not."""
 
 _MOST_POINTS: Final = 400
 _ORDERED: Final = pa.array([status.value for status in STATUS_TABLE])
 _TROUBLE: Final = pa.array([s.value for s, its in STATUS_TABLE.items() if its.urgency is not Urgency.NOTHING])
 _KEY: Final = ("group_id", "topic", "partition")
 _WITHOUT_WINDOW: Final = tuple(name for name in TABLES["queue_statuses"].names if name != "window")
-_OF_TREND: Final = ("chunk", "group_id", "topic_id", "partition", "bucket_ms", "bucket_at", "lag")
+_OF_TREND: Final = ("chunk", "group_id", "topic_id", "partition", "bucket_ms", "bucket_at", "unfinished_records")
 _MS: Final = dt.timedelta(milliseconds=1)
 _DAY: Final = dt.timedelta(days=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -60,10 +61,10 @@ class StatusReader:
         statuses: Collection[QueueStatus] = (),
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Rows of ``QUEUE_STATUSES``, worst first, of one status the highest lag first. `statuses`: only these; none:
-        all. `columns` None: all but the window."""
+        """Rows of ``QUEUE_STATUSES``, worst first, of one status the most unfinished records first. `statuses`: only
+        these; none: all. `columns` None: all but the window."""
         wanted = _WITHOUT_WINDOW if columns is None else tuple(columns)
-        read = [*dict.fromkeys((*wanted, "status", "lag", *_KEY))]
+        read = [*dict.fromkeys((*wanted, "status", "unfinished_records", *_KEY))]
         where = all_of(
             _equal("group_id", group_id),
             _equal("topic", topic),
@@ -79,9 +80,17 @@ class StatusReader:
         names = [*GROUPS.names, "archived_records"]
         rows = self.statuses(columns=[name for name in dict.fromkeys(names) if name in TABLES["queue_statuses"].names])
         added = rows.append_column("in_trouble", pc.cast(pc.is_in(rows["status"], value_set=_TROUBLE), INT64))
-        added = added.append_column("lag_unknown", pc.cast(pc.is_null(rows["lag"]), INT64))
+        added = added.append_column("unfinished_unknown", pc.cast(pc.is_null(rows["unfinished_records"]), INT64))
         first = ("status", "status_since", "reason", "topic_id", "topic", "partition", "group_state", "members")
-        sums = ("in_trouble", "lag", "lag_unknown", "acknowledged", "released", "archived", "archived_records")
+        sums = (
+            "in_trouble",
+            "unfinished_records",
+            "unfinished_unknown",
+            "acknowledged",
+            "released",
+            "archived",
+            "archived_records",
+        )
         takes_null = pc.ScalarAggregateOptions(skip_nulls=False)
         aggregates = [
             *((name, "first", takes_null) for name in first),
@@ -171,7 +180,7 @@ def _standing(before: pa.Table, begin: dt.datetime) -> pa.Table:
     """The last row of `before` as it stands at `begin`; none where there is none."""
     last = before.slice(max(0, before.num_rows - 1))
     values = {"bucket_at": begin, **dict.fromkeys(("observations", "acknowledged", "released", "archived"), 0)}
-    values["lag_most"] = last["lag"][0].as_py() if last.num_rows else None
+    values["most_unfinished_records"] = last["unfinished_records"][0].as_py() if last.num_rows else None
     for name, value in values.items():
         kind = last.schema.field(name)
         last = last.set_column(last.column_names.index(name), kind, pa.array([value] * last.num_rows, kind.type))
@@ -180,7 +189,7 @@ def _standing(before: pa.Table, begin: dt.datetime) -> pa.Table:
 
 def _worst_first(rows: pa.Table) -> pa.Array:
     ranks = pc.fill_null(pc.index_in(rows["status"], value_set=_ORDERED), len(_ORDERED))
-    order = [("rank", "ascending"), ("lag", "descending"), *((name, "ascending") for name in _KEY)]
+    order = [("rank", "ascending"), ("unfinished_records", "descending"), *((name, "ascending") for name in _KEY)]
     return pc.sort_indices(rows.append_column("rank", ranks), order)
 
 

@@ -38,8 +38,8 @@ _FILTERS: Final = (
     printable_parts, status_text, status_tone, trouble_wording.group_line, trouble_wording.status_notes,
     trouble_wording.statuses_line, trouble_wording.trouble, wording.result_tone, wording.severity_tone,
     wording.subject_text, wording.verdict_tone, wording.counted, wording.failed_line, wording.findings_line,
-    wording.instant, wording.notes, wording.number, wording.quality_line, wording.trail, wording.unknowns,
-    wording.verdict_text, wording.verdicts_line,
+    wording.instant, wording.known_sum, wording.notes, wording.number, wording.quality_line, wording.trail,
+    wording.unknowns, wording.verdict_text, wording.verdicts_line,
 )  # fmt: skip
 
 

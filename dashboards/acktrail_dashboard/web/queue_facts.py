@@ -22,9 +22,9 @@ FINDING_COLUMNS: Final = (
 STATUS_COLUMNS: Final = (
     "cluster_id", "run_id", "observed_at", "group_id", "topic_id", "topic", "partition", "status", "status_since",
     "reason", "evidence_state_partition", "evidence_offset", "verdict", "completeness", "group_state", "members",
-    "start_offset", "end_offset", "log_start_offset", "log_end_offset", "lag", "available_records",
-    "acknowledged_records", "archiving_records", "archived_records", "max_delivery_count", "delivery_count_limit",
-    "acknowledged", "released", "archived", "delivery_counts",
+    "first_unfinished_offset", "end_offset", "log_start_offset", "log_end_offset", "unfinished_records",
+    "available_records", "acknowledged_records", "archiving_records", "archived_records", "max_delivery_count",
+    "delivery_count_limit", "acknowledged", "released", "archived", "delivery_counts",
 )  # fmt: skip
 """All of ``queue_statuses`` but the window."""
 

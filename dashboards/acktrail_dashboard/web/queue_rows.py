@@ -16,12 +16,13 @@ from acktrail_dashboard.wording import TONES
 
 COLUMNS: Final = (
     "cluster_id", "run_id", "observed_at", "group_id", "topic_id", "topic", "partition", "status", "status_since",
-    "reason", "completeness", "group_state", "members", "start_offset", "log_end_offset", "lag", "archived_records",
+    "reason", "completeness", "group_state", "members", "first_unfinished_offset", "log_end_offset",
+    "unfinished_records", "archived_records",
 )  # fmt: skip
 """All that lists show; the wide columns are read for one share partition alone."""
 RANK: Final = "rank"
 _UNKNOWN_RANK: Final = status_rank(None)
-_WORST_FIRST: Final = ((RANK, "ascending"), ("lag", "descending"))
+_WORST_FIRST: Final = ((RANK, "ascending"), ("unfinished_records", "descending"))
 _ADDRESS: Final = (
     ("group_id", "ascending"),
     ("topic", "ascending"),
@@ -29,13 +30,13 @@ _ADDRESS: Final = (
     ("partition", "ascending"),
 )
 _OF_GROUP: Final = (
-    (RANK, "min"), ("status", "first"), ("status_since", "first"), ("reason", "first"), ("lag", "sum"),
-    (RANK, "count"), ("lag", "count"), ("members", "max"), ("group_state", "first"), ("topic_id", "first"),
-    ("topic", "first"), ("partition", "first"),
+    (RANK, "min"), ("status", "first"), ("status_since", "first"), ("reason", "first"), ("unfinished_records", "sum"),
+    (RANK, "count"), ("unfinished_records", "count"), ("members", "max"), ("group_state", "first"),
+    ("topic_id", "first"), ("topic", "first"), ("partition", "first"),
 )  # fmt: skip
 _GROUP_COLUMNS: Final = [
-    *("group_id", RANK, "status", "status_since", "reason", "lag", "partitions", "lags_known", "members", "state"),
-    *("topic_id", "topic", "partition"),
+    *("group_id", RANK, "status", "status_since", "reason", "unfinished_records", "partitions", "unfinished_known"),
+    *("members", "state", "topic_id", "topic", "partition"),
 ]
 
 
@@ -82,7 +83,8 @@ def tone_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def groups_of(rows: pa.Table) -> pa.Table:
     """One row a group, worst first, of `rows` that are worst first: its worst status with since, reason and share
-    partition, the sum of the lags that are known, and how many share partitions it has, and has a lag of."""
+    partition, the sum of the unfinished records that are known, how many share partitions it has, and of how many they
+    are."""
     found = rows.group_by("group_id", use_threads=False).aggregate(list(_OF_GROUP))
     return found.rename_columns(_GROUP_COLUMNS).sort_by([*_WORST_FIRST, ("group_id", "ascending")])
 

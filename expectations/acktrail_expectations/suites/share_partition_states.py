@@ -20,7 +20,7 @@ from acktrail_expectations.suites.batches import batch_checks, no_batches
 from acktrail_expectations.suites.frame_columns import bounds_of_batches, frame_of, home_state_partitions, key_texts
 
 STATE_COLUMNS: Final = (
-    "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "effective_start_offset",
+    "group_id", "topic_id", "topic", "partition", "state_partition", "start_offset", "first_unfinished_offset",
     "end_offset", "delivery_complete_count", "available_records", "acknowledged_records", "archiving_records",
     "archived_records", "batches", "completeness",
 )  # fmt: skip
@@ -29,8 +29,8 @@ STATE_COLUMNS: Final = (
 
 def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
     """Rules on the frame below."""
-    effective, count = "effective start offset", "delivery complete count"
-    at_least_start = at_least("effective_start_offset", "start_offset")
+    effective, count = "first unfinished offset", "delivery complete count"
+    at_least_start = at_least("first_unfinished_offset", "start_offset")
     covers = at_least("delivery_complete_count", "terminal_offsets")
     return (
         rule_check("share_partition_once", unique("group_id", "topic_id", "partition")),
@@ -41,14 +41,14 @@ def share_partition_state_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, 
         rule_check("start_offset_le_log_end", at_least("log_end_offset", "start_offset")),
         rule_check("end_offset_le_log_end", at_least("log_end_offset", "end_offset")),
         rule_check("start_offset_ge_log_start", at_least("start_offset", "log_start_offset")),
-        rule_check("effective_start_ge_start_offset", at_least_start, only_where=effective),
+        rule_check("first_unfinished_ge_start_offset", at_least_start, only_where=effective),
         rule_check(
-            "effective_start_le_end_offset", at_least("end_offset", "effective_start_offset"), only_where=effective
+            "first_unfinished_le_end_offset", at_least("end_offset", "first_unfinished_offset"), only_where=effective
         ),
         rule_check("finished_records_match_batches", equal("finished_records", "terminal_offsets")),
         rule_check("delivery_complete_count_covers", covers, only_where=count),
         rule_check("inflight_within_lock_limit", at_least("lock_limit", "inflight_records")),
-        rule_check("terminal_prefix_absorbed", at_least("start_offset", "effective_start_offset")),
+        rule_check("terminal_prefix_absorbed", at_least("start_offset", "first_unfinished_offset")),
         rule_check("state_reliable", none_of("completeness", Completeness.GAP.value, Completeness.UNREADABLE.value)),
         rule_check("state_has_snapshot", none_of("completeness", Completeness.NO_SNAPSHOT.value)),
     )

@@ -26,7 +26,7 @@ _PLAIN: Final = (
     "snapshot_epoch",
     "leader_epoch",
     "start_offset",
-    "effective_start_offset",
+    "first_unfinished_offset",
     "delivery_complete_count",
     "available_records",
     "acknowledged_records",

@@ -280,7 +280,7 @@ def test_shipped_replay_of_the_tables(table: str) -> None:
         assert strict.states == replay(found.record for found in log)
         state = strict.states[KEY]
         assert effective_window(state.start_offset, state.batches) == window_of(row)
-        assert (state.effective_start_offset, state.end_offset) == (
+        assert (state.first_unfinished_offset, state.end_offset) == (
             window_of(row).start_offset,
             window_of(row).end_offset,
         )

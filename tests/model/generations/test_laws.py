@@ -30,7 +30,7 @@ from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import replay
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.offset_window import effective_start_offset, effective_window
+from acktrail.model.strict.offset_window import effective_window, first_unfinished_offset
 from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail.model.strict.violations import DIFFERING_RULES, Policy, Rule, severity_of
 from acktrail_simulation.drafts.compaction import compact
@@ -80,7 +80,7 @@ def test_both_mergings_agree_on_what_a_leader_writes(steps: list[tuple[StateBatc
 def test_the_effective_start_stops_at_the_first_undone_offset(found: tuple[StateBatch, ...], start: int) -> None:
     """R000-42: every offset between start and effective start is terminal, the next one is not."""
     ordered = overlay_state_batches((), found, None)
-    effective = effective_start_offset(start, ordered)
+    effective = first_unfinished_offset(start, ordered)
     states = pointwise(ordered)
 
     assert effective is not None

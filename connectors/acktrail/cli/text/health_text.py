@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
-from acktrail.plain_tables import printable, table
+from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import ago_text, instant_text, utc_text
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from acktrail.tables.health.open_findings import SeenFinding
 
 _LEAST_ROWS: Final = 3
-_GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "LAG")
-_QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "LAG", "REASON")
+_GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
+_QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFINISHED", "REASON")
 _FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
 
 
@@ -176,13 +176,13 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
 
 def _group_row(each: GroupHealth, now: dt.datetime) -> tuple[object, ...]:
     own = each.statuses[each.status]
-    lag = f">={each.lag:,}" if each.lag_unknown else f"{each.lag:,}"
-    return each.group_id, each.status.value, _age(each.since, now), f"{own:,} of {each.share_partitions:,}", lag
+    unfinished = KnownSum(each.unfinished_records, each.unfinished_unknown)
+    return each.group_id, each.status.value, _age(each.since, now), f"{own:,} of {each.share_partitions:,}", unfinished
 
 
 def _queue_row(each: QueueHealth, now: dt.datetime) -> tuple[object, ...]:
-    lag = None if each.lag is None else f"{each.lag:,}"
-    return each.group_id, each.topic, each.partition, each.status.value, _age(each.since, now), lag, each.reason
+    unfinished = None if each.unfinished_records is None else f"{each.unfinished_records:,}"
+    return each.group_id, each.topic, each.partition, each.status.value, _age(each.since, now), unfinished, each.reason
 
 
 def _group_json(each: GroupHealth) -> dict[str, Any]:
@@ -191,9 +191,9 @@ def _group_json(each: GroupHealth) -> dict[str, Any]:
         "status": each.status.value,
         "since": _instant(each.since),
         "statuses": _names(each.statuses),
-        "lag": None if each.lag_unknown else each.lag,
-        "known_lag": each.lag,
-        "unknown_lag_share_partitions": each.lag_unknown,
+        "unfinished_records": None if each.unfinished_unknown else each.unfinished_records,
+        "known_unfinished_records": each.unfinished_records,
+        "unfinished_unknown_share_partitions": each.unfinished_unknown,
         "state": each.group_state,
         "members": each.members,
     }
@@ -207,7 +207,7 @@ def _queue_json(each: QueueHealth) -> dict[str, Any]:
         "partition": each.partition,
         "status": each.status.value,
         "since": _instant(each.since),
-        "lag": each.lag,
+        "unfinished_records": each.unfinished_records,
         "reason": each.reason,
         "advice": STATUS_TABLE[each.status].advice,
         "evidence": None if each.evidence is None else {"state_partition": place, "offset": offset},

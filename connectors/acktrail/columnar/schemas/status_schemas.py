@@ -17,7 +17,7 @@ STATUS_WINDOW: Final = pa.list_(
     pa.struct(
         schema(
             (INSTANT, "observed_at"),
-            (INT64, "start_offset", "log_start_offset", "log_end_offset", "lag"),
+            (INT64, "first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records"),
             (INT32, "state_epoch"),
             (INT64, "archiving_records"),
             (INT64, "acknowledged", "released", "archived"),  # since the observation before
@@ -38,7 +38,7 @@ QUEUE_STATUSES: Final = schema(
     (INT64, "evidence_offset"),
     (STRING, "verdict", "completeness", "group_state"),
     (INT32, "members"),
-    (INT64, "start_offset", "end_offset", "log_start_offset", "log_end_offset", "lag"),
+    (INT64, "first_unfinished_offset", "end_offset", "log_start_offset", "log_end_offset", "unfinished_records"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT32, "max_delivery_count", "delivery_count_limit"),
     (INT64, "acknowledged", "released", "archived"),  # within the window
@@ -69,8 +69,15 @@ QUEUE_TRENDS: Final = schema(
     (INT64, "bucket_ms"),  # length of the interval
     (INSTANT, "bucket_at"),  # its beginning
     (INT64, "observations"),
-    (INT64, "start_offset", "end_offset", "log_start_offset", "log_end_offset", "lag"),  # at its last observation
-    (INT64, "lag_most"),
+    (
+        INT64,
+        "first_unfinished_offset",
+        "end_offset",
+        "log_start_offset",
+        "log_end_offset",
+        "unfinished_records",
+    ),  # at its last observation
+    (INT64, "most_unfinished_records"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT64, "acknowledged", "released", "archived"),  # within the interval
     (STRING, "worst_status"),
@@ -86,8 +93,8 @@ RUN_TOTALS: Final = schema(
     (_COUNTS, "verdicts"),
     (_COUNTS, "findings"),  # findings that the run saw, by severity
     (INT64, "new_findings"),  # seen for the first time
-    (INT64, "lag"),  # the sum of those that are known
-    (INT64, "lag_unknown"),  # share partitions without
+    (INT64, "unfinished_records"),  # the sum of those that are known
+    (INT64, "unfinished_unknown"),  # share partitions without
     (INT64, "archived_seen"),
     (INT64, "records_exported", "records_quarantined", "gaps", "gap_records"),  # of all exports up to the run
 )

@@ -128,7 +128,7 @@ SHARE_PARTITION_STATES: Final = schema(
     (STRING, "group_id", "topic_id"),
     (STRING, "topic"),  # null: no topic with this id was ever seen
     (INT32, "partition", "state_partition", "snapshot_epoch", "state_epoch", "leader_epoch"),
-    (INT64, "start_offset", "effective_start_offset", "end_offset"),
+    (INT64, "start_offset", "first_unfinished_offset", "end_offset"),
     (INT32, "delivery_complete_count"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT64, "archived_seen"),  # distinct offsets archived in any exported record
@@ -151,7 +151,7 @@ RECONCILIATIONS: Final = schema(
     (INT32, "state_epoch"),
     (INT64, "durable_start_offset", "durable_lag", "described_start_offset_before"),
     (INT64, "described_start_offset_after", "described_lag_before", "described_lag_after", "log_start_offset"),
-    (INT64, "log_end_offset_before", "log_end_offset_after", "effective_backlog", "archived_seen"),
+    (INT64, "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
     (STRING, "completeness"),
 )
 """One share partition in one run: what is durable against what the cluster says."""
@@ -304,7 +304,7 @@ RESET_PLANS: Final = schema(
 RESET_PLAN_PARTITIONS: Final = schema(
     (STRING, "cluster_id", "run_id", "plan_id", "group_id", "topic", "topic_id"),
     (INT32, "partition", "state_partition"),
-    (INT64, "log_start_offset", "log_end_offset", "start_offset", "effective_start_offset"),
+    (INT64, "log_start_offset", "log_end_offset", "start_offset", "first_unfinished_offset"),
     (INT32, "snapshot_epoch", "state_epoch"),
     (BATCHES, "batches"),
     (INT64, "wanted_offset", "target_offset"),

@@ -291,7 +291,7 @@ def _state(reading: PartitionReading) -> PartitionState | None:
         state_epoch=state.state_epoch,
         leader_epoch=state.leader_epoch,
         start_offset=state.start_offset,
-        effective_start_offset=state.effective_start_offset,
+        first_unfinished_offset=state.first_unfinished_offset,
         delivery_complete_count=state.delivery_complete_count,
         batches=tuple(
             (b.first_offset, b.last_offset, int(b.delivery_state), int(b.delivery_count)) for b in state.batches

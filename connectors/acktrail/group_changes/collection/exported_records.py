@@ -85,7 +85,7 @@ def from_history(admin: ShareGroupAdmin, tables: TablesConfig, groups: Sequence[
         name = names.get(key.topic_id)
         if name is not None:
             reason = _doubt(reading, ranges, bounds, moment_ms)
-            start = None if reason or reading.state is None else reading.state.effective_start_offset
+            start = None if reason or reading.state is None else reading.state.first_unfinished_offset
             found[key.group_id][name, key.partition] = TargetOffset(offset=start, reason=reason, topic_id=key.topic_id)
     return found
 
@@ -141,6 +141,6 @@ def _doubt(
 
             is_dropped = row["gap_reason"] == DROPPED_BY_RETENTION
             return f"{gap} " + ("are not kept any more" if is_dropped else "were pruned before they were exported")
-    if reading.state is None or reading.state.effective_start_offset is None:
+    if reading.state is None or reading.state.first_unfinished_offset is None:
         return "it had no start offset then: it was not initialized"
     return None

@@ -62,7 +62,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the state topic holds of a share partition, replayed. `effective_start_offset` is where a leader would
+    """What the state topic holds of a share partition, replayed. `first_unfinished_offset` is where a leader would
     begin: past the finished records at the start. Batches are (first, last, delivery state, delivery count), ascending,
     both ends inclusive."""
 
@@ -72,7 +72,7 @@ class PartitionState:
     state_epoch: int | None
     leader_epoch: int | None
     start_offset: int | None
-    effective_start_offset: int | None
+    first_unfinished_offset: int | None
     delivery_complete_count: int | None
     batches: tuple[tuple[int, int, int, int], ...]
 
@@ -199,7 +199,7 @@ class PartitionOffsets:
     @property
     def resume_offset(self) -> int | None:
         """Where a leader would begin: the first unfinished record, as far as the state shows it."""
-        return self.start_offset if self.state is None else self.state.effective_start_offset
+        return self.start_offset if self.state is None else self.state.first_unfinished_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

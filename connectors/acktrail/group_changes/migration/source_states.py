@@ -94,7 +94,7 @@ def read_source(config: TablesConfig, request: ResetRequest) -> SourceStates:
 
 def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     """The share partition in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``)."""
-    start, reason = row["effective_start_offset"], row["completeness_reason"]
+    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
     if row["completeness"] != _COMPLETE:
         start, reason = None, f"its state is not known for sure: {reason or row['completeness']}"
     elif start is None:

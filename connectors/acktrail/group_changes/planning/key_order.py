@@ -121,8 +121,8 @@ def _position(facts: PartitionFacts, last_fence: int | None) -> int | None:
     """The first unfinished offset; None: not known. A start offset can stand below finished records (Kafka moves it
     with the next write): of a source, which has a `last_fence`, it shows nothing unless it is behind all fences."""
     start, state = facts.start_offset, facts.state
-    if state is not None and state.effective_start_offset is not None:
-        return state.effective_start_offset
+    if state is not None and state.first_unfinished_offset is not None:
+        return state.first_unfinished_offset
     if last_fence is not None:
         return start if start is not None and start >= last_fence else None
     return (facts.log_start_offset or 0) if start is None else start

@@ -37,7 +37,7 @@ _IMPACT: Final = (
     *("skipped", "in_flight_discarded", "acknowledgements_known", "archived_known", "unit", "hidden_ahead"),
     *("passed_acknowledged", "passed_archived", "passed_unknown"),
 )
-_STATE: Final = ("state_partition", "effective_start_offset", "snapshot_epoch", "state_epoch")
+_STATE: Final = ("state_partition", "first_unfinished_offset", "snapshot_epoch", "state_epoch")
 _BATCH: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
 

@@ -30,7 +30,7 @@ class OffsetWindow:
     batches: tuple[StateBatch, ...]
 
 
-def effective_start_offset(start_offset: int | None, batches: Sequence[StateBatch]) -> int | None:
+def first_unfinished_offset(start_offset: int | None, batches: Sequence[StateBatch]) -> int | None:
     """`start_offset` moved over the leading terminal batches; it stops at a gap and at anything not terminal.
 
     Batches may be in any order but do not overlap; batches below the start are ignored.
@@ -53,7 +53,7 @@ def effective_window(
     `end_offset` is the recorded one, where a generation records it; the result's is at least that, one past every
     batch, and the start: a lower bound of the broker's own, which persists no first delivery.
     """
-    start = effective_start_offset(start_offset, batches)
+    start = first_unfinished_offset(start_offset, batches)
     ends = [offset for offset in (start, end_offset) if offset is not None]
     ends += [batch.last_offset + 1 for batch in batches]
     return OffsetWindow(

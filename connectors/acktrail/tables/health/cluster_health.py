@@ -27,12 +27,12 @@ from acktrail.times import ago_text
 _OUTCOMES: Final = ("acknowledged", "released", "archived")
 _COLUMNS: Final = (
     *("run_id", "observed_at", "group_id", "topic_id", "topic", "partition", "status", "status_since", "reason"),
-    *("evidence_state_partition", "evidence_offset", "group_state", "members", "lag"),
+    *("evidence_state_partition", "evidence_offset", "group_state", "members", "unfinished_records"),
     *_OUTCOMES,
 )
 _AGGREGATES: Final = (
     ("group_id", "count"),
-    *((name, "sum") for name in ("lag", "unknown_lag", *_OUTCOMES)),
+    *((name, "sum") for name in ("unfinished_records", "unfinished_unknown", *_OUTCOMES)),
     ("status_since", "min"),
     *((name, "first", pc.ScalarAggregateOptions(skip_nulls=False)) for name in ("group_state", "members")),
 )
@@ -52,7 +52,7 @@ class QueueHealth:
     partition: int
     status: QueueStatus
     since: dt.datetime | None
-    lag: int | None
+    unfinished_records: int | None
     reason: str | None
     evidence: tuple[int, int] | None
     """State partition and offset of the newest state record."""
@@ -60,16 +60,16 @@ class QueueHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHealth:
-    """One group: `status` is the worst of its share partitions, `since` when the first of them came to it. `lag` is the
-    sum of those that are known, `lag_unknown` the number of others. `outcomes`: deliveries that ended within the
-    windows of its share partitions, by outcome."""
+    """One group: `status` is the worst of its share partitions, `since` when the first of them came to it.
+    `unfinished_records` is the sum of those that are known, `unfinished_unknown` the number of others.
+    `outcomes`: deliveries that ended within the windows of its share partitions, by outcome."""
 
     group_id: str
     status: QueueStatus
     since: dt.datetime | None
     statuses: Mapping[QueueStatus, int]
-    lag: int
-    lag_unknown: int
+    unfinished_records: int
+    unfinished_unknown: int
     group_state: str | None
     members: int | None
     outcomes: Mapping[str, int]
@@ -192,7 +192,7 @@ def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
     rows = reader.statuses(columns=_COLUMNS)
     if not rows.num_rows:
         return _no_queues(reader)
-    added = rows.append_column("unknown_lag", pc.cast(pc.is_null(rows["lag"]), pa.int64()))
+    added = rows.append_column("unfinished_unknown", pc.cast(pc.is_null(rows["unfinished_records"]), pa.int64()))
     counted = added.group_by(["group_id", "status"], use_threads=False).aggregate(_AGGREGATES).to_pylist()
     by_group: dict[str, list[dict[str, Any]]] = {}
     for row in counted:
@@ -219,7 +219,7 @@ def _rank(row: Mapping[str, Any]) -> int:
 
 
 def _group_order(group: GroupHealth) -> tuple[int, int, str]:
-    return _RANK[group.status], -group.lag, group.group_id
+    return _RANK[group.status], -group.unfinished_records, group.group_id
 
 
 def _queue(row: Mapping[str, Any]) -> QueueHealth:
@@ -230,7 +230,7 @@ def _queue(row: Mapping[str, Any]) -> QueueHealth:
         partition=row["partition"],
         status=queue_status(row["status"]),
         since=row["status_since"],
-        lag=row["lag"],
+        unfinished_records=row["unfinished_records"],
         reason=row["reason"],
         evidence=None if None in evidence else evidence,
     )
@@ -247,8 +247,8 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> GroupHealth:
         status=queue_status(first["status"]),
         since=first["status_since_min"],
         statuses={status: counts[status] for status in STATUS_TABLE if counts[status]},
-        lag=sum(row["lag_sum"] or 0 for row in rows),
-        lag_unknown=sum(row["unknown_lag_sum"] for row in rows),
+        unfinished_records=sum(row["unfinished_records_sum"] or 0 for row in rows),
+        unfinished_unknown=sum(row["unfinished_unknown_sum"] for row in rows),
         group_state=first["group_state_first"],
         members=first["members_first"],
         outcomes={name: sum(row[f"{name}_sum"] or 0 for row in rows) for name in _OUTCOMES},

@@ -202,11 +202,16 @@ def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iter
         all_of_them = {status.value: counts.get(status, 0) for status in STATUS_TABLE}
         yield _by(name, about, cluster, "status", all_of_them)
     yield _one(
-        *("known_lag_records", "Lag over all share partitions, of those that are known.", cluster),
-        sum(group.lag for group in groups),
+        *("known_unfinished_records", "Unfinished records, of those share partitions that are known.", cluster),
+        sum(group.unfinished_records for group in groups),
     )
-    unknown = sum(group.lag_unknown for group in groups)
-    yield _one("lag_unknown_share_partitions", "Share partitions without a known lag.", cluster, unknown)
+    unknown = sum(group.unfinished_unknown for group in groups)
+    yield _one(
+        "unfinished_unknown_share_partitions",
+        "Share partitions whose unfinished records are not known.",
+        cluster,
+        unknown,
+    )
     shown = 0 if limits.granularity is Granularity.CLUSTER else limits.groups
     yield _one(
         *("groups_without_series", "Groups beyond the limit of series, the least urgent ones.", cluster),
@@ -242,8 +247,16 @@ def _groups(groups: Sequence[GroupHealth], cluster: str) -> Iterator[Metric]:
     )
     for name, about, value in (
         ("group_status_since_timestamp_seconds", "Since when a group has its status.", lambda g: _seconds(g.since)),
-        ("group_known_lag_records", "Lag of a group, of those share partitions that are known.", lambda g: g.lag),
-        ("group_lag_unknown_share_partitions", "Share partitions without a known lag.", lambda g: g.lag_unknown),
+        (
+            "group_known_unfinished_records",
+            "Unfinished records of a group, of those share partitions that are known.",
+            lambda g: g.unfinished_records,
+        ),
+        (
+            "group_unfinished_unknown_share_partitions",
+            "Share partitions whose unfinished records are not known.",
+            lambda g: g.unfinished_unknown,
+        ),
     ):
         yield _gauge(name, about, ((labels, value(group)) for labels, group in named), "group")
 
@@ -264,8 +277,14 @@ def _queues(queues: Sequence[QueueHealth], cluster: str) -> Iterator[Metric]:
         *(*place, "status"),
     )
     yield _gauge(
-        *("share_partition_lag_records", "Lag of a share partition; absent where it is not known."),
-        ((labels, None if queue.lag is None else float(queue.lag)) for labels, queue in labelled),
+        *(
+            "share_partition_unfinished_records",
+            "Unfinished records of a share partition; absent where they are not known.",
+        ),
+        (
+            (labels, None if queue.unfinished_records is None else float(queue.unfinished_records))
+            for labels, queue in labelled
+        ),
         *place,
     )
 

@@ -84,34 +84,34 @@ class TrendChart:
 
 
 def charts_of(trend: pa.Table, until: datetime | None, *, offsets: bool) -> list[TrendChart]:
-    """Lag and rates of rows of ``queue_trends`` (one share partition, or one group, ascending), and with `offsets` the
-    start offset, the end offset and the log end. `until`: the newest observation; levels are known up to it. None for
-    no rows."""
+    """Unfinished records and rates of rows of ``queue_trends`` (one share partition, or one group, ascending), and with
+    `offsets` the first unfinished offset, the end offset and the log end. `until`: the newest observation; levels are
+    known up to it. None for no rows."""
     if not trend.num_rows:
         return []
     rows = trend.to_pylist()
     grid = _Grid.of(rows, until)
-    lag = [("lag", "lag"), ("lag_most", "highest lag")]
-    found = [grid.levels("Lag", rows, lag, from_zero=True)]
+    unfinished = [("unfinished_records", "unfinished records"), ("most_unfinished_records", "the most")]
+    found = [grid.levels("Unfinished records", rows, unfinished, from_zero=True)]
     if offsets:
         names = [
             ("log_end_offset", "log end"),
             ("end_offset", "end offset"),
-            ("start_offset", "start offset"),
+            ("first_unfinished_offset", "first unfinished offset"),
             ("log_start_offset", "log start"),
         ]
         kept = [pair for pair in names if pair[0] != "log_start_offset" or _is_near(rows)]
-        found.insert(0, grid.levels("Start offset, end offset and log end", rows, kept, from_zero=False))
+        found.insert(0, grid.levels("First unfinished offset, end offset and log end", rows, kept, from_zero=False))
     return [*found, grid.rates("Acknowledged, released and archived", rows)]
 
 
 def _is_near(rows: Sequence[dict[str, Any]]) -> bool:
     """Whether the log start is so near that drawing it does not flatten the other lines."""
     last = rows[-1]
-    log_start, start, end = (last[name] for name in ("log_start_offset", "start_offset", "log_end_offset"))
+    log_start, start, end = (last[name] for name in ("log_start_offset", "first_unfinished_offset", "log_end_offset"))
     if None in (log_start, start, end):
         return False
-    return bool(start - log_start <= 2 * max(end - (rows[0]["start_offset"] or start), 1))
+    return bool(start - log_start <= 2 * max(end - (rows[0]["first_unfinished_offset"] or start), 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,8 +75,9 @@ def export(
 ) -> None:
     """Export share-group state and offsets into Delta tables, exactly once.
 
-    Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that were pruned
-    before their export are recorded as a gap. Nothing in the cluster is changed.
+    Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that Kafka
+    pruned before their export are recorded as a gap: to have every record, run it with --continuous. Nothing in the
+    cluster is changed.
 
     Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """

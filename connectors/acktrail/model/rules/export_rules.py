@@ -101,7 +101,8 @@ EXPORT_RULES: Final = (
         meaning="Kafka removed state records before acktrail read them; the gap is recorded.",
         why="Their history is lost. Brokers prune only below the snapshots that they need, so states after the gap "
         "are right.",
-        advice="Export more often than every five minutes, or continuously (`acktrail export --continuous`).",
+        advice="Export continuously (`acktrail export --continuous`, or a worker): no period is short enough for every "
+        "record.",
         sources=("KIP-932", _PRUNE),
         tables=_RANGES,
         suites=_RANGES,
@@ -146,7 +147,7 @@ EXPORT_RULES: Final = (
         meaning="Offsets of a state partition were pruned before they were exported, or the export stopped before the "
         "log end that the observation began with.",
         why="What is missing is recorded, and share partitions that depend on it have the verdict unknown.",
-        advice="Export again. For pruned offsets: export more often than every five minutes.",
+        advice="Export again. For pruned offsets: export continuously.",
         sources=("KIP-932", _PRUNE),
         tables=("export_ranges", "offset_observations"),
         suites=_STATE_PARTITIONS,

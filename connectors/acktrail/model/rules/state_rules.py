@@ -163,8 +163,8 @@ REPLAYED_STATE_RULES: Final = (
         title="No state depends on lost or unreadable records",
         meaning="Records below a replayed state were not exported or cannot be read, and no snapshot came after them.",
         why="The state is marked as not reliable; its verdict is unknown.",
-        advice="Wait for the next snapshot (at the latest after 500 updates, or five minutes without any), or export "
-        "more often than Kafka prunes.",
+        advice="Wait for the next snapshot (at the latest after 500 updates, or five minutes without any), and "
+        "export continuously.",
         sources=("Kafka class ShareCoordinatorService (prune)",),
         tables=_STATES,
         suites=_STATES,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, OneOf
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, OneOf, reference
 from acktrail.connect.config_values import ConfigType, Password, text_of
+from acktrail.connect.plugins import definition_of, installed
 from acktrail.errors import InvalidConfiguration
 
 PARSED = {
@@ -67,3 +68,12 @@ def test_a_value_is_parsed_from_its_text(kind: ConfigType, data: Any) -> None:
     text = text_of(kind, value, hidden=False)
     (found,) = ConfigDef([ConfigKey(name="k", type=kind, documentation="")]).validate({"k": text})
     assert (found.errors, found.value) == ((), value)
+
+
+@pytest.mark.parametrize("plugin", [each.name for each in installed()])
+def test_the_reference_says_what_is_valid_in_words(plugin: str) -> None:
+    """No validator shows as Python shows a function or an object."""
+    for key in definition_of(plugin).keys.values():
+        text = "" if key.validator is None else str(key.validator)
+        assert "<" not in text, (key.name, text)
+    assert "| key |" in reference(definition_of(plugin))

@@ -16,7 +16,7 @@ from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
 from acktrail.connect.signals import stop_on_signals
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, ForeignCluster, Unreachable
+from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
 
 
 class CountingSink(MemorySink):
@@ -228,6 +228,29 @@ def test_what_was_read_of_an_origin_that_is_gone_is_committed(pairs: list[Any]) 
     with pytest.raises(ForeignCluster):
         TaskExecution(task, MemorySink(tables)).run()
     assert task.committed == {task.source_partition: 20}
+
+
+@pytest.mark.parametrize("refuses", ["sink", "source"])
+def test_what_came_before_a_refused_batch_is_committed(pairs: list[Any], refuses: str) -> None:
+    """Good rows do not wait until a person has mended the batch behind them, whoever refuses it: transform or sink."""
+    tables = MemoryTables()
+    left = iter([None, None, RowsRefused("no")])
+
+    def refuse() -> None:
+        if (found := next(left)) is not None:
+            raise found
+
+    class Refusing(MemorySink):
+        def put(self, batch: SourceBatch) -> None:
+            if refuses == "sink":
+                refuse()
+            super().put(batch)
+
+    task = watched(MemoryLog(pairs=pairs, end_offset=100), refuse if refuses == "source" else lambda: None)
+    with pytest.raises(RowsRefused):
+        TaskExecution(task, Refusing(tables)).run()
+    assert task.committed == {task.source_partition: 20}
+    assert list(tables.positions.values()) == [20]
 
 
 def test_progress_only_grows_and_ends_complete(pairs: list[Any]) -> None:

@@ -16,7 +16,7 @@ from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InputError
 
 PARTITIONS: Final = "partitions"
-"""The key of a task's configuration: the partitions that it reads; None: all."""
+"""The key of a task's configuration: the partitions that it reads; without it: all."""
 _MS: Final = 1_000
 _FIELDS: Final = ("cluster_id", "topic_id", "partition")
 
@@ -85,7 +85,7 @@ class LogSource(SourceConnector):
         """Partitions dealt out in turn; one task for all where their number is not known yet."""
         tasks = max(1, min(most, self._partition_count))
         if tasks == 1:
-            return [{PARTITIONS: None}]
+            return [{}]
         return [{PARTITIONS: list(range(first, self._partition_count, tasks))} for first in range(tasks)]
 
     def source_partitions(self) -> Sequence[SourcePartition]:

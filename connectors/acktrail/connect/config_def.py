@@ -44,13 +44,16 @@ Validator = Callable[[str, Any], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """A number from `least` to `most`, both inclusive; None: no bound."""
+    """A number from `least` to `most`, both inclusive; None: no bound. `or_null`: it need not be given."""
 
     least: float | None = None
     most: float | None = None
+    or_null: bool = False
 
     def __call__(self, _name: str, value: Any) -> None:
         if value is None:
+            if self.or_null:
+                return
             raise ValueError("Value must be non-null")
         if self.least is not None and float(value) < float(self.least):
             raise ValueError(f"Value must be at least {self.least}")

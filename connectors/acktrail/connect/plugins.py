@@ -48,10 +48,16 @@ def _installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
 def installed() -> list[Plugin]:
     """All plug-ins by kind and name. Nothing of them is imported."""
     return [
-        Plugin(name=name, kind=kind, version=each.dist.version if each.dist is not None else "unknown")
+        Plugin(name=name, kind=kind, version=version_of(kind, name) or "unknown")
         for kind in PluginKind
-        for name, each in sorted(_installed(kind).items())
+        for name in sorted(_installed(kind))
     ]
+
+
+def version_of(kind: PluginKind, name: str) -> str | None:
+    """The version of the package that a plug-in comes from; None: not known."""
+    found = _installed(kind).get(name)
+    return None if found is None or found.dist is None else found.dist.version
 
 
 def source_class(name: str) -> type[SourceConnector]:

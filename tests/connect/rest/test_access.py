@@ -74,7 +74,7 @@ def test_pages_of_other_servers_change_nothing(rest: Any) -> None:
     assert rest("POST", "/connectors/a/restart", Origin=f"http://{rest.server.address}").code == 404
     answer = rest("GET", "/connectors", Origin="http://evil.example")
     assert "access-control-allow-origin" not in answer.headers
-    assert rest("POST", "/connectors", b'{"name":"a","config":{}}', Content_Type="text/plain").code == 400
+    assert rest("POST", "/connectors", b'{"name":"a","config":{}}', Content_Type="text/plain").code == 415
 
 
 def test_large_bodies_are_refused(rest: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +23,7 @@ def test_life_of_a_connector(rest: Any, world: Any) -> None:
     rows continue where the offsets say."""
     world.logs[0].end_offset = 5
     made = rest("POST", "/connectors", {"name": "a", "config": {**CONFIG, "tasks.max": 2}})
-    assert (made.code, made.headers["location"]) == (201, "/connectors/a")
+    assert (made.code, made.headers["location"]) == (201, f"{rest.server.url}/connectors/a")
     assert made.body["config"] == {**CONFIG, "tasks.max": "2", "name": "a"}
     until(lambda: rest("GET", "/connectors/a/status").body["connector"]["state"] == "RUNNING")
     partition = {"partition": "memory/AAAAAAAAAAAAAAAAAAAAAQ/0"}
@@ -70,7 +72,7 @@ def test_names_of_all_kinds(start: Any, world: Any, tmp_path: Path, name: str) -
     rest = start(store=store)
     made = rest("POST", "/connectors", {"name": name, "config": CONFIG})
     assert made.code == 201, made.text
-    path = made.headers["location"]
+    path = made.headers["location"].removeprefix(rest.server.url)
     assert path == "/connectors/" + quote(name, safe="")
     assert rest("GET", f"{path}/config").body["name"] == name
     assert rest("GET", f"{path}/status").body["name"] == name
@@ -119,6 +121,63 @@ def test_errors_have_connects_shape(rest: Any) -> None:
         assert (answer.code, answer.body) == (code, {"error_code": code, "message": message}), path
     for body in (b"{", b"[]", b'{"config": {}}', b'{"name": "x", "config": {"a": [1]}}', b"\xff", b""):
         assert rest("POST", "/connectors", body).code == 400, body
+
+
+def test_what_every_resource_has(rest: Any) -> None:
+    """As by Connect's server: HEAD, OPTIONS, a slash at the end, 415 for a body that is not JSON, before it is read;
+    and what the answers of a worker 4.3 have: versions of plug-ins in states, order_in_group in definitions."""
+    assert rest("PUT", "/connectors/a/config/", CONFIG).code == 201
+    assert rest("POST", "/connectors/", {"name": "b", "config": CONFIG}).code == 201
+    for path in ("/", "/connectors", "/connectors/a/status", "/connectors/a/status/", "/connector-plugins/"):
+        head, whole = rest("HEAD", path), rest("GET", path)
+        assert (head.code, head.text, whole.code) == (200, "", 200), path
+        assert head.headers["content-type"] == whole.headers["content-type"] == "application/json"
+    assert rest("HEAD", "/connectors/none").code == 404
+    allowed = {
+        "/connectors": "GET,HEAD,OPTIONS,POST",
+        "/connectors/a/config/": "GET,HEAD,OPTIONS,PATCH,PUT",
+        "/connectors/a/pause": "OPTIONS,PUT",
+    }
+    assert {path: rest("OPTIONS", path).headers["allow"] for path in allowed} == allowed
+    assert {rest("OPTIONS", path).code for path in allowed} == {200}
+    assert rest("OPTIONS", "/none").code == 404
+    for method, path in (("POST", "/connectors"), ("PUT", "/connectors/a/config"), ("PATCH", "/connectors/a/config")):
+        refused = rest(method, path, b"{}", Content_Type="text/plain")
+        assert (refused.code, refused.body["message"]) == (415, "HTTP 415 Unsupported Media Type")
+    assert rest("PUT", "/none", b"{}", Content_Type="text/plain").code == 404
+    assert rest("PUT", "/connectors/a/config", CONFIG, Content_Type="application/json; charset=UTF-8").code == 200
+    definitions = rest("GET", "/connector-plugins/DeltaSink/config").body
+    assert definitions[0]["order_in_group"] == 1
+    assert "order" not in definitions[0]
+
+
+def test_states_have_the_version_of_the_plug_in(rest: Any, tmp_path: Path) -> None:
+    """Of the package that it comes from (KIP-891); where that is not known, the states have none."""
+    config = {
+        "connector.class": "ShareGroupStateSource",
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "sink.tables": str(tmp_path),
+    }
+    assert rest("PUT", "/connectors/a/config", config).code == 201
+    assert rest("GET", "/connectors/a/status").body["connector"]["version"] == version("acktrail")
+    assert rest("PUT", "/connectors/b/config", CONFIG).code == 201
+    until(lambda: len(_states(rest, "b")) == 2)
+    assert {"version" in each for each in _states(rest, "b")} == {False}
+
+
+def test_forty_changes_of_a_connector_at_once(rest: Any, world: Any) -> None:
+    """All are carried out, one after the other; the first is 201, the others 200, and the last is what runs."""
+    world.logs[0].end_offset = 5
+    with ThreadPoolExecutor(40) as threads:
+        codes = list(threads.map(lambda n: put_word(rest, str(n)).code, range(40)))
+    assert sorted(codes) == [200] * 39 + [201]
+    word = rest("GET", "/connectors/a/config").body["memory.word"]
+    until(lambda: len(_states(rest, "a")) == 2 and {each["state"] for each in _states(rest, "a")} == {"RUNNING"})
+    assert rest.worker.runs()["a"].plan.source.config["memory.word"] == word
+
+
+def put_word(rest: Any, word: str) -> Any:
+    return rest("PUT", "/connectors/a/config", {**CONFIG, "memory.word": word})
 
 
 def test_a_silent_broker_holds_up_nobody(start: Any, world: Any) -> None:

@@ -20,6 +20,6 @@ class ShareGroupMetadataSource(LogSource):
             self._kafka,
             self.topic,
             bounded=self.config["bounded"],
-            partitions=config[PARTITIONS],
+            partitions=config.get(PARTITIONS),
             linger_s=self.linger_s,
         )

@@ -24,7 +24,7 @@ class ShareGroupStateSource(LogSource):
 
     def task(self, config: Config) -> StateTask:
         return StateTask(
-            self._kafka, bounded=self.config["bounded"], partitions=config[PARTITIONS], linger_s=self.linger_s
+            self._kafka, bounded=self.config["bounded"], partitions=config.get(PARTITIONS), linger_s=self.linger_s
         )
 
     def ends(self) -> Mapping[SourcePartition, LogEnds]:

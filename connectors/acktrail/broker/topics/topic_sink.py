@@ -63,7 +63,7 @@ TOPIC_KEYS: Final = KAFKA_KEYS.with_keys(
                 default=None,
                 documentation="Create missing topics for rows with this number of partitions. Not given: a missing "
                 "topic is an error.",
-                validator=lambda name, value: None if value is None else Between(least=1)(name, value),
+                validator=Between(least=1, or_null=True),
                 group="Topics",
             ),
             ConfigKey(

@@ -102,10 +102,12 @@ class ConnectorInfo(BaseModel):
 
 
 class ConnectorState(BaseModel):
-    """A connector's own state; `trace` only when something is wrong."""
+    """A connector's own state; `trace` only when something is wrong, `version` of the plug-in where it is known
+    (KIP-891)."""
 
     state: RunState
     worker_id: str
+    version: str | None = None
     trace: str | None = None
 
 
@@ -178,7 +180,7 @@ class KeyDefinition(BaseModel):
     importance: str
     documentation: str
     group: str | None
-    order: int = Field(description="Its place in its group, from 1.")
+    order_in_group: int = Field(description="Its place in its group, from 1.")
     width: str = "NONE"
     display_name: str
     dependents: list[str]

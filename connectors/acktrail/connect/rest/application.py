@@ -9,9 +9,13 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from acktrail.connect.rest import connector_routes, plugin_routes, worker_routes
+from acktrail.connect.rest.access import Message, Receive, Send
 from acktrail.connect.rest.answers import Problem
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.operations_page import operations_page
@@ -48,6 +52,39 @@ def application(calls: Calls) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
     return app
+
+
+class Resources:
+    """What Connect's server (JAX-RS) does for every resource: HEAD is GET without a body, OPTIONS names the methods, a
+    slash at the end means nothing, and a body that is not JSON is refused with 415."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        path = str(scope["path"])
+        scope = {**scope, "path": path.rstrip("/") or "/", "method": scope["method"].replace("HEAD", "GET")}
+        methods = self._methods(scope)
+        if methods and scope["method"] == "OPTIONS":
+            await Response(headers={"Allow": ",".join(sorted(methods))})(scope, receive, send)
+        elif scope["method"] in methods and _is_other_media(Headers(scope=scope)):
+            await _problem(415, _phrase(415))(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _methods(self, scope: Message) -> set[str]:
+        """The methods that a path has; none: there is no such path."""
+        found: set[str] = set()
+        for route in self._app.routes:
+            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+                found |= route.methods or set()
+        return found | {"HEAD", "OPTIONS"} if "GET" in found else found | {"OPTIONS"} if found else found
+
+
+def _is_other_media(headers: Headers) -> bool:
+    """Whether there is a body, and it is something other than JSON."""
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    return has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
 
 
 def _problem(code: int, message: str) -> JSONResponse:
@@ -91,9 +128,12 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
 
 async def _http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    phrase = HTTPStatus(error.status_code).phrase
-    message = f"HTTP {error.status_code} {phrase}" if error.detail == phrase else str(error.detail)
+    message = _phrase(error.status_code) if error.detail == HTTPStatus(error.status_code).phrase else str(error.detail)
     return _problem(error.status_code, message)
+
+
+def _phrase(code: int) -> str:
+    return f"HTTP {code} {HTTPStatus(code).phrase}"
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

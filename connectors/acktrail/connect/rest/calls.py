@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock, Thread
+from threading import Thread
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
 from fastapi import Depends, Path, Request
 from pydantic import AfterValidator
@@ -28,25 +28,30 @@ _Answer = TypeVar("_Answer")
 @dataclass(slots=True, kw_only=True)
 class Calls:
     """What every handler needs. `timeout_s` is the longest that a caller waits, `worker_id` this worker's address. At
-    most 16 calls about one connector run at a time: those that a broker holds up take no thread from others."""
+    most 16 calls about one connector run at a time, others wait for them: those that a broker holds up take no thread
+    from the other connectors."""
 
     worker: Worker
     worker_id: str = ""
     timeout_s: float = 90.0
-    _running: Counter[str] = field(default_factory=Counter)
-    _lock: Lock = field(default_factory=Lock)
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
     async def __call__(self, subject: str, function: Callable[[], _Answer]) -> _Answer:
         """What `function` gives or raises, secrets hidden. Raises HTTPException: 500 as Connect, when it takes longer
-        than the limit (it runs on), or for a defect; 503 when too many calls about `subject` wait already."""
-        with self._lock:
-            if self._running[subject] >= _MOST:
-                raise HTTPException(503, "Too many requests about this connector are waiting")
-            self._running[subject] += 1
+        than the limit (it runs on), or for a defect."""
+        try:
+            return await asyncio.wait_for(self._in_turn(subject, function), self.timeout_s)
+        except TimeoutError:
+            raise HTTPException(500, "Request timed out") from None
+
+    async def _in_turn(self, subject: str, function: Callable[[], _Answer]) -> _Answer:
+        turns = self._turns.setdefault(subject, asyncio.Semaphore(_MOST))
+        await turns.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Answer] = loop.create_future()
 
         def told(result: Any, error: Exception | None) -> None:
+            turns.release()
             if not answer.done():
                 answer.set_result(result) if error is None else answer.set_exception(error)
 
@@ -56,12 +61,7 @@ class Calls:
                 loop.call_soon_threadsafe(told, *outcome)
 
         Thread(target=run, name="acktrail-rest-call", daemon=True).start()
-        try:
-            return await asyncio.wait_for(answer, self.timeout_s)
-        except TimeoutError:
-            if not answer.cancelled():
-                raise
-            raise HTTPException(500, "Request timed out") from None
+        return await answer
 
     def _outcome(self, subject: str, function: Callable[[], Any]) -> tuple[Any, Exception | None]:
         try:
@@ -71,11 +71,6 @@ class Calls:
         except Exception as error:  # noqa: BLE001  # the caller gets an answer
             _LOG.error("REST: %s", self.worker.redact(subject, "".join(traceback.format_exception(error))))
             return None, HTTPException(500, f"Internal error: {type(error).__name__}")
-        finally:
-            with self._lock:
-                self._running[subject] -= 1
-                if not self._running[subject]:
-                    del self._running[subject]
 
 
 def _unquoted(segment: str) -> str:

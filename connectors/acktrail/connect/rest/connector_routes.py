@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from acktrail.connect.config_values import shown
@@ -64,13 +64,13 @@ def _dumped(model: ConnectorStatus | ConnectorInfo) -> dict[str, Any]:
 @router.post(
     "", operation_id="createConnector", summary="Create a connector", status_code=201, response_model=ConnectorInfo
 )
-async def create_connector(api: Api, new: NewConnector, response: Response) -> ConnectorInfo:
+async def create_connector(api: Api, new: NewConnector, request: Request, response: Response) -> ConnectorInfo:
     """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
     name = new.name.strip(_JAVA_BLANK)
     config = _named(name, new.config)
     target = TargetState.STARTED if new.initial_state is None else new.initial_state.target
     await api(name, partial(api.worker.create, name, config, target))
-    response.headers["Location"] = _location(name)
+    response.headers["Location"] = _location(request, name)
     return await api(name, partial(_info, api, name))
 
 
@@ -87,8 +87,9 @@ def _named(name: str, config: ConfigTexts) -> ConfigTexts:
     return {**config, "name": name}
 
 
-def _location(name: str) -> str:
-    return f"/connectors/{quote(name, safe='')}"
+def _location(request: Request, name: str) -> str:
+    """As the caller reached the worker."""
+    return f"{request.url.scheme}://{request.url.netloc}/connectors/{quote(name, safe='')}"
 
 
 @router.get("/{connector}", operation_id="getConnector", summary="Get a connector's configuration and tasks")
@@ -120,11 +121,11 @@ async def get_config(api: Api, name: Name) -> dict[str, Any]:
     response_model=ConnectorInfo,
     responses={201: {"description": "It is new.", "model": ConnectorInfo}},
 )
-async def put_config(api: Api, name: Name, config: ConfigTexts, response: Response) -> ConnectorInfo:
+async def put_config(api: Api, name: Name, config: ConfigTexts, request: Request, response: Response) -> ConnectorInfo:
     is_new = await api(name, partial(api.worker.put, name, _named(name, config)))
     if is_new:
         response.status_code = 201
-        response.headers["Location"] = _location(name)
+        response.headers["Location"] = _location(request, name)
     return await api(name, partial(_info, api, name))
 
 
@@ -149,7 +150,9 @@ def _status(api: Calls, name: str) -> ConnectorStatus:
     state = api.worker.status(name)
     return ConnectorStatus(
         name=name,
-        connector=ConnectorState(state=state.state, worker_id=api.worker_id, trace=state.trace or None),
+        connector=ConnectorState(
+            state=state.state, worker_id=api.worker_id, trace=state.trace or None, version=api.worker.version(name)
+        ),
         tasks=[_task_state(api, name, number) for number in range(len(api.worker.tasks(name)))],
     )
 
@@ -159,7 +162,13 @@ def _task_state(api: Calls, name: str, number: int) -> TaskState:
     if not 0 <= number < len(tasks):
         raise UnknownName("task", f"{name}-{number}")
     status = tasks[number][1].status
-    return TaskState(id=number, state=status.state, worker_id=api.worker_id, trace=status.trace or None)
+    return TaskState(
+        id=number,
+        state=status.state,
+        worker_id=api.worker_id,
+        trace=status.trace or None,
+        version=api.worker.version(name),
+    )
 
 
 @router.post(

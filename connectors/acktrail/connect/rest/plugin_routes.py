@@ -94,7 +94,7 @@ def _definitions(keys: list[ConfigKey]) -> list[KeyDefinition]:
                 importance=key.importance.value,
                 documentation=key.documentation,
                 group=key.group,
-                order=places[key.group],
+                order_in_group=places[key.group],
                 display_name=key.name,
                 dependents=list(key.dependents),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acktrail.connect.rest.access import Access, Guard, is_loopback
-from acktrail.connect.rest.application import application
+from acktrail.connect.rest.application import Resources, application
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.connect.runtime.worker import Worker
@@ -17,7 +17,7 @@ def rest_server(worker: Worker, config: WorkerConfig) -> HttpServer:
     host, port = _address(config.listener)
     calls = Calls(worker=worker, timeout_s=config.request_timeout_s)
     server = HttpServer(
-        Guard(application(calls), _access(config, host)),
+        Guard(Resources(application(calls)), _access(config, host)),
         host,
         port,
         option="rest.listener",

@@ -202,7 +202,8 @@ class TaskExecution:
         much was read ahead.
 
         An error ends the run at once: uncommitted records are read again by the next run. Only where the source says
-        that its origin is another one now (ForeignCluster), what was read before is committed first.
+        that its origin is another one now (ForeignCluster), or a batch is refused (InputError), what was read before is
+        committed first.
 
         Raises:
             AcktrailError: any error of the source or the sink.
@@ -230,12 +231,12 @@ class TaskExecution:
             while not reading.is_over:
                 try:
                     taken = reading.take(self._policy.poll_s)
-                except ForeignCluster:  # what was read before is nowhere else any more
+                    self._note(reading.partitions)
+                    if taken is not None:
+                        self._put(*taken)
+                except (ForeignCluster, InputError):  # what came before is good, and may be nowhere else any more
                     self._flush()
                     raise
-                self._note(reading.partitions)
-                if taken is not None:
-                    self._put(*taken)
                 if self._is_due(flushed_at):
                     if stop.is_set():
                         return

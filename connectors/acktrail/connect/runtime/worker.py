@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from acktrail.connect import plugins
 from acktrail.connect.config_values import HIDDEN, ConfigType
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
@@ -94,6 +95,11 @@ class Worker:
         config = self._stored(name).config
         types = _types(config)
         return {key: shown_text(key, types.get(key), value) for key, value in config.items()}
+
+    def version(self, name: str) -> str | None:
+        """The version of the package that the connector's source comes from; None: not known. Raises UnknownName."""
+        source = self._stored(name).config.get("connector.class")
+        return plugins.version_of(plugins.PluginKind.SOURCE, str(source))
 
     def target(self, name: str) -> TargetState:
         """What is wanted of the connector. Raises UnknownName."""

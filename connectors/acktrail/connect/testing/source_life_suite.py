@@ -44,6 +44,7 @@ class SourceLifeSuite(ConnectorSuite):
             configs = connector.task_configs(most)
             assert 1 <= len(configs) <= most, f"{len(configs)} tasks, wanted were 1 to {most}"
             assert json.loads(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
+            assert not [config for config in configs if None in config.values()], "a task's configuration has null"
         connector.stop()
 
     def test_fields_name_a_source_partition(self) -> None:

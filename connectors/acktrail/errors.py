@@ -254,11 +254,14 @@ class OutcomeUnknown(AcktrailError):
 
 
 class QualityGateFailed(AcktrailError):
-    """A critical expectation failed. `failures` are (suite, expectation, unexpected count)."""
+    """A critical expectation failed. `failures` are (suite, expectation, unexpected count); the message names the first
+    of them."""
 
     exit_code = 6
+    named: ClassVar[int] = 3
 
     def __init__(self, failures: Sequence[tuple[str, str, int]], *, hint: str = "") -> None:
-        shown = "; ".join(f"{suite}: {name} ({count} unexpected)" for suite, name, count in failures)
-        super().__init__(f"{len(failures)} critical expectation(s) failed: {shown}", hint=hint)
+        shown = [f"{suite}: {name} ({count} unexpected)" for suite, name, count in failures[: self.named]]
+        shown += [f"and {len(failures) - self.named} more"] if len(failures) > self.named else []
+        super().__init__(f"{len(failures)} critical expectation(s) failed: {'; '.join(shown)}", hint=hint)
         self.failures = tuple(failures)

@@ -71,7 +71,7 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
         if decided.decision is not CheckDecision.RUN:
             raise AirflowSkipException(f"no reconciliation: {decided.reason}")
     observed = export_run.observe(_kafka(target), tables, run_id=target["run_id"])
-    if not any(observed.rows.get(table) for table in ("group_observations", "offset_observations")):
+    if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     task_results.hand_over(context, target["run_id"], task_results.export_counts(observed))
     return target

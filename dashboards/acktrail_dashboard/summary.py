@@ -16,7 +16,7 @@ from acktrail.errors import UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail.plain_tables import KnownSum
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import AUDIT_RULES
+from acktrail.tables.open_runs import AUDIT_RULES, newest_reconciliation
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
@@ -33,6 +33,7 @@ from acktrail_dashboard.wording import SEVERITIES, VERDICT_MEANINGS, tally
 SCHEMA: Final = "acktrail-report/1"
 """Names the form of the JSON; ``docs/report-schema.json`` describes it."""
 
+_LOOKS: Final = ("group_observations", "offset_observations")
 _OF_THE_RUN: Final = ("share_partition_states", "reconciliations", "quality_results", "group_observations")
 
 
@@ -46,6 +47,8 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
     """
     tables, chosen = Tables(config), shown_run(config, run_id)
     own = {name: tables.read(name, where=pc.field("run_id") == chosen) for name in _OF_THE_RUN}
+    if not own["reconciliations"].num_rows:
+        own["offset_observations"] = tables.read("offset_observations", where=pc.field("run_id") == chosen)
     return (
         RunTables(
             **own,
@@ -66,7 +69,7 @@ def shown_run(config: TablesConfig, run_id: str | None) -> str:
     """`run_id`, or the run observed last; raises as `read_run`."""
     tables = Tables(config)
     runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
-    return chosen_run(runs, run_id, root=tables.root)
+    return chosen_run(runs, newest_reconciliation(tables)[0], run_id, root=tables.root)
 
 
 def _audited_expansions(tables: Tables) -> dict[str, Any]:
@@ -174,8 +177,8 @@ def summary_json(summary: Summary) -> str:
 
 
 def _head(tables: RunTables, run_id: str) -> RunHead:
-    looks = _distinct(tables, ("reconciliations", "group_observations", "share_partition_states"), "observed_at")
-    clusters = _distinct(tables, ("reconciliations", "group_observations", "export_ranges"), "cluster_id")
+    looks = _distinct(tables, ("reconciliations", *_LOOKS, "share_partition_states"), "observed_at")
+    clusters = _distinct(tables, ("reconciliations", *_LOOKS, "export_ranges"), "cluster_id")
     return RunHead(
         cluster_id=", ".join(sorted(clusters)) or None,
         run_id=run_id,

@@ -18,10 +18,12 @@ _NAMED: Final = 3
 
 def trouble(summary: Summary) -> tuple[str, str]:
     """What stopped the run, how many findings are critical and who is in trouble, and the tone of it; the trail's own
-    sentence where the run left no statuses."""
+    sentence where the run left no statuses. A look that found no share group says that."""
     known = [group for group in summary.group_totals if group.status is not None]
     critical, stopping = dict(summary.totals.findings).get("critical", 0), summary.totals.expectations_stopping
     sentence = _groups_in_trouble(known) if known else trail(summary)
+    if not summary.groups and not summary.partitions and summary.head.observed_to is not None:
+        sentence = f"No share group on this cluster at {instant(summary.head.observed_to)}.", "ok"
     return critical_first(sentence, stopping=stopping, critical_findings=critical if known else 0)
 
 

@@ -66,9 +66,11 @@ def _validate(
 
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
+    from acktrail.tables.cluster_overview import no_share_group
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
     from acktrail_expectations.inputs.run_data import choose_run
+    from acktrail_expectations.results import headline
 
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
@@ -82,7 +84,11 @@ def _validate(
         summary = validate_run(store, choose_run(store, run_id), every_record=every_record)
         if data_docs is not None:
             _write_data_docs(config, summary.run_id, data_docs)
-    typer.echo((_json if as_json else _text)(summary))
+    nothing = no_share_group(store, summary.run_id)
+    if nothing is not None and not as_json:
+        typer.echo(printable(f"run {summary.run_id}: {nothing}; {headline(summary)}"))
+    else:
+        typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
 

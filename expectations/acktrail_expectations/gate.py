@@ -107,7 +107,10 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     """
     failures = summary.critical_failures
     if failures:
-        shown = hint or f"acktrail validate --run-id {summary.run_id} --json, or quality_results of this run"
+        shown = hint or (
+            f"what to do: docs/rules.md; each failure: acktrail validate --run-id {summary.run_id} --json, or "
+            "quality_results of this run"
+        )
         what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]
         raise QualityGateFailed(what, hint="\n".join((shown, *stopped_lines(failures))))
 

@@ -69,6 +69,23 @@ def test_no_broker_named() -> None:
     assert "--bootstrap-server" in line
 
 
+def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path) -> None:
+    """Where no share consumer ever came there is no state topic: a look that found nothing is a look. The README's
+    order ends well, each command says what was seen and when, and no other run's answer stands in its place."""
+    tables = ("--tables", tmp_path / "t")
+    with EmbeddedBroker() as broker:
+        names = ("--bootstrap-server", broker.bootstrap_servers, *tables)
+        export = acktrail("export", *names)
+        done = [export, *(acktrail(name, *tables) for name in ("reconcile", "validate", "report", "status"))]
+        assert [each.returncode for each in done] == [0] * 5, [each.stderr for each in done]
+        at = export.stdout.splitlines()[-1].removeprefix("no share group on this cluster at ")
+        for each in done:
+            said = each.stdout.replace(f"{at[:10]} {at[11:19]} UTC", at)
+            assert f"no share group on this cluster at {at}" in said.lower().replace(at.lower(), at), each.stdout
+        assert acktrail("reconcile", *tables).returncode == acktrail("status", *tables).returncode == 0
+        assert json.loads(acktrail("status", "--json", *tables).stdout)["act_on"] == []
+
+
 @pytest.mark.full
 def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
     """Where no share consumer ever came there is no state topic: an empty export with a status, no error."""

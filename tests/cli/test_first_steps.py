@@ -48,6 +48,32 @@ def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
     assert "\n  " in alone.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("statsu",), "'status'"),
+        (("reconcil",), "'reconcile'"),
+        (("reset", "aply"), "'apply'"),
+        (("groups", "config", "shwo"), "'show'"),
+        (("expand", "pln"), "'plan'"),
+        (("profiles", "overviw"), "'overview'"),
+        (("groups", "describe", "--jsn"), "--json"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_right_one(words: tuple[str, ...], meant: str) -> None:
+    """At every level: of the commands, of those below one, and of options."""
+    done = acktrail(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert meant in done.stderr.partition("(see")[0]
+
+
+@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("reset", "plan"), ("expand",)])
+def test_help_has_a_short_name_everywhere(words: tuple[str, ...]) -> None:
+    short, long = acktrail(*words, "-h"), acktrail(*words, "--help")
+    assert (short.returncode, short.stdout) == (0, long.stdout)
+    assert "Usage: acktrail" in short.stdout
+
+
 def test_completion_of_commands(tmp_path: Path) -> None:
     """The script that `acktrail --show-completion` prints completes commands and what stands below them."""
     script = f"""

@@ -54,7 +54,7 @@ def ask(server: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 
 def test_the_list_counts_members_and_lag(ask: Callable[..., Done]) -> None:
     """A line for each matching group with state, members and the sum of the lags that the brokers describe."""
-    rows = {row["group"]: row for row in json.loads(ask("list", f"{PREFIX}-*", "--json").stdout)}
+    rows = {row["group"]: row for row in ask("list", f"{PREFIX}-*", "--json").rows}
 
     assert set(rows) == {BUSY, IDLE}
     assert (rows[IDLE]["state"], rows[IDLE]["members"], rows[IDLE]["lag"]) == ("Empty", 0, 10)
@@ -65,15 +65,15 @@ def test_the_list_counts_members_and_lag(ask: Callable[..., Done]) -> None:
 
 def test_a_topic_leaves_out_other_topics_and_their_lag(ask: Callable[..., Done]) -> None:
     """With --topic only groups with state there are listed, and LAG counts that topic alone."""
-    rows = json.loads(ask("list", f"{PREFIX}-*", "--topic", f"{PREFIX}-b*", "--json").stdout)
+    rows = ask("list", f"{PREFIX}-*", "--topic", f"{PREFIX}-b*", "--json").rows
 
     assert [(row["group"], row["lag"]) for row in rows] == [(IDLE, 3)]
 
 
 def test_states_filter(ask: Callable[..., Done]) -> None:
     """--state keeps groups in that state, in any spelling; a state that share groups do not have is refused."""
-    listed = json.loads(ask("list", f"{PREFIX}-*", "--state", "empty", "--names", "--json").stdout)
-    assert listed == [BUSY, IDLE]
+    listed = ask("list", f"{PREFIX}-*", "--state", "empty", "--names", "--json").rows
+    assert listed == [{"group": BUSY}, {"group": IDLE}]
     assert ask("list", f"{PREFIX}-*", "--state", "Stable", "--names").stdout.strip() == ""
 
     assert "PreparingRebalance" in ask("list", "--state", "PreparingRebalance").complaint(2)
@@ -88,7 +88,7 @@ def test_a_group_that_is_not_there_hides_no_other(ask: Callable[..., Done]) -> N
     assert ORDERS in done.stdout
     assert f"did you mean '{IDLE}'" in done.stderr
     done = ask("describe", IDLE, f"{IDLE}x", "--json")
-    described, missing = json.loads(done.stdout)
+    described, missing = done.rows
     assert described["lag"] == 10
     assert (missing["error"]["type"], missing["error"]["exit_code"]) == ("UnknownName", 2)
     assert json.loads(done.stderr.splitlines()[-1])["error"]["type"] == "UnknownName"
@@ -116,7 +116,7 @@ def test_patterns_states_and_more_columns(ask: Callable[..., Done]) -> None:
 
 def test_all_groups_are_every_share_group(ask: Callable[..., Done]) -> None:
     """--all-groups describes what the listing has, and excludes names."""
-    described = {row["group"] for row in json.loads(ask("describe", "--all-groups", "--json").stdout)}
+    described = {row["group"] for row in ask("describe", "--all-groups", "--json").rows}
 
     assert {BUSY, IDLE} <= described
     assert CLASSIC not in described

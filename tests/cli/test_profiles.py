@@ -224,14 +224,14 @@ def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytes
     ]
     assert "secret in plain text" in shown.stderr
     told = run(capsys, "profiles", "--json")
-    eu, local, bad = json.loads(told.stdout)
+    eu, local, bad = told.rows
     assert eu["client_properties"] == [
         *("enable.ssl.certificate.verification", "retries", "sasl.password", "security.protocol")
     ]
     assert (local["tables"], local["error"]) == ("tables", None)
     assert "plain text" in bad["error"]
     assert HIDDEN not in str((shown, told))
-    (only,) = json.loads(run(capsys, "profiles", "--name", "local", "--json").stdout)
+    (only,) = run(capsys, "profiles", "--name", "local", "--json").rows
     assert only == local
     assert "did you mean 'local'?" in run(capsys, "profiles", "--name", "locale").complaint(2)
 
@@ -338,7 +338,7 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert order[3:] == ["lossy", "fresh", "well"]
     assert "empty: last export, gaps unknown: nothing was exported yet" in done.stderr
     assert "lossy" not in done.stderr
-    told = json.loads(run(capsys, "profiles", "overview", "--json").stdout)
+    told = run(capsys, "profiles", "overview", "--json").rows
     by_name: dict[str, dict[str, Any]] = {each["profile"]: each for each in told}
     assert [each["profile"] for each in told] == order
     assert by_name["well"]["unknown"] == {}
@@ -346,7 +346,7 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert by_name["empty"]["unknown"]["newest_record_at"] == "no state record was exported yet"
     assert "plain text" in by_name["bad"]["unknown"]["gaps"]
     assert HIDDEN not in str((done, told))
-    (one,) = json.loads(run(capsys, "profiles", "overview", "--name", "lossy", "--json").stdout)
+    (one,) = run(capsys, "profiles", "overview", "--name", "lossy", "--json").rows
     assert one["gap_offsets"] == 2
 
 
@@ -412,7 +412,7 @@ def test_two_profiles_of_real_clusters(
     assert (tmp_path / "tables/one/group_observations").is_dir()
     assert _ask(capsys, "--profile", "two", "groups", "list").code == 0
     done = _ask(capsys, "profiles", "--check", "--json")
-    one, two, away, unset = json.loads(done.stdout)
+    one, two, away, unset = done.rows
     assert done.code == 3
     assert (one["cluster_id"], two["cluster_id"]) == (cluster_id, cluster_id)
     assert one["tables_present"] > 0

@@ -190,13 +190,14 @@ def test_the_run_observed_last_is_the_default() -> None:
     runs = pa.table(
         {"run_id": ["b", "a", "b"], "observed_at": [at, at + timedelta(seconds=9), at + timedelta(seconds=1)]}
     )
-    assert chosen_run(runs, None, root="here") == "a"
-    assert chosen_run(runs, "b", root="here") == "b"
+    assert chosen_run(runs, None, None, root="here") == "a"
+    assert chosen_run(runs, "empty", None, root="here") == "empty"
+    assert chosen_run(runs, None, "b", root="here") == "b"
     with pytest.raises(UnknownName, match="unknown run 'c'") as refused:
-        chosen_run(runs, "c", root="here")
+        chosen_run(runs, None, "c", root="here")
     assert refused.value.nearest == ("a", "b")
     with pytest.raises(InputError, match="no reconcile run in here"):
-        chosen_run(runs.slice(0, 0), None, root="here")
+        chosen_run(runs.slice(0, 0), None, None, root="here")
 
 
 def test_an_empty_run_is_empty_and_not_an_error(run_id: str) -> None:

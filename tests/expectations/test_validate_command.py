@@ -11,6 +11,7 @@ import pytest
 from expectations.sample_tables import RUN, changed, everyday, fill, reconciliations
 from typer.testing import CliRunner, Result
 
+from acktrail.cli.main import _failed
 from acktrail.errors import AcktrailError, ConfigurationError, QualityGateFailed, UnknownName
 from acktrail_expectations.command import app
 
@@ -56,6 +57,18 @@ def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     assert isinstance(error, QualityGateFailed)
     assert error.exit_code == 6
     assert "acktrail validate --run-id run-1" in error.hint
+
+
+def test_many_failures_are_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line counts them, names the first, and says where to read more; logs have the advice on each."""
+    rules = [f"rule_number_{number}" for number in range(12)]
+    error = QualityGateFailed([("reconciliations", rule, 3) for rule in rules], hint="see docs\n" + "advice " * 300)
+    assert _failed(error, []) == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "acktrail: 12 critical expectation(s) failed: reconciliations: rule_number_0 (3 unexpected); reconciliations: "
+        "rule_number_1 (3 unexpected); reconciliations: rule_number_2 (3 unexpected); and 9 more (see docs)"
+    )
 
 
 def test_an_unknown_run_is_named_with_the_nearest(tmp_path: Path) -> None:

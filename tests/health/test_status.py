@@ -66,7 +66,7 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
     assert tables[1].splitlines()[1].split()[1:] == ["stuck", "3", "h", "ago", "1", "of", "2", ">=12"]
     assert [line.split()[0] for line in tables[2].splitlines()] == ["GROUP", "billing", "slow"]
     assert tables[2].splitlines()[1].endswith("it is stuck")
-    assert lines[-1] == "act on: 1 share partition(s) stuck"
+    assert lines[-1] == "act on: 1 share partition(s) stuck: `acktrail groups describe billing`"
 
 
 @pytest.mark.parametrize("name", [status.value for status in STATUS_TABLE])
@@ -99,6 +99,15 @@ def test_what_is_not_known_is_something_to_act_on(
     assert gone["verdicts"] == {"match": 1}
 
 
+def test_a_pipe_has_no_width(health: HealthTables) -> None:
+    """Where no terminal shows it, each row is one line, however long its reason."""
+    reason = "the start offset does not move " * 20
+    health.reconciled([{**health.queue("g", "stuck"), "reason": reason}])
+    command = [str(Path(sys.executable).with_name("acktrail")), "status", "--tables", health.config.uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"})
+    assert reason.strip() in done.stdout
+
+
 def test_a_cluster_without_share_groups_is_well(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that saw no share partition is known to have seen none."""
     health.reconciled()
@@ -109,7 +118,7 @@ def test_a_cluster_without_share_groups_is_well(health: HealthTables, capsys: py
 def test_a_critical_finding_is_something_to_act_on(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
     """While it is open: the run after that does not see it."""
     health.reconciled([health.queue("g", "ok")], [{"rule": "export_complete", "severity": "critical"}], run_id="run-1")
-    assert as_json(health, capsys)["act_on"] == ["1 critical finding(s)"]
+    assert as_json(health, capsys)["act_on"] == ["1 critical finding(s): `acktrail findings --severity critical`"]
     health.reconciled([health.queue("g", "ok")], run_id="run-2")
     assert as_json(health, capsys)["act_on"] == []
 
@@ -186,7 +195,7 @@ def test_watching(health: HealthTables) -> None:
         read_until(reader, lambda seen: "groups: 1 ok; nothing to act on\n" in seen)
         health.reconciled([health.queue("g", "stuck")], run_id="run-3")
         drawn += read_until(controller, lambda seen: "act on: 1 share partition(s) stuck" in seen)
-        read_until(reader, lambda seen: "groups: 1 stuck; 1 share partition(s) stuck\n" in seen)
+        read_until(reader, lambda seen: "groups: 1 stuck; 1 share partition(s) stuck: `acktrail" in seen)
         assert drawn.count("\x1b[H\x1b[2J") >= 2
     finally:
         os.close(terminal)

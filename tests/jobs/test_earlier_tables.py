@@ -108,7 +108,7 @@ def test_every_table_of_release_0_1_is_read(earlier: ExportedWorld, capsys: pyte
     names = {path.name for path in Path(earlier.config.uri).iterdir() if path.is_dir()}
     assert names > {*OF_RUN, *KEPT, "reconcile_checks", "quality_results", "reset_audit", "reset_plans", "topics"}
     assert {name for name in names if not tables.read(name).num_rows} <= {"findings"}
-    plans = json.loads(run(capsys, "reset", "list", "--tables", earlier.config.uri, "--json").stdout)
+    plans = run(capsys, "reset", "list", "--tables", earlier.config.uri, "--json").rows
     assert [(plan["kind"], plan["standing"]) for plan in plans] == [("reset", "DONE")]
     audit = run(capsys, "reset", "audit", "--tables", earlier.config.uri, "--json")
     assert (audit.code, json.loads(audit.stdout)["chain"]["rows"]) == (0, 6), audit

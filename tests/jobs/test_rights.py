@@ -113,7 +113,7 @@ def _doctor(guarded: Guarded, user: str, folder: Path, tables: str) -> tuple[int
     command = [ACKTRAIL, "doctor", "--json", "--bootstrap-server", guarded.broker.bootstrap_servers]
     command += ["--client-config", str(client), "--tables", tables]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    checks = json.loads(done.stdout)
+    checks = [json.loads(line) for line in done.stdout.splitlines()]
     found = {check["what"]: check["detail"] for check in checks if check["status"] == "missing"}
     return done.returncode, {what: detail for what, detail in found.items() if not what.startswith("ACL ")}
 

@@ -106,8 +106,8 @@ def test_configurations_are_set_and_unset(world: World, group: str, capsys: pyte
     assert command(capsys, world, "groups", "config", "show", group).stdout == "nothing is set on the group itself\n"
     assert command(capsys, world, *wanted, setting, "--execute").code == 0
     assert "earliest" in command(capsys, world, "groups", "config", "diff", group).stdout
-    difference = json.loads(command(capsys, world, "groups", "config", "diff", group, "nobody", "--json").stdout)
-    assert difference == [{"name": "share.auto.offset.reset", group: "earliest", "nobody": "latest"}]
+    difference = command(capsys, world, "groups", "config", "diff", group, "nobody", "--json").rows
+    assert difference == [{"name": "share.auto.offset.reset", "values": {group: "earliest", "nobody": "latest"}}]
     assert "[nothing_to_change]" in command(capsys, world, *wanted, setting, "--execute").complaint(2)
     assert "share.auto.offset.reset" in command(capsys, world, *wanted, "share.auto.offset.rest=x").stderr
     bogus = command(capsys, world, *wanted, "share.auto.offset.reset=bogus", "--execute")

@@ -117,7 +117,14 @@ class CommandGroup(NamedCommands):
 
 
 _targets = CommandGroup.targets
-app = typer.Typer(cls=CommandGroup, name="acktrail", help=HELP, invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=CommandGroup,
+    name="acktrail",
+    help=HELP,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands below take them over
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -232,7 +239,8 @@ def _command_in(arguments: list[str]) -> str:
 
 
 def _say(message: str, hint: str, code: int) -> int:
-    line = f"acktrail: {' '.join(message.split())}" + (f" ({' '.join(hint.split())})" if hint else "")
+    """One line; of a hint of several lines the first, which says where the others are read."""
+    line = f"acktrail: {' '.join(message.split())}" + (f" ({' '.join(hint.splitlines()[0].split())})" if hint else "")
     typer.echo(line, err=True)
     return code
 

@@ -28,6 +28,12 @@ class NamedCommands(TyperGroup):
             return dict(cls.own)
         return {**cls.own, **{point.name: point.value for point in registered}}
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
+        looks for among those that are loaded."""
+        self.commands = {**dict.fromkeys(self.targets()), **self.commands}
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature
         return list(self.targets())
 

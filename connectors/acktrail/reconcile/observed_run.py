@@ -16,10 +16,10 @@ from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.share_partition_keys import first_matches, key_codes
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
+from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import offset_shifts
 
-_SAMPLED: Final = ("offset_observations", "group_observations")
 PHASES: Final = ("before", "after")
 _SHARE_GROUP: Final = "share"
 _OFFSETS: Final = (
@@ -88,7 +88,7 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
     """The observation `run_id`. Raises UnknownName (it observed nothing), InputError (it has no sample from after the
     export)."""
     columns, own = ["cluster_id", "phase", "observed_at"], pc.field("run_id") == run_id
-    sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in _SAMPLED)
+    sampled = pa.concat_tables(tables.read(name, columns=columns, where=own) for name in SAMPLED)
     if not sampled.num_rows:
         known = sorted(_sampled_runs(tables))
         raise UnknownName("observation", run_id, nearest=get_close_matches(run_id, known, n=3))
@@ -110,7 +110,7 @@ def read_observation(tables: Tables, run_id: str) -> Observation:
 def _sampled_runs(tables: Tables) -> dict[str, dict[str, datetime]]:
     """The newest instant by run and phase, read piece by piece: a table holds every observation ever made."""
     runs: dict[str, dict[str, datetime]] = {}
-    for snapshot in filter(None, map(tables.snapshot, _SAMPLED)):
+    for snapshot in filter(None, map(tables.snapshot, SAMPLED)):
         for batch in snapshot.batches(columns=["run_id", "phase", "observed_at"]):
             sides = pa.Table.from_batches([batch]).group_by(["run_id", "phase"], use_threads=False)
             for row in sides.aggregate([("observed_at", "max")]).to_pylist():
@@ -122,6 +122,7 @@ def _sampled_runs(tables: Tables) -> dict[str, dict[str, datetime]]:
 def _state_logs(tables: Tables, run_id: str, known: pc.Expression) -> dict[int, StateLog]:
     """By state partition; `known`: the rows of ``export_ranges`` that say how far a log was shifted."""
     asked = (pc.field("run_id") == run_id) & (pc.field("topic") == STATE_TOPIC) & pc.field("group_id").is_null()
+    asked &= pc.field("partition").is_valid()
     columns = ["phase", "partition", "log_start_offset", "log_end_offset"]
     rows = tables.read("offset_observations", columns=columns, where=asked).to_pylist()
     sides = {(row["partition"], row["phase"]): row for row in rows}

@@ -22,6 +22,7 @@ from acktrail.statuses.change_counts import CountedHistory, count_changes, log_e
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
 from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
+from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.history_tables import CHANGES
@@ -74,9 +75,9 @@ def reconciled_run(tables: Tables, run_id: str | None) -> StatusRun:
     if rows.num_rows:
         return StatusRun(**rows.slice(0, 1).to_pylist()[0])
     if run_id is not None:  # reconciled, without a share partition
-        sampled = tables.read("group_observations", columns=columns, where=where).sort_by("observed_at")
+        sampled = pa.concat_tables(tables.read(name, columns=columns, where=where) for name in SAMPLED)
         if sampled.num_rows:
-            return StatusRun(**sampled.slice(sampled.num_rows - 1).to_pylist()[0])
+            return StatusRun(**sampled.sort_by("observed_at").slice(sampled.num_rows - 1).to_pylist()[0])
     raise ConfigurationError(f"nothing was reconciled in the tables at {tables.root}", hint="run `acktrail reconcile`")
 
 

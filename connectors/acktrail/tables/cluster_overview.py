@@ -16,10 +16,13 @@ from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.open_runs import newest_reconciliation, open_runs
+from acktrail.times import utc_text
 
-_SAMPLED: Final = ("group_observations", "offset_observations")
+SAMPLED: Final = ("group_observations", "offset_observations")
+"""What an observation writes on each side of the export."""
 _SHARE: Final = "share"
 _GROUP_ID_NOT_FOUND: Final = 69
+_UNKNOWN_TOPIC: Final = 3
 _CLOSE: Final = dt.timedelta(seconds=1)
 """The log's statistics cut instants off."""
 _STALE: Final = dt.timedelta(hours=1)
@@ -118,7 +121,7 @@ def _newest_record(tables: Tables) -> _Found:
 
 def _newest_export(tables: Tables) -> _Found:
     instants = [greatest(tables, "export_ranges", "exported_at")]
-    instants += [greatest(tables, name, "observed_at") for name in _SAMPLED]
+    instants += [greatest(tables, name, "observed_at") for name in SAMPLED]
     newest = max((instant for instant in instants if instant is not None), default=None)
     if newest is None:
         raise _NotKnown("nothing was exported yet")
@@ -138,10 +141,22 @@ def _share_groups(tables: Tables) -> _Found:
     return {"share_groups": sum((kind or _SHARE).lower() == _SHARE for kind in described.values())}
 
 
+def no_share_group(tables: Tables, run_id: str) -> str | None:
+    """The sentence that the observation `run_id` saw no share group, and when; None: it saw one, or may not have seen
+    one. A look that found nothing has a row about the state topic."""
+    own, columns = {"run_id": run_id}, ["observed_at", "error_code"]
+    if tables.rows("group_observations", own, columns=["group_id"]):
+        return None
+    looks = tables.rows("offset_observations", own, columns=columns)
+    if not looks or {row["error_code"] for row in looks} - {0, _UNKNOWN_TOPIC}:
+        return None
+    return f"no share group on this cluster at {utc_text(max(row['observed_at'] for row in looks))}"
+
+
 def _newest_observation(tables: Tables) -> str | None:
     """The run whose answers of the brokers came last; only files are read that may have them."""
     newest: list[tuple[dt.datetime, str]] = []
-    for snapshot in filter(None, map(tables.snapshot, _SAMPLED)):
+    for snapshot in filter(None, map(tables.snapshot, SAMPLED)):
         latest = _greatest_of(tables, snapshot, "observed_at")
         if latest is not None:
             said = {path: each["max.observed_at"] for path, each in snapshot.statistics(["max.observed_at"]).items()}

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import TablesConfig, reports_folder
 from acktrail.plain_tables import printable, table
 
@@ -89,7 +90,7 @@ def _verify(
     config = TablesConfig.from_environment(tables, tables_options)
     found = [verify_pack(config, file) for file in packs_in(place)]
     if as_json:
-        typer.echo(json.dumps([{"fate": of.fate, **asdict(of)} for of in found]))
+        echo_rows({"fate": of.fate, **asdict(of)} for of in found)
     else:
         typer.echo("\n".join(map(_text, found)))
     fates = {of.fate for of in found}

@@ -19,7 +19,8 @@ TableRow = Mapping[str, Any]
 ValueT = TypeVar("ValueT")
 
 _OF_ONE_RUN: Final = (
-    "share_partition_states", "reconciliations", "findings", "quality_results", "group_observations", "queue_statuses",
+    "share_partition_states", "reconciliations", "findings", "quality_results", "group_observations",
+    "offset_observations", "queue_statuses",
 )  # fmt: skip
 _OF_EXPANSIONS: Final = ("expansion_fences", "ordering_audits", "ordering_proofs", "start_audits")
 
@@ -28,6 +29,7 @@ _OF_EXPANSIONS: Final = ("expansion_fences", "ordering_audits", "ordering_proofs
 class RunTables:
     """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
 
+    `offset_observations` has rows where the run has no share partition: when it looked, and at which cluster.
     `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
     of groups that archived more than their states show. `ordering_proofs` are the rows of ``ordering_audits`` whose
     readings are shown; that table, ``start_audits`` and ``expansion_fences`` may lack columns. `expansions_reason`: why
@@ -41,6 +43,7 @@ class RunTables:
     export_ranges: pa.Table
     group_observations: pa.Table
     topics: pa.Table
+    offset_observations: pa.Table = field(default_factory=TABLES["offset_observations"].empty_table)
     queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
     archived: tuple[ArchivedRange, ...] = ()
     partition_expansions: pa.Table = field(default_factory=TABLES["partition_expansions"].empty_table)
@@ -55,8 +58,9 @@ class RunTables:
         return cls(**{own.name: TABLES[own.name].empty_table() for own in fields(cls) if own.name in TABLES})
 
 
-def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> str:
-    """The run to show: `wanted`, else the one observed last. `root` is where the tables are, for the message.
+def chosen_run(reconciliations: pa.Table, newest: str | None, wanted: str | None, *, root: str) -> str:
+    """The run to show: `wanted`, else the one observed last. `newest` is the newest reconciliation, which may have no
+    share partition. `root` is where the tables are, for the message.
 
     Raises:
         InputError: when nothing was reconciled yet.
@@ -68,6 +72,8 @@ def chosen_run(reconciliations: pa.Table, wanted: str | None, *, root: str) -> s
         descending=True,
     )
     known = [str(row["run_id"]) for row in runs if row["run_id"] is not None]
+    if newest is not None and newest not in known:
+        known.insert(0, newest)
     if wanted is not None and wanted not in known:
         raise UnknownName("run", wanted, nearest=known[:3])
     if not known:
@@ -93,7 +99,8 @@ def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
 
 def run_end(own: RunTables) -> datetime | None:
     """The last time at which the run of these tables observed the cluster."""
-    ends = [pc.max(table["observed_at"]).as_py() for table in (own.reconciliations, own.group_observations)]
+    looks = (own.reconciliations, own.group_observations, own.offset_observations)
+    ends = [pc.max(table["observed_at"]).as_py() for table in looks]
     return max((end for end in ends if end is not None), default=None)
 
 

@@ -46,9 +46,10 @@ def _command(
     if rebuild:
         _rebuild(TablesConfig.from_environment(tables, tables_options), run_id, master, as_json)
         return
+    config = TablesConfig.from_environment(tables, tables_options)
     with showing_activity():
-        summary = reconcile(TablesConfig.from_environment(tables, tables_options), run_id, master, with_history=True)
-    typer.echo(json.dumps(asdict(summary)) if as_json else _text(summary))
+        summary = reconcile(config, run_id, master, with_history=True)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _text(config, summary))
 
 
 def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_json: bool) -> None:
@@ -91,9 +92,14 @@ def reconcile(
         return run(tables, open_workers, run_id, before_done=add_history)
 
 
-def _text(summary: ReconcileSummary) -> str:
+def _text(tables: TablesConfig, summary: ReconcileSummary) -> str:
     from acktrail.plain_tables import printable, table
+    from acktrail.tables.cluster_overview import no_share_group
+    from acktrail.tables.delta.store import Tables
 
+    nothing = None if summary.share_partitions else no_share_group(Tables(tables), summary.run_id)
+    if nothing is not None:
+        return f"run {printable(summary.run_id)}: {nothing}"
     counted = (("verdict", summary.verdicts), ("finding", summary.findings))
     rows: list[tuple[Any, ...]] = [(kind, name, count) for kind, counts in counted for name, count in counts.items()]
     replay = f"all records were replayed: {printable(summary.replayed_all or '')}"

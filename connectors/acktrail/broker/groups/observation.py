@@ -53,7 +53,8 @@ def observe(
 
     A listing leaves out, without an error, what this principal may not DESCRIBE. So `groups` and `topic_ids`, which are
     known from state records, are asked for by name: a group that may not be described is a row with error 30, such a
-    topic one with the status ``not_authorized``. A deleted one (69, 100) has no row.
+    topic one with the status ``not_authorized``. A deleted one (69, 100) has no row. A state topic that is not listed
+    has one, without a partition, with error 3 or 29: a look that found nothing is a look.
     """
     run: _Row = {"cluster_id": admin.cluster_id, "run_id": run_id}
     topics = {topic.name: topic for topic in admin.topics()}
@@ -87,6 +88,8 @@ def observe(
         shares_at = clock()
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
     offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]
+    if STATE_TOPIC not in topics:
+        offset_rows += [{**run, "observed_at": clock(), **_state_topic_row(*admin.topics([STATE_TOPIC]))}]
     return SourceBatch(
         source_partition=SourcePartition(f"observation/{admin.cluster_id}"),
         rows={
@@ -112,6 +115,11 @@ def _partitions(topics: Mapping[str, TopicDescription], groups: Iterable[GroupOf
         for name in sorted(named & topics.keys())
         for index in range(topics[name].partition_count)
     ]
+
+
+def _state_topic_row(topic: TopicDescription) -> _Row:
+    """A state topic that is not listed, by its name: absent (error 3), or not to be described (29)."""
+    return {"topic": topic.name, "error_code": topic.error_code, "error": topic.error}
 
 
 def _topic_rows(side: _Row, topics: Iterable[TopicDescription], hidden: Iterable[str]) -> list[_Row]:

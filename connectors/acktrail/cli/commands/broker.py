@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli.common_options import AsJson, command_group
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import cache_folder
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
     """Say which brokers run, one a line; without --folder, all that were started. Exit code 1 when none runs."""
     running = _running(folder, also_noted=True)
     if as_json:
-        typer.echo(json.dumps([broker.to_json() for broker in running]))
+        echo_rows(broker.to_json() for broker in running)
     for broker in () if as_json else running:
         typer.echo(f"{broker.bootstrap_servers}  Kafka {broker.version}  pid {broker.pid}  {broker.folder}")
     if not running:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,6 +10,7 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.model.acls import Purpose
@@ -68,7 +68,7 @@ def doctor(
     wanted = Wanted(acls=tuple(acls or ()), groups=tuple(group or ()), topics=tuple(topic or ()))
     checks = list(_checks(kafka, tables, tables_options, wanted, read_tables=read_tables))
     if as_json:
-        typer.echo(json.dumps([asdict(check) for check in checks], ensure_ascii=False))
+        echo_rows(map(asdict, checks))
     else:
         typer.echo(table(("CHECK", "STATUS", "DETAIL"), [(c.what, c.status, c.detail) for c in checks]))
         for check in checks:

@@ -116,6 +116,13 @@ def export(
         _show(error.summary, as_json=as_json)
         raise
     _show(summary, as_json=as_json)
+    if not as_json and "group_observations" not in summary.rows:
+        from acktrail.tables.cluster_overview import no_share_group
+        from acktrail.tables.delta.store import Tables
+
+        nothing = no_share_group(Tables(target), summary.run_id)
+        if nothing is not None:
+            typer.echo(nothing)
 
 
 def _show(summary: ExportSummary, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from acktrail.cli.arrow_without_pandas import row_tables
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import health_text
-from acktrail.cli.text.json_text import json_line
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import InputError
 from acktrail.times import time_ms
 
@@ -63,8 +63,7 @@ def findings(
     listed = open_findings(store, open_runs(store), closed_too=all_of_them)
     found = [each for each in listed if all(test(each) for test in tests)]
     if as_json:
-        for each in found:
-            typer.echo(json_line(health_text.finding_json(each)))
+        echo_rows(map(health_text.finding_json, found))
         return
     typer.echo(health_text.findings_text(found, dt.datetime.now(dt.UTC)))
 

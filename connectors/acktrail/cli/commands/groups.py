@@ -3,7 +3,6 @@ configuration."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.cli.group_answers import describe_all, raise_first
 from acktrail.cli.reset.change_preview import Expect, change_tables, preview_or_execute
 from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
 from acktrail.plain_tables import printable, table
@@ -60,13 +60,14 @@ def list_groups(
         listed = {one.group_id: one.state for one in group_answers.list_matching(admin, patterns or (), states or ())}
         answers = [] if names else describe_all(admin, list(listed), topic)
     if names:
-        typer.echo(json.dumps(list(listed)) if as_json else "\n".join(map(printable, listed)))
+        if as_json:
+            echo_rows({"group": group_id} for group_id in listed)
+        else:
+            typer.echo("\n".join(map(printable, listed)))
         return
     shown = [one for one in answers if topic is None or one.offsets or one.error is not None]
     if as_json:
-        typer.echo(
-            json.dumps([group_answers.listing_json(listed[one.group_id], one) for one in shown], ensure_ascii=False)
-        )
+        echo_rows(group_answers.listing_json(listed[one.group_id], one) for one in shown)
     else:
         typer.echo(group_answers.listing_text(listed, shown))
     raise_first(shown)
@@ -101,7 +102,7 @@ def describe(
         wanted = group_answers.selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
         answers = describe_all(admin, wanted, topic)
     if as_json:
-        typer.echo(json.dumps([group_answers.group_json(answer) for answer in answers], ensure_ascii=False))
+        echo_rows(map(group_answers.group_json, answers))
     else:
         found = [(answer, answer.group) for answer in answers if answer.group is not None]
         if state and found:
@@ -188,8 +189,7 @@ def show(
     """Show what is set on groups; with --all everything that is in force."""
     found = _read(KafkaConfig.from_environment(bootstrap_server, client_config), groups)
     if as_json:
-        forms = [{"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found]
-        typer.echo(json.dumps(forms))
+        echo_rows({"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found)
         return
     rows = [
         (configs.group_id, name, value, "group" if name in configs.own else "default")
@@ -219,7 +219,7 @@ def diff(
     rows = [(name, *each) for name, each in zip(names, values, strict=True) if len(set(each)) > 1]
     titles = [configs.group_id if configs.group_id != _NOBODY else "(default)" for configs in found]
     if as_json:
-        typer.echo(json.dumps([{"name": name, **dict(zip(titles, each, strict=True))} for name, *each in rows]))
+        echo_rows({"name": name, "values": dict(zip(titles, each, strict=True))} for name, *each in rows)
     else:
         typer.echo(table(("NAME", *titles), rows) if rows else "no difference")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ import typer
 from acktrail import config
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 from acktrail.plain_tables import printable, table
 from acktrail.profiles import Profile
@@ -91,7 +91,7 @@ def profiles(
         arrow_without_pandas.forgo_pandas()
         found = _each(_checked, found)
     if as_json:
-        typer.echo(json.dumps([_json(each, checked=check) for each in found], ensure_ascii=False))
+        echo_rows(_json(each, checked=check) for each in found)
     else:
         typer.echo(_check_text(found) if check else _list_text(found))
         for each in found:
@@ -118,7 +118,7 @@ def overview(names: Names = None, as_json: AsJson = False) -> None:
     found.sort(key=lambda pair: pair[0])
     found.sort(key=lambda pair: pair[1].urgency(now), reverse=True)
     if as_json:
-        typer.echo(json.dumps([_overview_json(*pair, now) for pair in found], ensure_ascii=False))
+        echo_rows(_overview_json(*pair, now) for pair in found)
         return
     headers = ("CLUSTER", "LAST EXPORT", "NEWEST RECORD", "GROUPS", "GAPS", "FINDINGS", "RECONCILED", "VERDICTS")
     typer.echo(table(headers, [_overview_row(name, each, now) for name, each in found], numbers=(3,)))

@@ -11,6 +11,7 @@ import typer
 
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
 from acktrail.times import duration_ms, instant_text
@@ -66,7 +67,10 @@ def maintain(
     policy = _policy(keep, keep_size, vacuum_after, keep_log)
     if forecast:
         found = growth.forecast(config, policy)
-        typer.echo(json.dumps([asdict(each) for each in found]) if as_json else _forecast_text(found))
+        if as_json:
+            echo_rows(map(asdict, found))
+        else:
+            typer.echo(_forecast_text(found))
         return
     report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
     typer.echo(json.dumps(asdict(report)) if as_json else _report_text(report))

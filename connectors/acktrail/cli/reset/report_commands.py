@@ -13,6 +13,7 @@ from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.reset.change_preview import load_any_plan
 from acktrail.cli.reset.reset_options import AllGroups, Globs, Groups, Topics
+from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
@@ -35,7 +36,7 @@ def list_plans(
 
     found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
     if as_json:
-        typer.echo(json.dumps(found))
+        echo_rows(found)
         return
     if not found:
         typer.echo("no plans")

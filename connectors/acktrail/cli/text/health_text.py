@@ -151,6 +151,8 @@ def _findings_line(found: ClusterHealth) -> str:
 def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
     if found.groups is None:
         return "unknown"
+    if found.no_share_group is not None:
+        return f"{_age(found.observed_at, now)}: {found.no_share_group}"
     queues = f"{sum(each.share_partitions for each in found.groups):,} share partition(s)"
     groups = f"{len(found.groups):,} group(s)"
     return f"{_age(found.observed_at, now)}: {groups}, {_counted(found.group_statuses)}; {queues}"

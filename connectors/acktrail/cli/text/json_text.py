@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final
+
+import typer
 
 from acktrail.errors import AcktrailError
 
@@ -16,6 +19,12 @@ def json_line(form: object) -> str:
     """`form` on one line, readable text as it is, everything that steers escaped. Equal to `form` once parsed."""
     text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def echo_rows(forms: Iterable[object]) -> None:
+    """Things of one kind on stdout, one object a line; no line where there is none."""
+    for form in forms:
+        typer.echo(json_line(form))
 
 
 def error_json(error: AcktrailError) -> dict[str, Any]:

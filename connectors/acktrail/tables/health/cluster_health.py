@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import AcktrailError
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
+from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, no_share_group
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
 from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
@@ -104,6 +105,8 @@ class ClusterHealth:
     queues: tuple[QueueHealth, ...] | None = None
     findings: tuple[SeenFinding, ...] | None = None
     gaps: Mapping[str, GapsOfReason] | None = None
+    no_share_group: str | None = None
+    """The sentence that there is none; None: there is one, or that is not known."""
     changes: tuple[RecentChange, ...] | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -137,16 +140,24 @@ class ClusterHealth:
             changes=chosen(self.changes, lambda change: change.group_id),
         )
 
+    def _first_with(self, status: QueueStatus) -> str:
+        """The first group with `status`, as a shell takes it."""
+        return shlex.quote(next(group.group_id for group in self.groups or () if status in group.statuses))
+
     def to_act_on(self, now: dt.datetime, stale_after: dt.timedelta) -> list[str]:
-        """Why a person should act now, most urgent first; none: there is no reason. What is not known, or older than
-        `stale_after`, is a reason too."""
+        """Why a person should act now, most urgent first, each with the command that shows or does more; none:
+        there is no reason. What is not known, or older than `stale_after`, is a reason too."""
         urgent = {status: count for status, count in self.statuses.items() if is_urgent(status)}
-        reasons = [f"{count:,} share partition(s) {status.value}" for status, count in urgent.items()]
+        reasons = [
+            f"{count:,} share partition(s) {status.value}: `acktrail groups describe {self._first_with(status)}`"
+            for status, count in urgent.items()
+        ]
         critical = sum(finding.severity == SEVERITIES[0] for finding in self.findings or ())
-        reasons += [f"{critical:,} critical finding(s)"] if critical else []
-        for subject, at in (("the export", self.overview.exported_at), ("the statuses", self.observed_at)):
+        reasons += [f"{critical:,} critical finding(s): `acktrail findings --severity critical`"] if critical else []
+        ends = (("export", "export", self.overview.exported_at), ("statuses", "reconcile", self.observed_at))
+        for subject, command, at in ends:
             if at is not None and now - at > stale_after:
-                reasons.append(f"{subject} ended {ago_text((now - at).total_seconds())}")
+                reasons.append(f"the {subject} ended {ago_text((now - at).total_seconds())}: `acktrail {command}`")
         return [*reasons, *dict.fromkeys(self.unknown.values())]
 
 
@@ -191,7 +202,7 @@ def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
     reader = StatusReader(tables)
     rows = reader.statuses(columns=_COLUMNS)
     if not rows.num_rows:
-        return _no_queues(reader)
+        return _no_queues(tables, reader)
     added = rows.append_column("unfinished_unknown", pc.cast(pc.is_null(rows["unfinished_records"]), pa.int64()))
     counted = added.group_by(["group_id", "status"], use_threads=False).aggregate(_AGGREGATES).to_pylist()
     by_group: dict[str, list[dict[str, Any]]] = {}
@@ -207,10 +218,12 @@ def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
     }
 
 
-def _no_queues(reader: StatusReader) -> dict[str, Any]:
+def _no_queues(tables: Tables, reader: StatusReader) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
     runs = reader.run_totals().select(["observed_at", "run_id"]).to_pylist()
-    return {"queues": (), "groups": (), **runs[-1]} if runs else {"queues": None, "groups": None}
+    if not runs:
+        return {"queues": None, "groups": None}
+    return {"queues": (), "groups": (), **runs[-1], "no_share_group": no_share_group(tables, runs[-1]["run_id"])}
 
 
 def _rank(row: Mapping[str, Any]) -> int:

@@ -47,6 +47,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "member": "member-secret",
         "fewest": "fewest-secret",
         "sinker": "sinker-secret",
+        "unwelcome": "unwelcome-secret",
     }
     with EmbeddedBroker(sasl_users=users) as broker:
         yield broker

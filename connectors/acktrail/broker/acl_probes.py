@@ -20,6 +20,13 @@ def granted(admin: ShareGroupAdmin, acls: Iterable[Acl]) -> dict[Acl, bool | Non
     return {acl: _PROBES[acl.operation, acl.kind](admin, acl.name) for acl in acls}
 
 
+def missing_rights(admin: ShareGroupAdmin, acls: Iterable[Acl]) -> str:
+    """A sentence about those of `acls` that this principal lacks, for a connector's status; empty: none is known to be
+    missing."""
+    missing = [str(acl) for acl, is_there in granted(admin, acls).items() if is_there is False]
+    return f"not authorized: missing {', '.join(missing)}; what only they show is left out" if missing else ""
+
+
 def _describes_group(admin: ShareGroupAdmin, name: str) -> bool | None:
     (found,) = admin.describe_groups([_name(name)])
     return found.error_code != GROUP_AUTHORIZATION_FAILED

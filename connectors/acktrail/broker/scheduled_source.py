@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
+from acktrail.broker.acl_probes import missing_rights
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
 from acktrail.config import KafkaConfig
@@ -14,6 +15,7 @@ from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch
+from acktrail.model.acls import Acl, Purpose, needed
 
 OBSERVATION: Final = "Observation"
 """The group of the keys about looks."""
@@ -36,7 +38,10 @@ def scheduled_keys(interval_ms: int, about: str, *others: ConfigKey) -> ConfigDe
 
 
 class ScheduledSource(SourceConnector):
-    """One look at a whole cluster is one task, however many are wanted. `config_def` is of ``scheduled_keys``."""
+    """One look at a whole cluster is one task, however many are wanted. `config_def` is of ``scheduled_keys``;
+    `purpose` names the ACLs that a look needs."""
+
+    purpose: ClassVar[Purpose]
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -55,6 +60,10 @@ class ScheduledSource(SourceConnector):
     def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look is one task
         return [{}]
 
+    def acls(self, topics: Sequence[str] = ()) -> tuple[Acl, ...]:
+        """What a look at `topics` (none named: at all) needs."""
+        return needed(self.purpose, (), topics)
+
     def seconds(self, key: str = _INTERVAL) -> float:
         """What `key` has in milliseconds."""
         found: int = self.config[key]
@@ -63,10 +72,18 @@ class ScheduledSource(SourceConnector):
 
 class ScheduledTask(SourceTask):
     """Looks at its start, then every `interval_s` seconds from the beginning of one look to that of the next. A time
-    that was missed is left out."""
+    that was missed is left out. `acls`: without one of them a look leaves something out, and the status says which."""
 
-    def __init__(self, config: KafkaConfig, *, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        interval_s: float,
+        acls: Sequence[Acl] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._config, self._interval_s, self._clock = config, interval_s, clock
+        self._acls, self._limits = acls, ""
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
         self._began_at = self._begins_at = 0.0
@@ -84,7 +101,12 @@ class ScheduledTask(SourceTask):
             self._context.stop.wait(min(timeout_s, self._begins_at - now))
             return ()
         self._began_at, self._begins_at = now, now + self._interval_s
+        self._limits = missing_rights(self._admin, self._acls)
         return [self.look(self._admin)]
+
+    @property
+    def limits(self) -> str:
+        return self._limits
 
     @abstractmethod
     def look(self, admin: ShareGroupAdmin) -> SourceBatch:

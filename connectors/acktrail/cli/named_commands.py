@@ -31,7 +31,8 @@ class NamedCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
         looks for among those that are loaded."""
-        self.commands = {**dict.fromkeys(self.targets()), **self.commands}
+        names: dict[str, Any] = dict.fromkeys(self.targets())
+        self.commands = {**names, **self.commands}
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class's signature

@@ -107,6 +107,12 @@ class SourceTask(ABC):
         return ()
 
     @property
+    def limits(self) -> str:
+        """What keeps the task from seeing everything that it is for, for its status; empty: nothing is known to. Called
+        by any thread."""
+        return ""
+
+    @property
     def is_finished(self) -> bool:
         """A bounded task has given everything up to the end that it saw at start. A continuous one never has."""
         return False

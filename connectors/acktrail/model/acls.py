@@ -30,11 +30,12 @@ TRANSACTIONAL_IDS: Final = "acktrail/"
 
 
 class Purpose(StrEnum):
-    """What the ACLs are for: export and observation; the sources of group metadata, of dead letters and of the
-    partition ledger, and the topic sink; reset of start offsets; a migration, on the target cluster; the expansion of a
-    topic."""
+    """What the ACLs are for: export and observation; the sources of offsets, of group metadata, of dead letters and of
+    the partition ledger, and the topic sink; reset of start offsets; a migration, on the target cluster; the expansion
+    of a topic."""
 
     EXPORT = "export"
+    OFFSETS = "offsets"
     METADATA = "metadata"
     DEAD_LETTERS = "dead-letters"
     LEDGER = "ledger"
@@ -85,8 +86,8 @@ def _seen(groups: _Names) -> list[Acl]:
     return [*_each("DESCRIBE", "group", groups), *_each("DESCRIBE_CONFIGS", "group", groups)]
 
 
-def _export(groups: _Names, topics: _Names) -> list[Acl]:
-    return [Acl("READ", "topic", STATE_TOPIC), *_seen(groups), *_each("DESCRIBE", "topic", topics)]
+def _offsets(groups: _Names, topics: _Names) -> list[Acl]:
+    return [*_seen(groups), *_each("DESCRIBE", "topic", topics)]
 
 
 def _reset(groups: _Names, topics: _Names) -> list[Acl]:
@@ -104,7 +105,8 @@ def _topic_sink(_: _Names, topics: _Names) -> list[Acl]:
 
 
 _WANTED: Final[Mapping[Purpose, Callable[[_Names, _Names], list[Acl]]]] = {
-    Purpose.EXPORT: _export,
+    Purpose.EXPORT: lambda groups, topics: [Acl("READ", "topic", STATE_TOPIC), *_offsets(groups, topics)],
+    Purpose.OFFSETS: lambda groups, topics: _offsets(groups, [*topics, STATE_TOPIC]),
     Purpose.METADATA: lambda _, __: [Acl("READ", "topic", _GROUPS_TOPIC)],
     Purpose.DEAD_LETTERS: lambda groups, topics: [*_seen(groups), *_each("READ", "topic", topics)],
     Purpose.LEDGER: lambda groups, topics: [*_each("DESCRIBE", "group", groups), *_each("DESCRIBE", "topic", topics)],

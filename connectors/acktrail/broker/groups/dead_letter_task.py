@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
+from acktrail.broker.acl_probes import missing_rights
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.error_codes import error_for
 from acktrail.broker.state.state_topic import StateTopic
@@ -18,11 +19,13 @@ from acktrail.columnar.decoding.dead_letter_rows import dead_letter_rows
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.model.acls import Purpose, needed
 from acktrail.wire.dead_letter_headers import DeadLetterStatus
 
 TOPIC_OF_GROUP: Final = "errors.deadletterqueue.topic.name"
 """The configuration of a share group that names its dead-letter topic."""
 _TABLE: Final = "dead_letter_records"
+_TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
 
 
 def dead_letter_source_partition(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
@@ -89,6 +92,7 @@ class DeadLetterTask(SourceTask):
         self._topics: dict[str, _DeadLetterTopic] = {}
         self._counts: Counter[str] = Counter()
         self._looked_at = 0.0
+        self._limits = ""
 
     def start(self, context: SourceTaskContext) -> None:
         self._context = context
@@ -111,6 +115,10 @@ class DeadLetterTask(SourceTask):
             topic.stop()
         if self._admin is not None:
             self._admin.close()
+
+    @property
+    def limits(self) -> str:
+        return self._limits
 
     @property
     def is_finished(self) -> bool:
@@ -153,7 +161,10 @@ class DeadLetterTask(SourceTask):
 
     def _look(self) -> None:
         """Begin to read the topics that were not known. One that no group names any more is read on."""
-        names = self._named if self._admin is None else sorted(dead_letter_topics(self._admin))
+        names: Sequence[str] = self._named
+        if self._admin is not None:
+            self._limits = missing_rights(self._admin, _TO_FIND_TOPICS)
+            names = sorted(dead_letter_topics(self._admin))
         for name in names:
             if name not in self._topics:
                 topic = _DeadLetterTopic(

@@ -12,12 +12,12 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.group_gauges import group_gauges
 from acktrail.broker.groups.observation import observe
 from acktrail.broker.scheduled_source import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
+from acktrail.model.acls import Acl, Purpose
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
 
@@ -27,6 +27,7 @@ _WAIT: Final = "state.wait.ms"
 class ShareGroupOffsetsSource(ScheduledSource):
     """Observes the brokers: a sample before and one after the state topic is exported, as a reconciliation needs."""
 
+    purpose = Purpose.OFFSETS
     description = "Groups, start offsets, lag and log offsets as brokers describe them, on a schedule."
     config_def: ClassVar[ConfigDef] = scheduled_keys(
         300_000,
@@ -43,7 +44,7 @@ class ShareGroupOffsetsSource(ScheduledSource):
     )
 
     def task(self, config: Config) -> ObservationTask:  # noqa: ARG002  # there is one task
-        return ObservationTask(self._kafka, interval_s=self.seconds(), wait_s=self.seconds(_WAIT))
+        return ObservationTask(self._kafka, interval_s=self.seconds(), wait_s=self.seconds(_WAIT), acls=self.acls())
 
 
 class ObservationTask(ScheduledTask):
@@ -51,9 +52,15 @@ class ObservationTask(ScheduledTask):
     reached the ends of the state topic's logs that the first one saw."""
 
     def __init__(
-        self, config: KafkaConfig, *, interval_s: float, wait_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        config: KafkaConfig,
+        *,
+        interval_s: float,
+        wait_s: float,
+        acls: Sequence[Acl] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config, interval_s=interval_s, clock=clock)
+        super().__init__(config, interval_s=interval_s, acls=acls, clock=clock)
         self._wait_s = wait_s
         self._run_id: str | None = None
         self._ends: Mapping[SourcePartition, int] = {}
@@ -76,7 +83,7 @@ class ObservationTask(ScheduledTask):
         """The first sample."""
         self._run_id = new_run_id()
         batch = observe(admin, run_id=self._run_id, phase="before")
-        self._ends = self._log_ends(admin, batch)
+        self._ends = self._log_ends(admin.cluster_id, batch)
         return batch
 
     def gauges(self) -> Sequence[Gauge]:
@@ -88,18 +95,13 @@ class ObservationTask(ScheduledTask):
         return all(_number(reached.get(each)) >= end for each, end in self._ends.items())
 
     @staticmethod
-    def _log_ends(admin: ShareGroupAdmin, batch: SourceBatch) -> dict[SourcePartition, int]:
+    def _log_ends(cluster_id: str, batch: SourceBatch) -> dict[SourcePartition, int]:
         """The end of each log of the state topic that has records, as the sample has it."""
-        topic = StateTopic(admin)
-        if not topic.is_present:
-            return {}
         rows = batch.rows["offset_observations"]
-        logs = rows.filter(pc.equal(rows["topic"], STATE_TOPIC)).select(["partition", "log_end_offset"]).to_pylist()
-        ends = {row["partition"]: row["log_end_offset"] or 0 for row in logs}
+        logs = rows.filter(pc.and_(pc.equal(rows["topic"], STATE_TOPIC), pc.greater(rows["log_end_offset"], 0)))
         return {
-            state_source_partition(topic.cluster_id, topic.topic_id, number): end
-            for number, end in ends.items()
-            if number is not None and end > 0
+            state_source_partition(cluster_id, log["topic_id"], log["partition"]): log["log_end_offset"]
+            for log in logs.select(["topic_id", "partition", "log_end_offset"]).to_pylist()
         }
 
 

@@ -14,12 +14,14 @@ from acktrail.connect.config_def import ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import SourceBatch
+from acktrail.model.acls import Acl, Purpose
 from acktrail.times import new_run_id
 
 
 class PartitionLedgerSource(ScheduledSource):
     """Keeps the ledger that partition expansions are found in (docs/expansion.md)."""
 
+    purpose = Purpose.LEDGER
     description = "Partition counts, leader epochs and log ends of topics, on a schedule."
     config_def: ClassVar[ConfigDef] = scheduled_keys(
         60_000,
@@ -35,8 +37,10 @@ class PartitionLedgerSource(ScheduledSource):
     )
 
     def task(self, config: Config) -> PartitionLedgerTask:  # noqa: ARG002  # there is one task
-        topics = tuple(self.config["topics"]) or None
-        return PartitionLedgerTask(self._kafka, interval_s=self.seconds(), topics=topics)
+        topics = tuple(self.config["topics"])
+        return PartitionLedgerTask(
+            self._kafka, interval_s=self.seconds(), topics=topics or None, acls=self.acls(topics)
+        )
 
 
 class PartitionLedgerTask(ScheduledTask):
@@ -48,9 +52,10 @@ class PartitionLedgerTask(ScheduledTask):
         *,
         interval_s: float,
         topics: Sequence[str] | None,
+        acls: Sequence[Acl] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config, interval_s=interval_s, clock=clock)
+        super().__init__(config, interval_s=interval_s, acls=acls, clock=clock)
         self._topics = topics
 
     def look(self, admin: ShareGroupAdmin) -> SourceBatch:

@@ -28,7 +28,7 @@ class TargetState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """A state, and why: `trace` is one line and its hint for an error that was raised on purpose, else a traceback. A
-    running task has a trace while an outage lasts."""
+    running task has a trace while an outage lasts, and while it may not see everything (``SourceTask.limits``)."""
 
     state: RunState
     trace: str = ""

@@ -89,9 +89,11 @@ class TaskThread:
         with self._lock:
             status = self._status
         reason = self._outage.reason
-        if status.state is RunState.RUNNING and reason:
-            return RunStatus(state=RunState.RUNNING, trace=self._redact(f"outage: {reason}"))
-        return status
+        if status.state is not RunState.RUNNING:
+            return status
+        source = self._source
+        told = f"outage: {reason}" if reason else "" if source is None else source.limits
+        return replace(status, trace=self._redact(told)) if told else status
 
     @property
     def summary(self) -> TaskSummary:

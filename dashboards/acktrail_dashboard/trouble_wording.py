@@ -21,9 +21,10 @@ def trouble(summary: Summary) -> tuple[str, str]:
     sentence where the run left no statuses. A look that found no share group says that."""
     known = [group for group in summary.group_totals if group.status is not None]
     critical, stopping = dict(summary.totals.findings).get("critical", 0), summary.totals.expectations_stopping
-    sentence = _groups_in_trouble(known) if known else trail(summary)
     if not summary.groups and not summary.partitions and summary.head.observed_to is not None:
-        sentence = f"No share group on this cluster at {instant(summary.head.observed_to)}.", "ok"
+        nothing = f"No share group on this cluster at {instant(summary.head.observed_to)}."
+        return critical_first((nothing, "ok"), stopping=stopping, critical_findings=critical)
+    sentence = _groups_in_trouble(known) if known else trail(summary)
     return critical_first(sentence, stopping=stopping, critical_findings=critical if known else 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jobs.world import World, topic_id
 from samples.memory_source import MemoryLog, MemoryTask
@@ -38,19 +37,6 @@ class ExportedWorld(World):
                     sink.put(batch)
             self.exported[partition] = len(self.logs[partition])
         sink.flush()
-
-    def restore(self) -> None:
-        """Take in what the tables have of the state topic, as if it was written here."""
-        from acktrail.columnar.model_values import record_of
-
-        rows: list[dict[str, Any]] = self.tables.read("state_records").to_pylist()
-        for row in sorted(rows, key=lambda row: (row["state_partition"], row["offset"])):
-            partition = row["state_partition"]
-            self.logs[partition] += [(None, None)] * (row["offset"] - len(self.logs[partition]))
-            self.write_bytes(partition, row["key"], row["value"])
-            if row["decode_status"] == "decoded":
-                self.take(record_of(row))
-            self.exported[partition] = row["offset"] + 1
 
     def _log(self, partition: int) -> MemoryLog:
         log = self.logs[partition]

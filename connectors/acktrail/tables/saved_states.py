@@ -75,7 +75,7 @@ class SourceVersion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedStates:
     """Which states a table has: its version, the number of its step, the run that saved them, and the positions by
-    state partition. `source`: None where an older release did not note it. `used`: the records before the positions.
+    state partition. `source`: None where nothing was saved. `used`: the records before the positions.
     `exported`: what is known of the export, by state partition. `unusable`: why there is nothing to continue from."""
 
     table: SavedTable
@@ -228,11 +228,8 @@ def save(
 
 
 def _is_damaged(places: Iterable[Mapping[str, Any]], counts: Counter[int]) -> bool:
-    """Whether rows are missing or too many. Older releases did not note how many the history has."""
-    expected = {place["state_partition"]: place["share_partitions"] for place in places}
-    return bool(counts.keys() - expected.keys()) or any(
-        count not in (None, counts[number]) for number, count in expected.items()
-    )
+    """Whether rows are missing or too many."""
+    return Counter({place["state_partition"]: place["share_partitions"] for place in places}) != counts
 
 
 def _counts(numbers: pa.Array | pa.ChunkedArray) -> Counter[int]:

@@ -45,7 +45,7 @@ _Span = tuple[int, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRecords:
     """Which records something was made from: all that ``state_records`` had at `version`, without some of those in the
-    files `unfinished`. `digest`: ``files_digest`` of the files at `version`; None: an older release did not note it.
+    files `unfinished`. `digest`: ``files_digest`` of the files at `version`; None: there are no such records yet.
     `rows`: how many records lay before the positions, with all that the retention had dropped; None: not known."""
 
     version: int = 0

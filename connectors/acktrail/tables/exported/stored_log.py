@@ -52,8 +52,7 @@ def offset_shifts(tables: Tables, state_partitions: Iterable[int], where: pc.Exp
 
 def newest_shifts(tables: Tables) -> dict[int, int]:
     """``offset_shifts`` of all state partitions, as of Kafka's log now, by ``export_ranges`` alone."""
-    rows = tables.read("export_ranges", columns=_SHIFTS)  # older tables lack the column: no filter inside their files
-    return _greatest(rows.filter(pc.field("offset_shift").is_valid()))
+    return _greatest(tables.read("export_ranges", columns=_SHIFTS, where=pc.field("offset_shift").is_valid()))
 
 
 def _greatest(rows: pa.Table) -> dict[int, int]:

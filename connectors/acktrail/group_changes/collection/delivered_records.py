@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +22,9 @@ _MOST_BYTES: Final = 4 << 20
 """For all logs together."""
 _ISOLATION: Final = "share.isolation.level"
 _READ_UNCOMMITTED: Final = "read_uncommitted"
+_Key = tuple[str, str, int]
+"""Group, topic, partition."""
+_Place = tuple[str, int]
 _DEPENDS: Final = frozenset({BatchKind.ABORTED, BatchKind.OPEN})
 """What only a read_uncommitted group gets, now."""
 
@@ -62,23 +65,38 @@ def with_hidden(admin: ShareGroupAdmin, request: ResetRequest, snapshot: Snapsho
     """`snapshot` with `hidden` for every share partition whose log is short enough to be looked through, from where
     the group or `request` begins. Raises Unreachable, RetryableError: a broker did not answer."""
     stretches = {facts.key: found for facts in snapshot.partitions if (found := _stretch(request, facts)) is not None}
-    longest: dict[tuple[str, int], LogStretch] = {}
-    for stretch in sorted(stretches.values()):
-        longest.setdefault((stretch.topic, stretch.partition), stretch)
-    short = [one for one in longest.values() if one.end_offset - one.first_offset <= _MOST_OFFSETS]
-    asked = [one for one in short if one.first_offset < one.end_offset] if len(longest) <= _MOST_LOGS else []
+    hidden = hidden_in(admin, stretches)
+    rows = tuple(replace(facts, hidden=hidden.get(facts.key)) for facts in snapshot.partitions)
+    return replace(snapshot, partitions=rows)
+
+
+def hidden_in(admin: ShareGroupAdmin, stretches: Mapping[_Key, LogStretch]) -> dict[_Key, tuple[Span, ...] | None]:
+    """The offsets of each share partition's stretch of its log that are no records of its group, as `hidden_offsets`
+    has them; None also where the log is too long. Raises as `with_hidden`."""
+    batches = _read(admin, stretches.values())
+    depends = {place for place, found in batches.items() if not _DEPENDS.isdisjoint(batch.kind for batch in found)}
+    groups = {group for group, topic, partition in stretches if (topic, partition) in depends}
+    levels = {one.group_id: (one.configs or {}).get(_ISOLATION) for one in admin.group_configs(sorted(groups))}
+    hidden: dict[_Key, tuple[Span, ...] | None] = {}
+    for key, stretch in stretches.items():
+        read = batches.get(key[1:])
+        if read is not None:
+            hidden[key] = hidden_offsets(read, stretch.first_offset, stretch.end_offset - 1, levels.get(key[0]))
+    return hidden
+
+
+def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[_Place, Sequence[Batch]]:
+    """The record batches of each log, over all its stretches; without those that are too long, or cannot be read."""
+    by_log: dict[_Place, LogStretch] = {}
+    for one in stretches:
+        known = by_log.get((one.topic, one.partition), one)
+        first, end = min(known.first_offset, one.first_offset), max(known.end_offset, one.end_offset)
+        by_log[one.topic, one.partition] = replace(one, first_offset=first, end_offset=end)
+    short = {place: one for place, one in by_log.items() if one.end_offset - one.first_offset <= _MOST_OFFSETS}
+    asked = [one for one in short.values() if one.first_offset < one.end_offset] if len(by_log) <= _MOST_LOGS else []
     read = read_batches(client_of(admin), asked, most_bytes=_MOST_BYTES // len(asked)) if asked else {}
-    read |= {one: () for one in short if one.first_offset >= one.end_offset}
-    batches = {(stretch.topic, stretch.partition): found for stretch, found in read.items()}
-    levels = _isolation_levels(admin, snapshot, batches)
-
-    def hidden(facts: PartitionFacts) -> tuple[Span, ...] | None:
-        stretch, found = stretches.get(facts.key), batches.get((facts.topic, facts.partition))
-        if stretch is None or found is None:
-            return None
-        return hidden_offsets(found, stretch.first_offset, stretch.end_offset - 1, levels.get(facts.group_id))
-
-    return replace(snapshot, partitions=tuple(replace(facts, hidden=hidden(facts)) for facts in snapshot.partitions))
+    is_empty = {place: () for place, one in short.items() if one.first_offset >= one.end_offset}
+    return {**is_empty, **{(one.topic, one.partition): found for one, found in read.items()}}
 
 
 def hidden_offsets(batches: Sequence[Batch], first: int, last: int, level: str | None) -> tuple[Span, ...] | None:
@@ -102,15 +120,6 @@ def _unseen(batches: Sequence[Batch], first: int, last: int, unseen: Collection[
             yield from batch.gaps
         at = batch.last_offset + 1
     yield at, last
-
-
-def _isolation_levels(
-    admin: ShareGroupAdmin, snapshot: Snapshot, batches: Mapping[tuple[str, int], Sequence[Batch]]
-) -> dict[str, str | None]:
-    """The isolation level of the groups that it matters to; one that may not be read is not known."""
-    depends = {place for place, found in batches.items() if not _DEPENDS.isdisjoint(batch.kind for batch in found)}
-    groups = {facts.group_id for facts in snapshot.partitions if (facts.topic, facts.partition) in depends}
-    return {found.group_id: (found.configs or {}).get(_ISOLATION) for found in admin.group_configs(sorted(groups))}
 
 
 def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:

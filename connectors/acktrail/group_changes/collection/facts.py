@@ -108,7 +108,7 @@ class CarriedState:
     what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
     delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
     where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
-    says why.
+    says why. `are_records` False: the source's log was not looked through, the numbers count offsets.
     """
 
     topic: str
@@ -120,6 +120,7 @@ class CarriedState:
     passed: int | None = None
     passed_most: int | None = None
     reason: str | None = None
+    are_records: bool = False
 
     @property
     def delivered_again(self) -> int | None:

@@ -18,7 +18,13 @@ from acktrail.group_changes.migration.mirror_evidence import (
     check_source,
     find_translations,
 )
-from acktrail.group_changes.migration.source_states import SourcePartition, SourceStates, as_read, read_source
+from acktrail.group_changes.migration.source_states import (
+    SourcePartition,
+    SourceStates,
+    as_read,
+    counted_in_log,
+    read_source,
+)
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.migration_request import Migration, parse_migration
@@ -82,6 +88,7 @@ def plan_migration(
         raise ChangeRefused("same_cluster", f"source and target are one cluster, {states.cluster_id}", hint=hint)
     if source is not None:
         check_source(source, states.cluster_id)
+        states = counted_in_log(source, states)
     chosen = as_read(request, states)
     migration = _migration_of(chosen)
     wanted = [offset for part in states.partitions if (offset := _offset_of(part)) is not None]

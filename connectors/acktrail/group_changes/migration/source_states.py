@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from acktrail.broker.logs import LogStretch
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.delivered_records import hidden_in
 from acktrail.group_changes.collection.facts import CarriedState
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.request.reset_request import ResetRequest, is_in
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch, covered
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.record_counts import RecordCounter, Span
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:
@@ -27,13 +31,14 @@ _COMPLETE = "complete"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePartition:
     """A share partition of the source. `recorded_start` is the start offset in its state; `carried` what it had, and
-    where its first unfinished record is."""
+    where its first unfinished record is; `batches` are those from there on."""
 
     group_id: str
     partition: int
     recorded_start: int | None
     carried: CarriedState
     last_record_ms: int | None = None
+    batches: tuple[StateBatch, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
@@ -99,8 +104,13 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
         start, reason = None, f"its state is not known for sure: {reason or row['completeness']}"
     elif start is None:
         reason = "it had no start offset: it was not initialized"
+    found = () if start is None else combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
     carried = CarriedState(
-        topic=topic, topic_id=row["topic_id"], start_offset=start, reason=reason, **_counts(row["batches"] or (), start)
+        topic=topic,
+        topic_id=row["topic_id"],
+        start_offset=start,
+        reason=reason,
+        **_counts(found, None if start is None else RecordCounter()),
     )
     return SourcePartition(
         group_id=row["group_id"],
@@ -108,23 +118,44 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
         recorded_start=None if start is None else row["start_offset"],
         carried=carried,
         last_record_ms=row["last_record_timestamp_ms"],
+        batches=found,
     )
 
 
-def _counts(batches: Iterable[Mapping[str, int]], start: int | None) -> dict[str, int | None]:
-    """What was delivered from `start` on; nothing is known without it."""
-    if start is None:
+def counted_in_log(source: Cluster, states: SourceStates) -> SourceStates:
+    """`states` with records counted, where the source's log can be looked through: its batches name offsets that are
+    no records, too. Raises Unreachable, RetryableError: a broker of the source did not answer."""
+    stretches = {
+        (part.group_id, *part.place): LogStretch(
+            topic=part.place[0],
+            partition=part.partition,
+            first_offset=part.batches[0].first_offset,
+            end_offset=part.batches[-1].last_offset + 1,
+        )
+        for part in states.partitions
+        if part.batches
+    }
+    found = hidden_in(source.admin, stretches)
+    return replace(states, partitions=tuple(_counted(p, found.get((p.group_id, *p.place))) for p in states.partitions))
+
+
+def _counted(part: SourcePartition, hidden: tuple[Span, ...] | None) -> SourcePartition:
+    if hidden is None:
+        return part
+    counts = _counts(part.batches, RecordCounter(hidden))
+    return replace(part, carried=replace(part.carried, **counts, are_records=True))
+
+
+def _counts(batches: Sequence[StateBatch], records: RecordCounter | None) -> dict[str, Any]:
+    """What was delivered in `batches`; nothing is known without a start offset, and so without `records`."""
+    if records is None:
         return dict.fromkeys(("acknowledged", "archived", "in_flight"))
-    clean = combine_state_batches([StateBatch(**batch) for batch in batches], (), start)
-    by_kind = {
-        kind: sum(covered(batch, start) for batch in clean if batch.delivery_state == kind)
-        for kind in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
-    }
-    return {
-        "acknowledged": by_kind[DeliveryState.ACKNOWLEDGED],
-        "archived": by_kind[DeliveryState.ARCHIVED],
-        "in_flight": sum(covered(batch, start) for batch in clean if not batch.is_terminal),
-    }
+    found = dict.fromkeys(("acknowledged", "archived", "in_flight"), 0)
+    names = {DeliveryState.ACKNOWLEDGED: "acknowledged", DeliveryState.ARCHIVED: "archived"}
+    for batch in batches:
+        name = names[DeliveryState(batch.delivery_state)] if batch.is_terminal else "in_flight"
+        found[name] += records.count(batch.first_offset, batch.last_offset)
+    return found
 
 
 def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> frozenset[str]:

@@ -228,12 +228,13 @@ def _delivers_again(impact: Impact) -> Iterator[Found]:
 
 def _not_carried(carried: CarriedState) -> Iterator[Found]:
     """For a migration: what the source has and no request can set here."""
+    unit = CountUnit.RECORDS if carried.are_records else CountUnit.OFFSETS
     if carried.archived:
-        text = f"{carried.archived} records that the source archived (given up on: poison, maybe) are delivered again"
+        text = f"{carried.archived} {unit} that the source archived (given up on: poison, maybe) are delivered again"
         yield Severity.WARNING, "archived_not_carried", text
     if carried.acknowledged:
         text = (
-            f"{carried.acknowledged} acknowledgements of the source are not carried: those records are delivered again"
+            f"{carried.acknowledged} acknowledgements of the source are not carried: those {unit} are delivered again"
         )
         yield Severity.WARNING, "acknowledgements_not_carried", text
     if carried.passed is None:

@@ -37,7 +37,7 @@ STATUSES: Final = {
     "ok": "green",
 }
 SEVERITIES: Final = {"critical": "red", "error": "orange", "warning": "yellow", "info": "blue"}
-RESULTS: Final = {"holds": "green", "fails": "red", "not_evaluated": "purple"}
+RESULTS: Final = {"holds": "green", "fails": "red", "noted": "blue", "not_evaluated": "purple"}
 COLOURS: Final = {**STATUSES, **SEVERITIES, **RESULTS}
 """The same on every panel."""
 RATE: Final = "[$__rate_interval]"

@@ -78,7 +78,7 @@ def show_validation(summary: ValidationSummary) -> None:
     """How many expectations of each suite hold, and each one that fails: which, how bad, how often, where, what to
     do."""
     rows = [(suite, *_tally(own)) for suite, own in _by_suite(summary.results).items()]
-    show("validated", ("SUITE", "HOLD", "FAIL", "NOT EVALUATED"), rows)
+    show("validated", ("SUITE", "HOLD", "FAIL", "NOTED", "NOT EVALUATED"), rows)
     failures = failed_rules(summary)
     if failures:
         shown = [(of["rule"], of["severity"], of["count"], of["where"], of["advice"]) for of in failures]
@@ -108,9 +108,9 @@ def failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
 
 def validation_counts(summary: ValidationSummary) -> dict[str, Any]:
     """How many expectations hold, fail and were not evaluated, and how many of those that fail stop the run."""
-    hold, fail, not_evaluated = _tally(summary.results)
-    stopping = len(summary.critical_failures)
-    return {"holds": hold, "fails": fail, "not_evaluated": not_evaluated, "critical_failures": stopping}
+    hold, fail, noted, open_ones = _tally(summary.results)
+    counts = {"holds": hold, "fails": fail, "noted": noted, "not_evaluated": open_ones}
+    return {**counts, "critical_failures": len(summary.critical_failures)}
 
 
 def export_counts(summary: ExportSummary) -> dict[str, Any]:
@@ -160,9 +160,10 @@ def _by_suite(results: Iterable[QualityResult]) -> dict[str, list[QualityResult]
     return found
 
 
-def _tally(results: Sequence[QualityResult]) -> tuple[int, int, int]:
+def _tally(results: Sequence[QualityResult]) -> tuple[int, int, int, int]:
     states = [result.state.value for result in results]
-    return states.count("holds"), states.count("fails"), states.count("not_evaluated")
+    hold, fail, noted, open_ones = map(states.count, ("holds", "fails", "noted", "not_evaluated"))
+    return hold, fail, noted, open_ones
 
 
 def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -128,6 +128,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         findings=tally((row.severity for row in findings), SEVERITIES),
         expectations_passed=results.count("passed"),
         expectations_failed=results.count("failed"),
+        expectations_noted=results.count("noted"),
         expectations_not_evaluated=results.count("not evaluated"),
         expectations_stopping=sum(row.stops for row in expectations),
         records_exported=sum(row.records_read for row in exports),

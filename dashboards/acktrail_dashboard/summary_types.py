@@ -169,7 +169,8 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectationRow:
-    """One expectation. `result` is ``passed``, ``failed`` or ``not evaluated`` (`error` says why). `stops`: it stopped
+    """One expectation. `result` is ``passed``, ``failed``, ``noted`` (broken, and there for information
+    alone) or ``not evaluated`` (`error` says why). `stops`: it stopped
     the run."""
 
     suite: str
@@ -325,6 +326,8 @@ class RunTotals:
     findings: tuple[tuple[str, int], ...]
     expectations_passed: int
     expectations_failed: int
+    expectations_noted: int
+    """Rules that are there for information and are broken: no failures."""
     expectations_not_evaluated: int
     expectations_stopping: int
     """Critical expectations that failed or raised: they stopped the run."""

@@ -59,8 +59,8 @@ def severity_tone(severity: str) -> str:
 def result_tone(row: ExpectationRow) -> str:
     """The tone of an expectation: a failure weighs as much as its severity."""
     if row.result == "failed":
-        return "warning" if row.severity in {"warning", "info"} else "critical"
-    return "ok" if row.result == "passed" else "unknown"
+        return "warning" if row.severity == "warning" else "critical"
+    return {"passed": "ok", "noted": "info"}.get(row.result, "unknown")
 
 
 def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], ...]:
@@ -185,8 +185,9 @@ def quality_line(totals: RunTotals) -> str:
 
 
 def failed_line(totals: RunTotals) -> str:
-    later = totals.expectations_not_evaluated
-    return f"{number(totals.expectations_failed)} failed" + (f", {number(later)} not evaluated" if later else "")
+    counts = {"noted": totals.expectations_noted, "not evaluated": totals.expectations_not_evaluated}
+    more = "".join(f", {number(count)} {word}" for word, count in counts.items() if count)
+    return f"{number(totals.expectations_failed)} failed{more}"
 
 
 def export_line(totals: RunTotals) -> str:

@@ -60,9 +60,9 @@ def _counts(results: Iterable[QualityResult]) -> dict[str, int]:
     return {
         "holds": states.count(RuleState.HOLDS),
         "fails": len(broken),
+        "noted": states.count(RuleState.NOTED),
         "not_evaluated": states.count(RuleState.NOT_EVALUATED),
         "critical_fails": broken.count(QualitySeverity.CRITICAL),
-        "info_fails": broken.count(QualitySeverity.INFO),
         "rows_compared": sum(result.element_count or 0 for result in own),
     }
 

@@ -25,10 +25,12 @@ _BETWEEN: Final = "; "
 
 
 class RuleState(StrEnum):
-    """What is known of a rule in a run; nothing where no row was compared or the expectation raised."""
+    """What is known of a rule in a run; nothing where no row was compared or the expectation raised. A rule that is
+    there for information is noted where it is broken, and never fails."""
 
     HOLDS = "holds"
     FAILS = "fails"
+    NOTED = "noted"
     NOT_EVALUATED = "not_evaluated"
 
 
@@ -56,7 +58,9 @@ class QualityResult:
     def state(self) -> RuleState:
         if self.success is None or self.error is not None:
             return RuleState.NOT_EVALUATED
-        return RuleState.HOLDS if self.success else RuleState.FAILS
+        if self.success:
+            return RuleState.HOLDS
+        return RuleState.NOTED if self.severity is QualitySeverity.INFO else RuleState.FAILS
 
     @property
     def row(self) -> dict[str, Any]:
@@ -81,8 +85,8 @@ class ValidationSummary:
 
     @property
     def failed(self) -> tuple[QualityResult, ...]:
-        """Rules that are broken, and expectations that raised."""
-        return tuple(result for result in self.results if result.success is False)
+        """Broken rules that are not for information alone, and expectations that raised."""
+        return tuple(of for of in self.results if of.success is False and of.state is not RuleState.NOTED)
 
     @property
     def holding(self) -> tuple[QualityResult, ...]:
@@ -109,11 +113,11 @@ def critical_among(results: Iterable[QualityResult]) -> tuple[QualityResult, ...
 
 
 def headline(summary: ValidationSummary) -> str:
-    """How many rules hold, fail and were not evaluated."""
-    broken = [result.severity for result in summary.results if result.state is RuleState.FAILS]
-    notes = broken.count(QualitySeverity.INFO)
-    legal = f" ({notes} of them only for information)" if notes else ""
-    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {len(broken)} fail{legal}"
+    """How many rules hold, fail, are noted and were not evaluated."""
+    states = [result.state for result in summary.results]
+    noted, fail = states.count(RuleState.NOTED), states.count(RuleState.FAILS)
+    legal = f", {noted} noted for information" if noted else ""
+    found = f"{len(summary.holding)} of {len(summary.results)} expectations hold, {fail} fail{legal}"
     critical = len(critical_among(summary.not_evaluated))
     of_them = f" ({critical} of them critical)" if critical else ""
     return f"{found}, {len(summary.not_evaluated)} not evaluated{of_them}"

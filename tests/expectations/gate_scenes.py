@@ -16,7 +16,6 @@ from expectations.sample_tables import (
 from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
-from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.results import QualityResult, ValidationSummary
 
@@ -36,8 +35,8 @@ def named(summary: ValidationSummary, suite: str, rule: str) -> QualityResult:
 
 
 def failed(summary: ValidationSummary) -> set[tuple[str, str]]:
-    """What fails, without what is only for information: the sample has finished records at a start offset."""
-    return {(r.suite, r.expectation) for r in summary.failed if r.severity is not QualitySeverity.INFO}
+    """What fails."""
+    return {(r.suite, r.expectation) for r in summary.failed}
 
 
 def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_id: str) -> None:
@@ -61,10 +60,11 @@ def totals(config: TablesConfig) -> list[str]:
     results = Tables(config).read("quality_results").to_pylist()
     for row in rows:
         own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
-        assert row["holds"] + row["fails"] + row["not_evaluated"] == len(own) > 0
+        assert row["holds"] + row["fails"] + row["noted"] + row["not_evaluated"] == len(own) > 0
         assert row["rows_compared"] == sum(r["element_count"] for r in own)
-        broken = [r["severity"] for r in own if r["state"] == "fails"]
-        assert (row["critical_fails"], row["info_fails"]) == (broken.count("critical"), broken.count("info"))
+        broken = [r["severity"] for r in own if r["success"] is False and r["error"] is None]
+        assert row["critical_fails"] == broken.count("critical")
+        assert (row["fails"], row["noted"]) == (len(broken) - broken.count("info"), broken.count("info"))
     found = sorted({(row["evaluated_at"], row["run_id"]) for row in rows})
     assert len(rows) == 5 * len(found)
     return [run_id for _, run_id in found]

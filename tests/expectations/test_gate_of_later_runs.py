@@ -190,7 +190,7 @@ def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog
     }
     logged = [record.getMessage() for record in caplog.records]
     assert logged[0] == (
-        "42 of 82 expectations hold, 1 fail (1 of them only for information), 39 not evaluated (16 of them critical)"
+        "42 of 82 expectations hold, 0 fail, 1 noted for information, 39 not evaluated (16 of them critical)"
     )
     assert logged[1].startswith("export_ranges: 11 not evaluated, 8 of them critical: nothing was exported")
 

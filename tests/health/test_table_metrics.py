@@ -84,6 +84,7 @@ def test_they_are_what_the_tables_have(health: HealthTables) -> None:
     assert {key[0]: value for key, value in found["expectations"].items()} == {
         "holds": 3,
         "fails": 1,
+        "noted": 0,
         "not_evaluated": 1,
     }
     assert found["critical_expectations_failed"]["state_records",] == 1

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from acktrail_dashboard.wording import SEVERITIES, canonical
 
-STATES: Final = ("fails", "not_evaluated", "holds")
+STATES: Final = ("fails", "not_evaluated", "noted", "holds")
 """What is known of a rule in a run; the one that asks for a person first."""
 
+_BROKEN: Final = ("fails", "noted")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
-_TONES: Final = {"holds": "ok", "not_evaluated": "unknown"}
+_TONES: Final = {"holds": "ok", "noted": "info", "not_evaluated": "unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class CheckRun:
     evaluated_at: datetime | None
     holds: int
     fails: int
+    noted: int
     not_evaluated: int
     critical_fails: int
 
@@ -51,7 +53,7 @@ class CheckCell:
     def text(self) -> str:
         """What stands in the cell, so that the grid is read without its colours: ✓, the number of rows that break the
         rule, ✗ where that is not known, a dash or nothing."""
-        if self.state == "fails":
+        if self.state in _BROKEN:
             return "✗" if self.unexpected_count is None else f"{self.unexpected_count:,}"
         return {"holds": "✓", "not_evaluated": "\N{EN DASH}"}.get(self.state or "", "")
 
@@ -60,8 +62,8 @@ class CheckCell:
         """The same in words."""
         if self.state is None:
             return "no result"
-        if self.state == "fails" and self.unexpected_count is not None:
-            return f"fails, {self.unexpected_count:,} unexpected"
+        if self.state in _BROKEN and self.unexpected_count is not None:
+            return f"{self.state}, {self.unexpected_count:,} unexpected"
         return self.state.replace("_", " ")
 
 
@@ -119,7 +121,7 @@ def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
     """The runs validated last, the newest first, from rows of ``quality_totals``; of several validations of a run the
     newest counts."""
     chosen = _newest_runs(totals, most)
-    counted = ("holds", "fails", "not_evaluated", "critical_fails")
+    counted = ("holds", "fails", "noted", "not_evaluated", "critical_fails")
     own = totals.filter(pc.is_in(totals["run_id"], value_set=pa.array([run for run, _ in chosen], pa.string())))
     rows = own.select(["run_id", "evaluated_at", *counted]).to_pylist()
     found = []
@@ -174,6 +176,7 @@ def counts_of(runs: Sequence[CheckRun], suites: Iterable[CheckSuite]) -> tuple[C
                 run,
                 holds=states["holds"],
                 fails=states["fails"],
+                noted=states["noted"],
                 not_evaluated=states["not_evaluated"],
                 critical_fails=broken,
             )
@@ -232,7 +235,7 @@ def _result(row: Mapping[str, Any]) -> CheckResult:
 def _tone(state: str, severity: str | None) -> str:
     """A failure weighs as much as its severity."""
     if state == "fails":
-        return "warning" if canonical(severity) in {"warning", "info"} else "critical"
+        return "warning" if canonical(severity) == "warning" else "critical"
     return _TONES.get(state, "unknown")
 
 

@@ -32,7 +32,7 @@ EXPORT_COLUMNS: Final = (
 )  # fmt: skip
 """Columns of ``export_ranges`` that a summary needs."""
 
-_RESULTS: Final = {"holds": "passed", "fails": "failed", "not_evaluated": "not evaluated"}
+_RESULTS: Final = {"holds": "passed", "fails": "failed", "noted": "noted", "not_evaluated": "not evaluated"}
 
 _TOTALS: Final = {
     "commits": ("exported_at", "count_distinct"),
@@ -159,10 +159,11 @@ def finding_rows(findings: pa.Table, topics: Mapping[str, str]) -> tuple[Finding
 
 
 def expectation_rows(results: pa.Table) -> tuple[ExpectationRow, ...]:
-    """Failed ones first, then those not evaluated, worst severity first; of several validations the newest."""
+    """Failed ones first, then those not evaluated, then notes, worst severity first; of several validations the
+    newest."""
     found = rows(results)
     newest = max((row["evaluated_at"] for row in found if row["evaluated_at"] is not None), default=None)
-    order = ("failed", "not evaluated", "passed")
+    order = ("failed", "not evaluated", "noted", "passed")
     return tuple(
         sorted(
             (_expectation(row) for row in found if row["evaluated_at"] == newest),

@@ -104,8 +104,8 @@ QUALITY_TOTALS: Final = schema(
     (STRING, "cluster_id", "run_id"),
     (INSTANT, "evaluated_at"),
     (STRING, "suite"),
-    (INT64, "holds", "fails", "not_evaluated"),
-    (INT64, "critical_fails", "info_fails"),  # of those that fail
+    (INT64, "holds", "fails", "noted", "not_evaluated"),
+    (INT64, "critical_fails"),  # of those that fail
     (INT64, "rows_compared"),
 )
 """One suite in one validation of a run; of several validations the newest counts."""

@@ -32,6 +32,7 @@ class SuiteTotals:
     suite: str
     holds: int
     fails: int
+    noted: int
     not_evaluated: int
     critical_fails: int
     rows_compared: int
@@ -108,7 +109,7 @@ def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
     run_ids = [run_id for kind in kinds for run_id in _newest_runs(tables, kind, newest)]
     rows = tables.rows("quality_totals", {"run_id": run_ids})
     by_suite = {row["suite"]: row for row in sorted(rows, key=lambda row: row["evaluated_at"])}
-    names = ("suite", "holds", "fails", "not_evaluated", "critical_fails", "rows_compared", "evaluated_at")
+    names = ("suite", "holds", "fails", "noted", "not_evaluated", "critical_fails", "rows_compared", "evaluated_at")
     return tuple(SuiteTotals(**{name: row[name] for name in names}) for _, row in sorted(by_suite.items()))
 
 

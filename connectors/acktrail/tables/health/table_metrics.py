@@ -163,7 +163,7 @@ def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
     states = (
         ({"cluster": cluster, "suite": suite.suite, "state": state}, float(getattr(suite, state)))
         for suite in found.suites
-        for state in ("holds", "fails", "not_evaluated")
+        for state in ("holds", "fails", "noted", "not_evaluated")
     )
     yield _gauge("expectations", "Expectations in the newest validation.", states, "suite", "state")
     for name, about, column in (

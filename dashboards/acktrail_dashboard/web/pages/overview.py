@@ -22,10 +22,16 @@ from acktrail_dashboard.wording import TONES, counted, number
 
 _GROUPS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 10
-_COUNTED: Final = ("holds", "fails", "not_evaluated", "critical_fails")
+_COUNTED: Final = ("holds", "fails", "noted", "not_evaluated", "critical_fails")
 _RECENT: Final = timedelta(days=2)
 _NEEDS: Final = {"critical": "act", "warning": "look", "unknown": "unknown", "info": "idle or moved", "ok": "ok"}
-_RESULTS: Final = {"critical": "critical", "warning": "failed otherwise", "unknown": "not evaluated", "ok": "held"}
+_RESULTS: Final = {
+    "critical": "critical",
+    "warning": "failed otherwise",
+    "unknown": "not evaluated",
+    "info": "noted",
+    "ok": "held",
+}
 
 
 def _context(visit: Visit) -> dict[str, Any]:
@@ -172,6 +178,7 @@ def _result_counts(row: Mapping[str, Any]) -> dict[str, int]:
         "critical": known["critical_fails"],
         "warning": known["fails"] - known["critical_fails"],
         "unknown": known["not_evaluated"],
+        "info": known["noted"],
         "ok": known["holds"],
     }
 

@@ -122,6 +122,19 @@ def test_every_record_is_accounted_for(facts: PartitionFacts, data: st.DataObjec
     assert found.to_deliver + done_and_left + (found.skipped or 0) == high - low
 
 
+@given(logs(), st.data(), st.sampled_from([None, "READ is missing"]))
+def test_a_group_that_does_not_exist_has_finished_nothing(
+    facts: PartitionFacts, data: st.DataObject, reason: str | None
+) -> None:
+    """All below the target are skipped, a known number, also without the state topic; nothing is delivered again."""
+    new = replace(facts, start_offset=None, state=None, state_reason=reason, is_described=False, is_new_group=True)
+    low, high = new.log_start_offset or 0, new.log_end_offset or 0
+    target = data.draw(st.integers(low, high))
+    found = impact(new, target)
+    assert (found.skipped, found.to_deliver) == (target - low, high - target)
+    assert not (found.delivered_again or found.passed_again)
+
+
 def test_an_unknown_state_counts_nothing() -> None:
     """Without the state topic no number is guessed."""
     facts = partition_facts(state=None, state_reason="READ is missing")

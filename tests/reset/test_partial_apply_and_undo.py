@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import AcknowledgeType
 from reset.plan_scene import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
+from reset.world import reset_plan
 
 from acktrail.errors import ChangeInProgress, ChangeRefused, PlanStale
 from acktrail.group_changes.audit.audit_chain import Event
+from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -117,3 +120,23 @@ def test_an_undo_after_the_group_moved_on_must_be_allowed(scene: Scene, reset: C
     assert "serious" in allowed.stdout
     assert reset("undo", plan["plan_id"], "--allow-moved-on", "--execute", "--watch", "0").code == 0
     assert scene.starts(group) == [5, 5]
+
+
+def test_a_group_that_does_not_exist_skips_a_known_number(scene: Scene, reset: Command) -> None:
+    """A new group, and a group that was deleted: the records below the target are lost for good, counted, and need
+    --allow-skip. An undo brings the deleted one back to where it was done with them, and says how many."""
+    new = ("--topic", f"{TOPIC}:0", "--to-offset", "7", "--allow-create")
+    group = scene.group()
+    plan = scene.earliest(group)
+    scene.execute(plan)
+    scene.verify(plan)
+    scene.execute_change(scene.plan_deletion([group]))
+    for name in (f"new-{group}", group):
+        refused = reset("plan", "--group", name, *new)
+        assert refused.code == 2
+        assert "7 records that are not finished are skipped for good" in refused.stdout
+        assert reset("plan", "--group", name, *new, "--allow-skip").code == 0
+    undo = scene.plan_of(replace(undo_request(reset_plan(plan), allow_moved_on=True), allow_create=True))
+    said = [notice["text"] for notice in undo["notices"] if notice["rule"] == "passed_before"]
+    assert [text.partition(":")[0] for text in said] == ["5 records before 5 are skipped"] * 2
+    assert undo["totals"]["skipped"] == 10

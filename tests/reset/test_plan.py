@@ -122,6 +122,9 @@ def test_a_plan_has_an_age() -> None:
 MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rights=None)
 
 
+NEW_GROUP = a_snapshot(partition_facts(None, state=None, is_described=False, is_new_group=True), groups=(MISSING,))
+
+
 @pytest.mark.parametrize(
     ("rule", "request_changes", "snapshot"),
     [
@@ -145,6 +148,7 @@ MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rig
         ("topic_recreated", {}, a_snapshot(partition_facts(given=TargetOffset(topic_id="other")))),
         ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot()),
         ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot(partition_facts(None))),
+        ("would_skip", {"kind": StrategyKind.TO_OFFSET, "number": 60, "allow_create": True}, NEW_GROUP),
         (
             "out_of_range",
             {"kind": StrategyKind.TO_OFFSET, "number": 3, "out_of_range": OutOfRange.REJECT},

@@ -78,6 +78,7 @@ class FactsCollection:
         at = [] if moment_ms is None else admin.offsets_at(partitions, moment_ms)
         at_moment = {(found.topic, found.partition): found.offset for found in at}
         named = self._named_offsets()
+        missing = {group.group_id for group in self.groups if group.is_missing}
 
         def facts(group: str, part: Part) -> PartitionFacts:
             topic, log, key = self.topics[part[0]], logs.get(part), self._key(group, part)
@@ -94,6 +95,7 @@ class FactsCollection:
                 log_end_offset=None if log is None else log.high_watermark,
                 log_error="it is not there" if log is None else log.error,
                 is_described=described is not None,
+                is_new_group=group in missing,
                 start_offset=None if offset is None else offset.start_offset,
                 state=states.states.get(key),
                 state_reason=states.reason or states.reasons.get(key),

@@ -207,13 +207,14 @@ class PartitionOffsets:
 class PartitionFacts(PartitionOffsets):
     """One share partition before a plan is made.
 
-    `is_described` False: the group has nothing there. `offset_at` is the first record at or after the moment of the
+    `is_described` False: the group has nothing there; `is_new_group`: the group does not exist. `offset_at` is the first record at or after the moment of the
     strategy; `given` what a file, the history or a snapshot names. `passed` is about the records below the start offset
     that the strategy delivers again; None: there are none, or it was not read.
     """
 
     log_error: str | None
     is_described: bool
+    is_new_group: bool = False
     offset_at: int | None = None
     given: TargetOffset = TargetOffset()
     passed: PassedFacts | None = None

@@ -70,9 +70,10 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
     """The impact of starting at `target`, which is within the log; None: there is no target, or the log is not known.
 
     Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
-    configuration would have decided where to begin. Without the state (`state_reason`) the records below the start
-    offset are counted, and that none before it is skipped. Where the state was deleted, and is to be taken back, it is
-    the deleted one that counts: what was finished there comes again. Cost: each batch is read once.
+    configuration would have decided where to begin. A group that does not exist has finished nothing: all below the
+    target are skipped. Without the state (`state_reason`) the records below the start offset are counted, and that none
+    before it is skipped. Where the state was deleted, and is to be taken back, it is the deleted one that counts: what
+    was finished there comes again. Cost: each batch is read once.
     """
     log_start, log_end = facts.log_start_offset, facts.log_end_offset
     if target is None or log_start is None or log_end is None:
@@ -81,10 +82,14 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
         facts = replace(facts, state=facts.deleted)
     records = RecordCounter(facts.hidden or ())
     start = facts.recorded_start if facts.state_reason is None else facts.start_offset
+    if start is None and facts.is_new_group:
+        start = log_start
     first = log_start if start is None else max(start, log_start)
     kept_from = max(target, log_start)
     passed = 0 if start is None else records.count(kept_from, min(start, log_end) - 1)
     ahead, skipped = records.count(kept_from, log_end - 1), 0 if target <= first else None
+    if facts.is_new_group:
+        skipped = records.count(first, min(target, log_end) - 1)
     counts: dict[str, Any] = {
         "unit": CountUnit.OFFSETS if facts.hidden is None else CountUnit.RECORDS,
         "to_deliver": ahead,

@@ -42,10 +42,9 @@ def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Planned
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
         found.append(Notice(Severity.REFUSAL, "nothing_to_reset", "no share partition is in the scope"))
     topics = {topic.topic: topic for topic in snapshot.topics}
-    new_groups = {group.group_id for group in snapshot.groups if group.is_missing}
     for row in rows:
         facts = row.facts
-        on_row = _on_partition(request, topics[facts.topic], row, is_new_group=facts.group_id in new_groups)
+        on_row = _on_partition(request, topics[facts.topic], row)
         found += [Notice(severity, rule, text, *facts.key) for severity, rule, text in on_row]
     return by_severity(found)
 
@@ -151,7 +150,7 @@ def _counts_offsets(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
         yield Notice(Severity.INFO, "offsets_not_records", text)
 
 
-def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow, *, is_new_group: bool) -> Iterator[Found]:
+def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow) -> Iterator[Found]:
     facts, before = row.facts, row.facts.given.topic_id
     if topic.error_code:
         return
@@ -165,13 +164,13 @@ def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow, *, 
     yield from _on_target(row.resolution)
     yield from _on_state(request, facts)
     if row.impact is not None:
-        if row.impact.skipped != 0 and not (is_new_group or row.waits):
+        if row.impact.skipped != 0 and not row.waits:
             yield _skips(request, row.resolution.target, row.impact)
         yield from _delivers_again(row.impact)
     if facts.given.carried is not None and row.resolution.target is not None:
         yield from _not_carried(facts.given.carried)
     yield from _moved_on(request, facts)
-    if not (facts.is_described or is_new_group or request.strategy.kind in _GIVES_STATE):
+    if not (facts.is_described or facts.is_new_group or request.strategy.kind in _GIVES_STATE):
         text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
         yield Severity.WARNING, "new_to_group", text
 
@@ -205,7 +204,8 @@ def _text(offset: int | None) -> str:
 
 def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
     if request.strategy.kind in _WERE_THERE:
-        text = f"records before {target} are skipped: the group was done with them then"
+        count = "" if impact.skipped is None else f"{impact.skipped} "
+        text = f"{count}records before {target} are skipped: the group was done with them then"
         return Severity.WARNING, "passed_before", text
     if impact.skipped is None:
         text = f"records before {target} may be skipped for good, how many is not known: {impact.reason}"

@@ -33,7 +33,7 @@ def reset(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
     """``acktrail reset`` with the scene's broker and tables where a command takes them."""
 
     def command(name: str, *words: str) -> Done:
-        where = scene.arguments() if name not in ("approve", "reject", "show") else scene.arguments()[2:]
+        where = scene.arguments() if name not in ("reject", "show") else scene.arguments()[2:]
         return run(capsys, "reset", name, *words, *where)
 
     return command

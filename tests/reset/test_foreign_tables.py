@@ -40,7 +40,7 @@ def test_every_command_that_writes_binds_root_and_cluster(
         ("reset", "plan", *asked, "--to-earliest", *brokers),
         ("reset", "apply", str(plan), "--execute", *brokers),
         ("reset", "verify", str(plan), *brokers),
-        ("reset", "approve", str(plan)),
+        ("reset", "approve", str(plan), *brokers),
         ("reset", "reject", str(plan)),
         ("groups", "delete", group, "--execute", *brokers),
         ("groups", "config", "set", "--group", group, setting, "--execute", *brokers),

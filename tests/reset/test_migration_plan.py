@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reset.scenes import a_snapshot, group_facts, partition_facts
+from reset.scenes import a_plan, a_snapshot, group_facts, partition_facts
 
 from acktrail.cli.reset.carried_text import carried_text
+from acktrail.cli.reset.reset_text import plan_text
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.collection.facts import CarriedState, PartitionFacts, TargetOffset
 from acktrail.group_changes.migration.mirror_evidence import SourceOffset, Translations
@@ -125,6 +127,9 @@ def test_sums_are_of_what_is_carried() -> None:
     text = carried_text(made)
     assert "finished on the source, delivered again: <=13 (not known exactly of 1)" in text
     assert "refused" in text
+    sums = [line.rsplit(":", 1) for line in plan_text(made).splitlines() if re.search(r": +\d+$", line)]
+    labels = [label.strip() for label, _ in sums]
+    assert len(labels) == len(set(labels)) > 5, "no label stands for two numbers"
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import AcknowledgeType
@@ -140,3 +141,32 @@ def test_a_group_that_does_not_exist_skips_a_known_number(scene: Scene, reset: C
     said = [notice["text"] for notice in undo["notices"] if notice["rule"] == "passed_before"]
     assert [text.partition(":")[0] for text in said] == ["5 records before 5 are skipped"] * 2
     assert undo["totals"]["skipped"] == 10
+
+
+def test_a_group_that_was_made_again_is_another_one(scene: Scene, reset: Command) -> None:
+    """Deleted and put where it was between plan and apply: nothing looks different but the tombstones in the state
+    topic. The plan is stale."""
+    group = scene.group()
+    plan = scene.earliest(group)
+    scene.execute_change(scene.plan_deletion([group]))
+    scene.put(group, {0: 5, 1: 5})
+    assert "state_recreated" in reset("apply", plan["plan_id"], "--execute").complaint(2)
+    assert scene.starts(group) == [5, 5]
+
+
+@ONE_RELEASE
+def test_commands_say_what_they_take(scene: Scene, reset: Command, tmp_path: Path) -> None:
+    """A file that names its groups needs no --group; undo has --without-state as plan has it; a plan's name that no
+    file can have is an unknown plan, in one line."""
+    groups, file = sorted([scene.group(), scene.group()]), tmp_path / "offsets.csv"
+    file.write_text("".join(f"{group},{TOPIC},{part},2\n" for group in groups for part in (0, 1)))
+    done = reset("plan", "--from-file", str(file), "--json")
+    assert json.loads(done.stdout)["request"]["groups"] == groups
+    file.write_text(f"{TOPIC},0,2\n")
+    assert "give --group" in reset("plan", "--from-file", str(file)).complaint(2)
+    plan = scene.earliest(groups[0])
+    scene.execute(plan)
+    scene.verify(plan)
+    undo = reset("undo", plan["plan_id"], "--without-state", "--json")
+    assert json.loads(undo.stdout)["request"]["without_state"] is True
+    reset("reject", "x" * 300).complaint(2)

@@ -16,7 +16,7 @@ from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
 from acktrail.group_changes.collection.records_below_start import with_passed
 from acktrail.group_changes.json_values import fingerprint, from_json_value, hash_of, to_json_value
-from acktrail.group_changes.planning.notices import RefusedParts, Severity
+from acktrail.group_changes.planning.notices import RefusedParts, Severity, refusal_error
 from acktrail.group_changes.planning.number_text import forgotten
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_file import check_age, parse_plan, plan_json, read_plan
@@ -269,3 +269,12 @@ def test_the_hash_is_over_everything_else() -> None:
     data = to_json_value(plan)
     assert data.pop("plan_hash") == fingerprint(data) == hash_of(plan)
     assert from_json_value(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan
+
+
+def test_a_right_that_is_missing_on_the_state_topic_is_configuration() -> None:
+    """As the help of `reset plan` has it: exit code 3."""
+    plan = a_plan(
+        a_request(), a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ is missing"))
+    )
+    error = refusal_error(plan.refusals, plan.groups)
+    assert (error.exit_code, "--without-state" in error.hint) == (3, True)

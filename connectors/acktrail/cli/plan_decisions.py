@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.config import TablesConfig
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.plain_tables import printable
 
 _Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
@@ -19,13 +19,15 @@ _Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the account `by` decides about `plan`, as it was given, and why; its audit is in `tables`."""
+    """What the account `by` decides about `plan`, as it was given, and why; its audit is in `tables`. `kafka`: the
+    cluster that the plan is judged by; None: it is not asked."""
 
     plan: str
     tables: TablesConfig
     is_approved: bool
     by: str
     why: str
+    kafka: KafkaConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,24 @@ def decision_command(
     is_approved: bool,
     plan_help: str,
     about: str,
+    asks_cluster: bool = False,
 ) -> Callable[..., None]:
-    """A command that decides with `note` and says what became of the plan; `about` is its help. It raises what
+    """A command that decides with `note` and prints what became of the plan; `about` is its help. It raises what
     `open_tables` and `note` raise."""
+
+    def decide(
+        plan: str,
+        reason: str,
+        tables: str | None,
+        tables_options: Path | None,
+        as_json: bool,
+        kafka: KafkaConfig | None,
+    ) -> None:
+        target = open_tables(tables, tables_options)
+        from acktrail.group_changes.lifecycle.plan_status import account
+
+        decision = Decision(plan=plan, tables=target, is_approved=is_approved, by=account(), why=reason, kafka=kafka)
+        _say(decision, note(decision), as_json=as_json)
 
     def command(
         plan: str = typer.Argument(..., help=plan_help, show_default=False),
@@ -55,14 +72,23 @@ def decision_command(
         tables_options: TablesOptions = None,
         as_json: AsJson = False,
     ) -> None:
-        target = open_tables(tables, tables_options)
-        from acktrail.group_changes.lifecycle.plan_status import account
+        decide(plan, reason, tables, tables_options, as_json, None)
 
-        decision = Decision(plan=plan, tables=target, is_approved=is_approved, by=account(), why=reason)
-        _say(decision, note(decision), as_json=as_json)
+    def asking(
+        plan: str = typer.Argument(..., help=plan_help, show_default=False),
+        reason: _Why = "",
+        bootstrap_server: BootstrapServer = None,
+        client_config: ClientConfig = None,
+        tables: TablesRoot = None,
+        tables_options: TablesOptions = None,
+        as_json: AsJson = False,
+    ) -> None:
+        kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+        decide(plan, reason, tables, tables_options, as_json, kafka)
 
-    command.__doc__ = about
-    return command
+    made = asking if asks_cluster else command
+    made.__doc__ = about
+    return made
 
 
 def _say(decision: Decision, noted: NotedDecision, *, as_json: bool) -> None:

@@ -16,33 +16,27 @@ tables are written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acktrail import __version__
-from acktrail.config import ApprovalRule, TablesConfig, approval_rule, ordered_groups
-from acktrail.errors import ChangeRefused, ConfigurationError, GroupNotEmpty, MalformedFile, PlanStale
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.errors import ChangeRefused, GroupNotEmpty, MalformedFile, PlanStale
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.facts import GroupFacts, Snapshot, TargetOffset, TargetOffsets
-from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.lifecycle.phases import waiting_offsets
+from acktrail.group_changes.collection.facts import GroupFacts, TargetOffsets
 from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.group_changes.lifecycle.plan_status import Admission, account
 from acktrail.group_changes.lifecycle.undo import check_not_undone, undo_offsets
 from acktrail.group_changes.planning.group_change_plan import GroupChangeKind, GroupChangePlan
 from acktrail.group_changes.planning.notices import Notice
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
 from acktrail.group_changes.planning.plan_file import DAY_MS, Plan, parse_plan
 from acktrail.group_changes.planning.reset_rules import notices_before
-from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows
-from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, parse_topic
+from acktrail.group_changes.request.offsets_csv import with_named_groups
+from acktrail.group_changes.request.reset_request import ResetRequest, parse_topic
 from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
-    from acktrail.group_changes.audit.audit_chain import AuditRow
     from acktrail.group_changes.audit.journal import Journal
     from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.execution.execute_reset import Execution
@@ -61,6 +55,7 @@ def preflight(cluster: Cluster, request: ResetRequest) -> tuple[Notice, ...]:
     topic."""
     from acktrail.group_changes.collection.collect import take_preflight
 
+    request = with_named_groups(request)
     return notices_before(request, take_preflight(cluster, request, now_ms=now_ms()))
 
 
@@ -68,7 +63,7 @@ def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]
     """The ids of the groups that a request names."""
     from acktrail.group_changes.collection.collect import select_groups
 
-    return select_groups(cluster.admin, request)[0]
+    return select_groups(cluster.admin, with_named_groups(request))[0]
 
 
 def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: float) -> Sequence[GroupFacts]:
@@ -100,76 +95,9 @@ def make_plan(
     earlier plans), and for the expansions of topics. A migration's offsets are `given`; `notices` are about what they
     come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
     earlier plan."""
+    from acktrail.group_changes.new_plans import plan_with_facts
+
     return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
-
-
-def plan_with_facts(
-    cluster: Cluster,
-    request: ResetRequest,
-    *,
-    tables: TablesConfig | None = None,
-    created_by: str | None = None,
-    given: TargetOffsets | None = None,
-    notices: Sequence[Notice] = (),
-) -> tuple[ResetPlan, Snapshot]:
-    """The plan as `make_plan` makes it, and what it was made from."""
-    from acktrail.group_changes.collection.collect import take_snapshot
-    from acktrail.group_changes.collection.delivered_records import with_hidden, with_times
-    from acktrail.group_changes.collection.known_expansions import known_expansions
-    from acktrail.group_changes.collection.records_below_start import with_passed
-
-    targets = _targets(cluster, tables, request) if given is None else given
-    ledger = partial(known_expansions, tables)
-    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets, ledger=ledger)
-    chosen = ordered_groups()
-    ordered = frozenset(group.group_id for group in snapshot.groups if group.group_id in chosen)
-    snapshot = replace(snapshot, ordered=ordered)
-    snapshot = with_hidden(cluster.admin, request, snapshot)
-    snapshot = with_passed(cluster, tables, request, snapshot)
-    plan = build_plan(
-        request,
-        snapshot,
-        plan_id=new_run_id(snapshot.taken_at_ms),
-        created_by=created_by or account(),
-        acktrail_version=__version__,
-        undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
-    )
-    plan = with_notices(plan, [*notices, *_unanswered(plan, _audit_of(tables, plan))])
-    return with_hash(with_times(cluster.admin, plan)), snapshot
-
-
-def _audit_of(tables: TablesConfig | None, plan: ResetPlan) -> Sequence[AuditRow]:
-    """The audit's rows about the groups of `plan`."""
-    from acktrail.group_changes.audit.journal import read_audit
-
-    return read_audit(tables, {"group_id": list(plan.group_ids)}) if tables is not None and plan.group_ids else []
-
-
-def _unanswered(plan: ResetPlan, rows: Sequence[AuditRow]) -> list[Notice]:
-    """The notices of `plan` about other plans' requests in `rows`, all of its groups, that may still arrive."""
-    from acktrail.group_changes.execution.other_requests import unanswered, unanswered_notices
-
-    return list(unanswered_notices([row.key for row in plan.partitions], unanswered(rows, but=plan.plan_id)))
-
-
-def _targets(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest) -> TargetOffsets | None:
-    """The offsets that a file, the history or an earlier plan names; None: another strategy."""
-    from acktrail.group_changes.collection.exported_records import from_history
-
-    strategy = request.strategy
-    if strategy.kind is StrategyKind.FROM_FILE:
-        rows, groups = offset_rows(Path(strategy.source or "")), requested_groups(cluster, request)
-        found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
-        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
-    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.TO_HISTORY):
-        return None
-    if tables is None:
-        raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
-    if strategy.kind is StrategyKind.TO_SNAPSHOT:
-        return undo_offsets(tables, load_undoable(tables, strategy.source or ""), request.topics, now_ms=now_ms())
-    if strategy.kind is StrategyKind.NEXT_PHASE:
-        return waiting_offsets(tables, load_reset(tables, strategy.source or ""))
-    return from_history(cluster.admin, tables, requested_groups(cluster, request), strategy.moment_ms or 0)
 
 
 def open_journal(tables: TablesConfig, plan: Plan, *, actor: str | None = None) -> Journal:
@@ -226,20 +154,39 @@ def approval_needed(plan: Plan) -> str:
 
 
 def note_decision(
-    tables: TablesConfig, plan: Plan, *, approved: bool, actor: str, note: str = "", expired: bool = False
+    tables: TablesConfig,
+    plan: Plan,
+    *,
+    approved: bool,
+    actor: str,
+    note: str = "",
+    expired: bool = False,
+    cluster: Cluster | None = None,
 ) -> ChangeStatus:
     """Note in the audit who approved or rejected a plan (or, `expired`, that the time to answer is over); `actor` names
-    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`.
+    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`. With
+    `cluster` a plan is only approved that could be executed now, and says what its request gives.
 
     Raises:
         ChangeRefused: the plan is closed already, was executed, is too old to be approved; `own_approval`: its
-            requester may not approve it.
+            requester may not approve it. PlanStale and others as `would_send`.
         ChangeInProgress: it is being executed, or was not verified.
     """
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
+    if cluster is not None and approved:
+        _check_as_read(cluster, tables, plan)
     journal.write_plan(plan)
     return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
+
+
+def _check_as_read(cluster: Cluster, tables: TablesConfig, plan: Plan) -> None:
+    """Pass when `plan` could be executed as it stands, without what its own refusals leave out. Raises as `would_send`
+    and `recheck_change`."""
+    if not isinstance(plan, ResetPlan):
+        recheck_change(cluster, tables, plan, is_approved=True)
+    elif not plan.refusals or plan.executable(partial=True):
+        would_send(cluster, tables, plan, partial=bool(plan.refusals), is_approved=True)
 
 
 def would_send(
@@ -254,12 +201,13 @@ def would_send(
     """The share partitions that would be sent now, without what is done already; `execute` compares again itself.
     `is_approved`: an approval is about to be noted. Raises as `execute`."""
     from acktrail.group_changes.execution.execute_reset import rows_to_send
+    from acktrail.group_changes.new_plans import judge
 
     journal = open_journal(tables, plan)
     rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
     admission = Admission(journal=journal, plan=plan, rule=rule, longest_ms=max_age_ms)
     done = _done_before(cluster, journal, plan, admission)
-    return rows_to_send(cluster, plan, partial=partial, now_ms=now_ms(), done=done)
+    return rows_to_send(cluster, plan, judge(cluster, tables, plan), partial=partial, now_ms=now_ms(), done=done)
 
 
 def execute(
@@ -282,12 +230,13 @@ def execute(
         OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
     """
     from acktrail.group_changes.execution.execute_reset import execute_reset
+    from acktrail.group_changes.new_plans import judge
 
     admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
     done = _done_before(cluster, journal, plan, admission)
     journal.write_plan(plan)
-    check = admission.check_apply
-    return execute_reset(cluster, journal, plan, partial=partial, done=done, check=check, requests=requests)
+    check, again = admission.check_apply, judge(cluster, journal.tables, plan)
+    return execute_reset(cluster, journal, plan, again, partial=partial, done=done, check=check, requests=requests)
 
 
 def verify(
@@ -320,6 +269,7 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     """What an earlier attempt brought to its target, of a plan that may be executed. Raises as `execute`."""
     from acktrail.group_changes.collection.changes_since_plan import other_cluster
     from acktrail.group_changes.lifecycle.plan_status import done_before
+    from acktrail.group_changes.new_plans import unanswered_now
 
     is_done = admission.check_apply().standing is ChangeStatus.DONE
     check_not_undone(journal.tables, plan)
@@ -327,7 +277,7 @@ def _done_before(cluster: Cluster, journal: Journal, plan: ResetPlan, admission:
     other = other_cluster(plan, cluster.admin.cluster_id)
     if other is not None:
         raise PlanStale("other_cluster", other, hint="name the brokers that the plan was made for")
-    if any(notice not in plan.notices for notice in _unanswered(plan, _audit_of(journal.tables, plan))):
+    if any(notice not in plan.notices for notice in unanswered_now(journal.tables, plan)):
         text = "another plan was sent to the same share partitions since, and its outcome is not known"
         raise PlanStale("unanswered_request", text, hint="make a new plan, which names it: acktrail reset plan")
     done = done_before(cluster, journal, plan)
@@ -377,11 +327,14 @@ def execute_change(
     return ChangeOutcome(plan_id=plan.plan_id, results=tuple(results), outcomes=standings)
 
 
-def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan) -> None:
-    """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would."""
+def recheck_change(cluster: Cluster, tables: TablesConfig, plan: GroupChangePlan, *, is_approved: bool = False) -> None:
+    """Pass when `execute_change` would send the plan now, or has nothing left to send. Raises as it would.
+    `is_approved`: an approval is about to be noted."""
     from acktrail.group_changes.execution.execute_group_change import check_preview
 
-    if Admission(journal=open_journal(tables, plan), plan=plan).check_apply().standing is not ChangeStatus.DONE:
+    rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
+    admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule)
+    if admission.check_apply().standing is not ChangeStatus.DONE:
         check_preview(cluster, plan)
 
 

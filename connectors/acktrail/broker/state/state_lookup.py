@@ -14,7 +14,7 @@ from acktrail.broker.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import RetryableError
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, decode_raw
@@ -28,7 +28,8 @@ _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReading:
     """What the log holds of one share partition. `state` None: nothing, or a tombstone. `offset` is that of the record
-    that changed it last, `snapshot_offset` that of its newest snapshot. `unreadable` is the first record that could not
+    that changed it last, `snapshot_offset` that of its newest snapshot, `deleted_offset` that of its newest tombstone.
+    `unreadable` is the first record that could not
     be decoded since the newest snapshot or tombstone: the state is not known then.
     """
 
@@ -38,6 +39,7 @@ class PartitionReading:
     timestamp_ms: int | None = None
     unreadable: str | None = None
     snapshot_offset: int | None = None
+    deleted_offset: int | None = None
 
 
 class _Pruned(Exception):  # an event, not an error
@@ -125,7 +127,12 @@ def after_record(reading: PartitionReading, addressed: AddressedRecord[StateReco
     record, raw = addressed.record, addressed.raw
     if record is None:
         fault = f"partition {raw.state_partition}, offset {raw.offset}: {addressed.reason}"
-        return PartitionReading(state_partition=reading.state_partition, unreadable=fault, offset=raw.offset)
+        return PartitionReading(
+            state_partition=reading.state_partition,
+            unreadable=fault,
+            offset=raw.offset,
+            deleted_offset=reading.deleted_offset,
+        )
     if reading.unreadable is not None and isinstance(record, ShareUpdate):
         return reading
     return PartitionReading(
@@ -134,4 +141,5 @@ def after_record(reading: PartitionReading, addressed: AddressedRecord[StateReco
         offset=raw.offset,
         timestamp_ms=raw.timestamp_ms,
         snapshot_offset=raw.offset if isinstance(record, ShareSnapshot) else reading.snapshot_offset,
+        deleted_offset=raw.offset if isinstance(record, Tombstone) else reading.deleted_offset,
     )

@@ -131,6 +131,7 @@ def undo(
     allow_moved_on: Annotated[
         bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
     ] = False,
+    without_state: options.WithoutState = False,
     reason: options.Reason = "",
     requested_by: options.RequestedBy = "",
     out: options.Out = None,
@@ -161,7 +162,12 @@ def undo(
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     loaded, topics = api.load_undoable(target, plan), topic or ()
     request = undo_request(
-        loaded, topics=topics, reason=reason, requested_by=requested_by, allow_moved_on=allow_moved_on
+        loaded,
+        topics=topics,
+        reason=reason,
+        requested_by=requested_by,
+        allow_moved_on=allow_moved_on,
+        without_state=without_state,
     )
     with Cluster(kafka) as cluster:
         made = api.make_plan(cluster, request, tables=target)

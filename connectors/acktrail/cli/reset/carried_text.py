@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _ROWS_SHOWN: Final = 60
 _HEADERS: Final = (
     *("GROUP", "SOURCE", "PARTITION", "SOURCE-START", "TARGET", "NEW-OFFSET"),
-    *("AGAIN", "ACKS-LOST", "ARCHIVED", "IN-FLIGHT", "NOTE"),
+    *("SOURCE-DONE", "ACKS-LOST", "SOURCE-ARCHIVED", "IN-FLIGHT", "NOTE"),
 )
 
 
@@ -45,9 +45,9 @@ def _sums(totals: CarriedTotals) -> str:
     lines = (
         f"carried: {totals.partitions} start offset(s)",
         f"finished on the source, delivered again: {'unknown' if again is None else again}{unknown}",
-        f"  acknowledgements that are not carried: {_text(totals.acknowledgements_lost)}",
-        f"  archived records given new life:       {_text(totals.archived_again)}",
-        f"in flight, delivery counts not carried:  {_text(totals.in_flight)}",
+        f"  acknowledged on the source:            {_text(totals.acknowledgements_lost)}",
+        f"  archived on the source:                {_text(totals.archived_again)}",
+        f"in flight on the source, counts dropped: {_text(totals.in_flight)}",
     )
     return "\n".join(lines)
 

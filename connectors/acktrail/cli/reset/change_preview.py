@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> Plan:
     from acktrail.group_changes import api
     from acktrail.group_changes.planning.plan_file import read_plan
 
-    if target is None or plan.endswith(".json") or Path(plan).exists():
+    if target is None or plan.endswith(".json") or isfile(plan):  # `Path.is_file` raises for a name that is too long
         return read_plan(Path(plan))
     return api.load_plan(target, plan)
 

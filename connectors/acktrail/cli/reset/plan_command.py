@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from typing import Annotated
 
@@ -59,9 +60,7 @@ def plan_(
     allow_create: Annotated[
         bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
     ] = False,
-    without_state: Annotated[
-        bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
-    ] = False,
+    without_state: options.WithoutState = False,
     ordering: Annotated[
         str | None,
         typer.Option(
@@ -180,11 +179,18 @@ app.command()(undo)
 
 def _note(decision: Decision) -> NotedDecision:
     from acktrail.group_changes import api
+    from acktrail.group_changes.cluster import Cluster
 
     loaded = load_any_plan(decision.plan, decision.tables)
-    standing = api.note_decision(
-        decision.tables, loaded, approved=decision.is_approved, actor=decision.by, note=decision.why
-    )
+    with ExitStack() as connection:
+        standing = api.note_decision(
+            decision.tables,
+            loaded,
+            approved=decision.is_approved,
+            actor=decision.by,
+            note=decision.why,
+            cluster=None if decision.kafka is None else connection.enter_context(Cluster(decision.kafka)),
+        )
     command = f"acktrail reset apply {loaded.plan_id} --execute"
     return NotedDecision(plan_id=loaded.plan_id, standing=standing.value, command=command)
 
@@ -193,7 +199,10 @@ _decision_command = partial(decision_command, _note, row_tables, plan_help="The 
 app.command("approve")(
     _decision_command(
         is_approved=True,
+        asks_cluster=True,
         about="""Approve a plan, noted in the audit with who and why. Nothing is sent.
+
+        The plan is made again and compared first: only one that could be carried out now is approved.
 
         With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only
         when somebody approved it who neither made it nor asked for it.

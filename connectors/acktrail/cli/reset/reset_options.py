@@ -39,3 +39,6 @@ Execute = Annotated[bool, typer.Option("--execute", help="Really change the clus
 Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
 RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
+WithoutState = Annotated[
+    bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
+]

@@ -233,7 +233,8 @@ def _archived(impact: Impact) -> object:
 def _totals(plan: Plan) -> str:
     totals = plan.totals
     refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
-    head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+    where = "" if getattr(plan, "carried", None) is None else "on this cluster alone: "
+    head = f"{where}{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
     if totals.to_deliver is None:
         return head
     ahead, again = delivered(plan)

@@ -97,6 +97,8 @@ def _on_group(before: GroupFacts, now: GroupFacts) -> _Change:
         yield "group_not_empty", f"a member joined the group: {', '.join(map(repr, now.members))}"
     if now.rights is not None and "READ" not in now.rights:
         yield "unauthorized_group", "READ is missing: grant it to this principal"
+    elif not now.error_code and (now.group_epoch or 0) < (before.group_epoch or 0):
+        yield "group_recreated", "the group was deleted since the plan was made, and made again"
     elif (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
         yield "group_changed", f"the group {'is gone' if now.is_missing else (now.error or 'is there now')}"
 
@@ -119,7 +121,10 @@ def _on_partition(row: PartitionPlan, now: PartitionFacts) -> _Change:
         yield "log_start_moved", f"the log starts at {now.log_start_offset} now, after the target {target}"
     elif now.log_end_offset < target:
         yield "log_truncated", f"the log ends at {now.log_end_offset} now, before the target {target}"
-    if now.start_offset != row.start_offset:
+    before = row.state
+    if before is not None and now.deleted_at is not None and now.deleted_at > before.record_offset:
+        yield "state_recreated", "its state was deleted since the plan was made, and may have been made again"
+    elif now.start_offset != row.start_offset:
         yield "start_offset_moved", f"the start offset was {row.start_offset} and is {now.start_offset}"
     elif (now.state_reason is None) != (row.state_reason is None):
         yield "state_moved", now.state_reason or "the state topic can be read now"

@@ -96,6 +96,7 @@ class FactsCollection:
                 log_error="it is not there" if log is None else log.error,
                 is_described=described is not None,
                 is_new_group=group in missing,
+                deleted_at=states.deleted.get(key),
                 start_offset=None if offset is None else offset.start_offset,
                 state=states.states.get(key),
                 state_reason=states.reason or states.reasons.get(key),
@@ -193,7 +194,9 @@ def take_snapshot(
 def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Snapshot:
     """The facts about every share partition of a plan as they are now. Raises as `take_snapshot`."""
     inquiry = _inquiry(cluster, plan, plan.group_ids, plan.group_ids)
-    return inquiry.found(inquiry.states(), now_ms=now_ms)
+    strategy = plan.request.strategy
+    moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
+    return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms)
 
 
 def collect_group_again(cluster: Cluster, plan: ResetPlan, group_id: str, before: Snapshot, *, now_ms: int) -> Snapshot:
@@ -279,6 +282,7 @@ def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFact
         states={key: _state(reading) for key, reading in readings.items()},
         reasons={key: f"{STATE_TOPIC} {r.unreadable}" for key, r in readings.items() if r.unreadable is not None},
         ends=ends,
+        deleted={key: r.deleted_offset for key, r in readings.items() if r.deleted_offset is not None},
     )
 
 

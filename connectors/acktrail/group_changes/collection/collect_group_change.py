@@ -9,11 +9,11 @@ from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.descriptions import TopicPartition
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
-from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.collection.collect import describe_groups, described_offsets
 from acktrail.group_changes.collection.facts import GroupFacts, TargetOffset, TargetOffsets
 from acktrail.group_changes.lifecycle.plan_status import account
+from acktrail.group_changes.new_plans import plan_with_facts
 from acktrail.group_changes.planning.group_change_plan import (
     GROUP_CHANGE_FORMAT,
     ConfigStep,
@@ -55,7 +55,7 @@ def plan_deletion(
     request = ResetRequest(
         strategy=Strategy(kind=StrategyKind.AFTER_DELETION), groups=tuple(ids), allow_skip=True, without_state=True
     )
-    reset, snapshot = api.plan_with_facts(cluster, request, tables=tables, given=given)
+    reset, snapshot = plan_with_facts(cluster, request, tables=tables, given=given)
     kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]

@@ -207,7 +207,8 @@ class PartitionOffsets:
 class PartitionFacts(PartitionOffsets):
     """One share partition before a plan is made.
 
-    `is_described` False: the group has nothing there; `is_new_group`: the group does not exist. `offset_at` is the first record at or after the moment of the
+    `is_described` False: the group has nothing there; `is_new_group`: the group does not exist. `deleted_at` is the
+    offset of the newest tombstone in the state topic. `offset_at` is the first record at or after the moment of the
     strategy; `given` what a file, the history or a snapshot names. `passed` is about the records below the start offset
     that the strategy delivers again; None: there are none, or it was not read.
     """
@@ -215,6 +216,7 @@ class PartitionFacts(PartitionOffsets):
     log_error: str | None
     is_described: bool
     is_new_group: bool = False
+    deleted_at: int | None = None
     offset_at: int | None = None
     given: TargetOffset = TargetOffset()
     passed: PassedFacts | None = None
@@ -223,13 +225,15 @@ class PartitionFacts(PartitionOffsets):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:
     """`states` by share partition, None: the topic holds nothing of it; `reasons` why one is not known. `reason`: why
-    nothing is known at all. `ends` are the state partitions' ends when they were read."""
+    nothing is known at all. `ends` are the state partitions' ends when they were read,
+    `deleted` the offsets of the newest tombstones."""
 
     topic_id: str | None = None
     reason: str | None = None
     states: Mapping[SharePartition, PartitionState | None] = field(default_factory=dict)
     reasons: Mapping[SharePartition, str] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
+    deleted: Mapping[SharePartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

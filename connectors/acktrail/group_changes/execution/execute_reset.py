@@ -26,6 +26,8 @@ from acktrail.model.share_partition import state_partition_of
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""
+Judge = Callable[[Snapshot, Sequence[PartitionPlan]], Sequence[Notice]]
+"""What is wrong with these share partitions of a plan, by a snapshot."""
 _UNCLEAR: Final = frozenset(
     {Status.UNKNOWN, Status.NOT_PERSISTED, Status.OVERWRITTEN_AFTER_RESET, Status.EPOCH_WENT_BACK}
 )
@@ -66,17 +68,18 @@ class Execution:
 
 
 def rows_to_send(
-    cluster: Cluster, plan: ResetPlan, *, partial: bool, now_ms: int, done: frozenset[Key] = frozenset()
+    cluster: Cluster, plan: ResetPlan, judge: Judge, *, partial: bool, now_ms: int, done: frozenset[Key] = frozenset()
 ) -> tuple[PartitionPlan, ...]:
     """The share partitions that `execute_reset` would send now. Raises as it would; nothing is noted."""
     rows = _executable(plan, done, partial=partial)
-    return _unchanged(plan, rows, collect_again(cluster, plan, now_ms=now_ms), partial=partial)[0]
+    return _unchanged(plan, rows, collect_again(cluster, plan, now_ms=now_ms), judge, partial=partial)[0]
 
 
 def execute_reset(
     cluster: Cluster,
     journal: Journal,
     plan: ResetPlan,
+    judge: Judge,
     *,
     partial: bool = False,
     done: frozenset[Key] = frozenset(),
@@ -93,7 +96,9 @@ def execute_reset(
     rows = _executable(plan, done, partial=partial)
     if not rows:
         return Execution(plan_id=plan.plan_id, attempt=0, results=(), left_out=tuple(sorted(done)), not_sent=())
-    reset = _ResetAttempt(cluster=cluster, journal=journal, plan=plan, rows=rows, done=done, partial=partial)
+    reset = _ResetAttempt(
+        cluster=cluster, journal=journal, plan=plan, judge=judge, rows=rows, done=done, partial=partial
+    )
     with reset.attempt.take_leases(check, requests):
         reset.look_again()
         return reset.send()
@@ -106,6 +111,7 @@ class _ResetAttempt:
     cluster: Cluster
     journal: Journal
     plan: ResetPlan
+    judge: Judge
     rows: Sequence[PartitionPlan]
     done: frozenset[Key]
     partial: bool
@@ -118,7 +124,7 @@ class _ResetAttempt:
         """Compare with the cluster as it is now, and note an outcome for each share partition that a rule keeps from
         being sent. With `partial`, what changed is left out."""
         self.found = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
-        rows, changes = _unchanged(self.plan, self.rows, self.found, partial=self.partial)
+        rows, changes = _unchanged(self.plan, self.rows, self.found, self.judge, partial=self.partial)
         groups = tuple(dict.fromkeys(row.group_id for row in rows))
         moved = [[notice.rule, notice.subject, notice.text] for notice in changes]
         self.attempt.give_up([group for group in self.groups if group not in groups], {"moved": moved})
@@ -230,13 +236,17 @@ def refusal_of(plan: ResetPlan, *, partial: bool) -> AcktrailError:
 
 
 def _unchanged(
-    plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot, *, partial: bool
+    plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot, judge: Judge, *, partial: bool
 ) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
-    """The rows that may be sent, and what changed. Raises when something did, unless `partial` leaves the others."""
+    """The rows that may be sent, and what changed or is not as `judge` has it. Raises when something did, unless
+    `partial` leaves the others."""
     changes = changes_since_plan(plan, rows, now)
     left = _without(rows, changes)
     changes += order_since_plan(plan, left, now)
     left = _without(left, changes)
+    if left and (partial or not changes):
+        changes += tuple(judge(now, left))
+        left = _without(left, changes)
     if changes and not (partial and left):
         raise _stale(changes, now)
     return left, changes

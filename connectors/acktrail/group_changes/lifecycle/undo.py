@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acktrail.config import TablesConfig
@@ -36,6 +36,11 @@ class UndoLedger:
 
     outcomes: Mapping[str, Mapping[Key, tuple[Status, int | None]]] = field(default_factory=dict)
     undos: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def without(self, undo: str | None) -> UndoLedger:
+        """As if the plan `undo` had not been made."""
+        undos = {plan_id: [one for one in every if one != undo] for plan_id, every in self.undos.items()}
+        return replace(self, undos=undos)
 
     def done(self, plan_id: str) -> dict[Key, int | None]:
         """The share partitions that the plan brought to their targets."""
@@ -105,6 +110,7 @@ def undo_request(
     requested_by: str = "",
     allow_moved_on: bool = False,
     allow_skip: bool = False,
+    without_state: bool = False,
 ) -> ResetRequest:
     """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
     `allow_moved_on`: also where the group moved on since. What that does to the order of keys is a warning. A group
@@ -117,6 +123,7 @@ def undo_request(
             "allow_moved_on": allow_moved_on,
             "allow_skip": allow_skip,
             "allow_create": isinstance(plan, GroupChangePlan),
+            "without_state": without_state,
             "ordering": KeyOrder.WARN,
             "reason": reason,
             "requested_by": requested_by,
@@ -124,17 +131,19 @@ def undo_request(
     )
 
 
-def undo_offsets(tables: TablesConfig, plan: Plan, topics: Sequence[TopicScope] = (), *, now_ms: int) -> TargetOffsets:
+def undo_offsets(
+    tables: TablesConfig, plan: Plan, topics: Sequence[TopicScope] = (), *, now_ms: int, but: str | None = None
+) -> TargetOffsets:
     """Where each share partition of `plan` goes back to: where its group would have begun before, past the finished
     records at the start of its state. One that the plan did not change, or that was taken back before, has a reason
-    instead.
+    instead. What the plan `but` took back does not count.
 
     Raises:
         ChangeRefused: the plan changed nothing, was taken back, or does not hold what `topics` names.
         ChangeInProgress: it, or a plan that takes it back, is being carried out or was not verified.
     """
     _check_named(plan, topics)
-    ledger = read_ledger(tables, [plan.plan_id])
+    ledger = read_ledger(tables, [plan.plan_id]).without(but)
     audit = read_audit(tables, {"plan_id": [plan.plan_id, *ledger.undos.get(plan.plan_id, ())]})
     life = life_of(plan.plan_id, audit, now_ms=now_ms, is_refused=bool(plan.refusals), ledger=ledger)
     life.after(Step.UNDO)

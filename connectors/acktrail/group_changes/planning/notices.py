@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
 from acktrail.group_changes.collection.facts import GroupFacts
+from acktrail.model.share_partition import STATE_TOPIC
 
 
 class Severity(StrEnum):
@@ -96,6 +97,9 @@ def refusal_error(
         error = NotAuthorized(operation, f"group {first.group_id!r}")
     elif first.rule == "unauthorized_topic":
         error = NotAuthorized(operation, f"topic {first.topic!r}")
+    elif first.rule == "state_unreadable" and first.topic is None:  # a missing right alone makes all of it unreadable
+        error = NotAuthorized("READ", f"topic {STATE_TOPIC}")
+        error.hint = f"{error.hint}, or give --without-state"
     else:
         return kind(first.rule, f"{first.subject}: {first.text}{more}".removeprefix(": "), hint=hint)
     error.message = f"{error.message} [{first.rule}]{more}"

@@ -9,11 +9,19 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acktrail.errors import ChangeRefused, MalformedFile
-from acktrail.group_changes.request.reset_request import ResetRequest, excerpt, is_in, parse_offset
+from acktrail.group_changes.request.reset_request import (
+    ResetRequest,
+    StrategyKind,
+    check_request,
+    excerpt,
+    is_in,
+    parse_offset,
+)
 
 if TYPE_CHECKING:
     from acktrail.group_changes.cluster import Cluster
@@ -55,6 +63,18 @@ def offset_rows(file: Path) -> Iterator[OffsetRow]:
         raise MalformedFile(f"is no CSV ({error})", file=str(file), hint=_HINT) from error
     if is_empty:
         raise ChangeRefused("empty_file", f"{file} holds no offsets", hint=_HINT)
+
+
+def with_named_groups(request: ResetRequest) -> ResetRequest:
+    """`request`, with the groups in its file where it names none itself. Raises ChangeRefused (`no_group`): the file
+    names none either. MalformedFile: it cannot be read."""
+    is_named = request.groups or request.group_globs or request.all_groups
+    if is_named or request.strategy.kind is not StrategyKind.FROM_FILE:
+        return request
+    named = {row.group_id for row in offset_rows(Path(request.strategy.source or ""))}
+    if None in named:
+        raise ChangeRefused("no_group", "the file names no group", hint="give --group")
+    return check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
 
 
 def check_rows(

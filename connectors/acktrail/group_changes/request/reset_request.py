@@ -261,7 +261,8 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
 
 def check_request(request: ResetRequest) -> ResetRequest:
     """`request`, when its parts go together. Raises ChangeRefused: the rule is in its `rule`."""
-    if not (request.groups or request.group_globs or request.all_groups):
+    is_named = request.groups or request.group_globs or request.all_groups
+    if not is_named and request.strategy.kind is not StrategyKind.FROM_FILE:
         raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
     for group in (*request.groups, *request.group_globs):
         _check_group(group)

@@ -1,0 +1,127 @@
+"""Plans made from the cluster as it is: once for a person, and again before they are approved or executed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acktrail import __version__
+from acktrail.config import TablesConfig, ordered_groups
+from acktrail.errors import ConfigurationError
+from acktrail.group_changes.audit.journal import read_audit
+from acktrail.group_changes.cluster import Cluster
+from acktrail.group_changes.collection.collect import select_groups, take_snapshot
+from acktrail.group_changes.collection.delivered_records import with_hidden, with_times
+from acktrail.group_changes.collection.exported_records import from_history
+from acktrail.group_changes.collection.facts import Snapshot, TargetOffset, TargetOffsets
+from acktrail.group_changes.collection.known_expansions import known_expansions
+from acktrail.group_changes.collection.records_below_start import with_passed
+from acktrail.group_changes.execution.other_requests import unanswered, unanswered_notices
+from acktrail.group_changes.json_values import with_hash
+from acktrail.group_changes.lifecycle.phases import waiting_offsets
+from acktrail.group_changes.lifecycle.plan_status import account
+from acktrail.group_changes.lifecycle.undo import undo_offsets
+from acktrail.group_changes.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
+from acktrail.group_changes.planning.notices import Notice
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
+from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows, with_named_groups
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
+from acktrail.times import new_run_id, now_ms
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.execution.execute_reset import Judge
+
+
+def plan_with_facts(
+    cluster: Cluster,
+    request: ResetRequest,
+    *,
+    tables: TablesConfig | None = None,
+    created_by: str | None = None,
+    given: TargetOffsets | None = None,
+    notices: Sequence[Notice] = (),
+) -> tuple[ResetPlan, Snapshot]:
+    """The plan as `make_plan` makes it, and what it was made from."""
+    request = with_named_groups(request)
+    targets = _targets(cluster, tables, request) if given is None else given
+    ledger = partial(known_expansions, tables)
+    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets, ledger=ledger)
+    snapshot = _counted(cluster, tables, request, snapshot)
+    plan = build_plan(
+        request,
+        snapshot,
+        plan_id=new_run_id(snapshot.taken_at_ms),
+        created_by=created_by or account(),
+        acktrail_version=__version__,
+        undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
+    )
+    plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])
+    return with_hash(with_times(cluster.admin, plan)), snapshot
+
+
+def judge(cluster: Cluster, tables: TablesConfig, plan: ResetPlan) -> Judge:
+    """What finds out whether `plan` is what its request gives now."""
+    return partial(_judged_again, cluster, tables, plan)
+
+
+def _judged_again(
+    cluster: Cluster, tables: TablesConfig, plan: ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
+) -> tuple[Notice, ...]:
+    """Refusals where `plan`, made again from what is there now, is another for `rows`."""
+    request, topics = plan.request, {topic.topic: topic for topic in now.topics}
+    if request.strategy.kind in OWN_OFFSETS:
+        given: TargetOffsets = own_offsets(plan)
+    else:
+        given = _targets(cluster, tables, request, but=plan.plan_id, groups=plan.group_ids) or {}
+    expansions = known_expansions(tables, plan.cluster_id, topics)
+    snapshot = as_planned(plan, replace(now, expansions=expansions), given)
+    return differences(plan, rows, _counted(cluster, tables, request, snapshot))
+
+
+def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
+    """`snapshot` with what the numbers of a plan need besides."""
+    chosen = ordered_groups()
+    ordered = frozenset(group.group_id for group in snapshot.groups if group.group_id in chosen)
+    snapshot = with_hidden(cluster.admin, request, replace(snapshot, ordered=ordered))
+    return with_passed(cluster, tables, request, snapshot)
+
+
+def unanswered_now(tables: TablesConfig | None, plan: ResetPlan) -> list[Notice]:
+    """The notices about other plans' requests for the share partitions of `plan` that may still arrive."""
+    if tables is None or not plan.group_ids:
+        return []
+    rows = read_audit(tables, {"group_id": list(plan.group_ids)})
+    return list(unanswered_notices([row.key for row in plan.partitions], unanswered(rows, but=plan.plan_id)))
+
+
+def _targets(
+    cluster: Cluster,
+    tables: TablesConfig | None,
+    request: ResetRequest,
+    *,
+    but: str | None = None,
+    groups: Sequence[str] | None = None,
+) -> TargetOffsets | None:
+    """The offsets that a file, the history or an earlier plan names; None: another strategy. `groups`: those that the
+    request names. What the plan `but` took back is there still."""
+    strategy = request.strategy
+    if strategy.kind is StrategyKind.FROM_FILE:
+        rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
+        found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
+        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.TO_HISTORY):
+        return None
+    if tables is None:
+        raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
+    from acktrail.group_changes.api import load_reset, load_undoable
+
+    if strategy.kind is StrategyKind.TO_SNAPSHOT:
+        undone = load_undoable(tables, strategy.source or "")
+        return undo_offsets(tables, undone, request.topics, now_ms=now_ms(), but=but)
+    if strategy.kind is StrategyKind.NEXT_PHASE:
+        return waiting_offsets(tables, load_reset(tables, strategy.source or ""))
+    named = select_groups(cluster.admin, request)[0] if groups is None else groups
+    return from_history(cluster.admin, tables, named, strategy.moment_ms or 0)

@@ -1,0 +1,159 @@
+"""Whether a plan says what its request and the cluster give: anybody can edit a plan and hash it again. Pure.
+
+The plan is made again from facts as they are now, and compared. Its own are the ends of the log: records came since,
+and a log never goes back, so that they count as long as they lie within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from acktrail.group_changes.collection.facts import PartitionFacts, Snapshot, TargetOffset, TargetOffsets
+from acktrail.group_changes.json_values import to_json_value
+from acktrail.group_changes.planning.impact import Impact
+from acktrail.group_changes.planning.key_order import TopicOrder
+from acktrail.group_changes.planning.notices import Notice, Severity
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_totals
+from acktrail.group_changes.request.reset_request import StrategyKind
+
+RULE: Final = "judged_otherwise"
+OWN_OFFSETS: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.MIGRATE})
+"""Strategies whose offsets nothing here has but the plan: they are what is asked for."""
+_LEARNED: Final = frozenset(
+    {
+        *("acknowledgements_forgotten", "archived_forgotten", "acknowledgements_known", "archived_known"),
+        *("passed_acknowledged", "passed_archived", "passed_unknown", "known_since_ms", "reason"),
+    }
+)
+"""Numbers that an export in between may complete."""
+
+
+def own_offsets(plan: ResetPlan) -> TargetOffsets:
+    """The offsets that the plan itself names."""
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
+    for row in plan.partitions:
+        given = TargetOffset(offset=row.wanted_offset, carried=row.carried)
+        found.setdefault(row.group_id, {})[row.topic, row.partition] = given
+    return found
+
+
+def as_planned(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> Snapshot:
+    """`now` with the ends of the logs as the plan has them, and with the offsets that are `given`."""
+    rows = {row.key: row for row in plan.partitions}
+
+    def then(facts: PartitionFacts) -> PartitionFacts:
+        row = rows[facts.key]
+        start, end = _within(row, facts)
+        is_later = facts.offset_at is not None and end is not None and facts.offset_at >= end
+        own = given.get(facts.group_id, {}).get((facts.topic, facts.partition), TargetOffset())
+        return replace(
+            facts,
+            log_start_offset=start,
+            log_end_offset=end,
+            offset_at=None if is_later else facts.offset_at,
+            given=own,
+            deleted=own.deleted,
+        )
+
+    return replace(now, partitions=tuple(then(facts) for facts in now.partitions))
+
+
+def _within(row: PartitionPlan, now: PartitionFacts) -> tuple[int | None, int | None]:
+    start, end = now.log_start_offset, now.log_end_offset
+    if start is not None and row.log_start_offset is not None and row.log_start_offset <= start:
+        start = row.log_start_offset
+    if end is not None and row.log_end_offset is not None and row.log_end_offset <= end:
+        end = row.log_end_offset
+    return start, end
+
+
+def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot) -> tuple[Notice, ...]:
+    """Refusals for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for every
+    notice that it gives and `plan` lacks."""
+    fresh = build_plan(
+        plan.request,
+        snapshot,
+        plan_id=plan.plan_id,
+        created_by=plan.created_by,
+        acktrail_version=plan.acktrail_version,
+        undoes=plan.undoes,
+    )
+    now = {row.key: row for row in fresh.partitions}
+    keys, groups = {row.key for row in rows}, {row.group_id for row in rows}
+    found = [Notice(Severity.REFUSAL, RULE, text, *row.key) for row in rows for text in _on_row(row, now[row.key])]
+    found += [
+        Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
+        for one in _unsaid(plan, fresh)
+        if one.group_id is None or (one.group_id in groups and (one.partition is None or _key(one) in keys))
+    ]
+    if with_totals(plan) != plan:
+        found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
+    if _kind(plan) != _kind(fresh):
+        found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind.value}, and its request gives another"))
+    orders = {(one.group_id, one.topic): one for one in fresh.orders or ()}
+    for order in plan.orders or ():
+        if _waiting(order) != _waiting(orders.get((order.group_id, order.topic))):
+            text = "other partitions wait now, or begin elsewhere"
+            found.append(Notice(Severity.REFUSAL, RULE, text, order.group_id, order.topic))
+    return tuple(found)
+
+
+def _key(notice: Notice) -> tuple[str | None, str | None, int | None]:
+    return notice.group_id, notice.topic, notice.partition
+
+
+def _kind(plan: ResetPlan) -> tuple[object, ...]:
+    return plan.kind, plan.undoes == (
+        plan.request.strategy.source if plan.request.strategy.kind is StrategyKind.TO_SNAPSHOT else None
+    )
+
+
+def _unsaid(plan: ResetPlan, fresh: ResetPlan) -> Iterator[Notice]:
+    """The notices of a plan made now that `plan` lacks. Warnings about the order of keys are none where it says that
+    nothing is known of that."""
+    said = {(one.severity, one.rule, *_key(one)) for one in plan.notices}
+    unknown = {one.topic for one in plan.notices if one.rule == "expansions_unknown"}
+    for one in fresh.notices:
+        is_order = one.topic in unknown and one.rule.startswith(("order_", "expansion"))
+        is_weak = one.severity is Severity.INFO or (is_order and one.severity is not Severity.REFUSAL)
+        if not is_weak and (one.severity, one.rule, *_key(one)) not in said:
+            yield one
+
+
+def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
+    for name in ("wanted_offset", "target_offset", "clamp", "carried"):
+        if getattr(row, name) != getattr(now, name):
+            yield f"{name} {getattr(row, name)} does not follow from {name.split('_')[0]} {getattr(now, name)} now"
+            return
+    if not _agree(row.impact, now.impact):
+        yield f"its numbers are not those of now: {_first_difference(row.impact, now.impact)}"
+
+
+def _agree(said: Impact | None, now: Impact | None) -> bool:
+    if said is None or now is None:
+        return said is now
+    if any(getattr(said, name) != getattr(now, name) for name in _numbers(said) if name not in _LEARNED):
+        return False
+    is_less = (said.passed_unknown or 0) >= (now.passed_unknown or 0)
+    names = ("acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived")
+    is_less &= all((getattr(said, name) or 0) <= (getattr(now, name) or 0) for name in names)
+    exact = ("acknowledgements_forgotten", "archived_forgotten")
+    return is_less and all(getattr(said, name) in (None, getattr(now, name)) for name in exact)
+
+
+def _numbers(impact: Impact) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = to_json_value(impact)
+    return found
+
+
+def _first_difference(said: Impact | None, now: Impact | None) -> str:
+    if said is None or now is None:
+        return "one of them has none"
+    name = next(name for name in _numbers(said) if getattr(said, name) != getattr(now, name))
+    return f"{name} {getattr(said, name)}, and {getattr(now, name)}"
+
+
+def _waiting(order: TopicOrder | None) -> dict[int, int]:
+    return {} if order is None else {each.partition: each.offset for each in order.waiting}

@@ -134,16 +134,20 @@ def test_what_every_resource_has(rest: Any) -> None:
         assert head.headers["content-type"] == whole.headers["content-type"] == "application/json"
     assert rest("HEAD", "/connectors/none").code == 404
     allowed = {
-        "/connectors": "GET,HEAD,OPTIONS,POST",
-        "/connectors/a/config/": "GET,HEAD,OPTIONS,PATCH,PUT",
-        "/connectors/a/pause": "OPTIONS,PUT",
+        "/connectors": "GET, HEAD, OPTIONS, POST",
+        "/connectors/a/config/": "GET, HEAD, OPTIONS, PATCH, PUT",
+        "/connectors/a/pause": "OPTIONS, PUT",
     }
     assert {path: rest("OPTIONS", path).headers["allow"] for path in allowed} == allowed
-    assert {rest("OPTIONS", path).code for path in allowed} == {200}
+    assert {path: (rest("OPTIONS", path).code, rest("OPTIONS", path).text) for path in allowed} == {
+        path: (200, text) for path, text in allowed.items()
+    }
     assert rest("OPTIONS", "/none").code == 404
     for method, path in (("POST", "/connectors"), ("PUT", "/connectors/a/config"), ("PATCH", "/connectors/a/config")):
         refused = rest(method, path, b"{}", Content_Type="text/plain")
         assert (refused.code, refused.body["message"]) == (415, "HTTP 415 Unsupported Media Type")
+    assert rest("PUT", "/connectors/a/pause", Content_Type="text/plain").code == 415
+    assert rest("PUT", "/connectors/a/resume").code == 202
     assert rest("PUT", "/none", b"{}", Content_Type="text/plain").code == 404
     assert rest("PUT", "/connectors/a/config", CONFIG, Content_Type="application/json; charset=UTF-8").code == 200
     definitions = rest("GET", "/connector-plugins/DeltaSink/config").body

@@ -85,13 +85,15 @@ def test_the_dashboard_goes_on(tmp_path: Path) -> None:
     program = "from acktrail.cli.main import main; main()"
     command = [sys.executable, "-c", program, "dashboard", "--tables", str(root), "--port", "0"]
     with subprocess.Popen(with_few_files(128, command), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        url = process.stderr.readline().split()[-1]
-        with half_sent(url.split("/")[2], 300):
-            for page in ("", "groups", "findings"):
-                assert "</html>" in answered(url + page)
-        process.terminate()
-        process.communicate(timeout=60)
+        try:
+            assert process.stderr is not None
+            url = process.stderr.readline().split()[-1]
+            with half_sent(url.split("/")[2], 300):
+                for page in ("", "groups", "findings"):
+                    assert "</html>" in answered(url + page)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:

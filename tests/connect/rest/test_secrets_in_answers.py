@@ -14,6 +14,7 @@ from broker.workload import until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acktrail.connect.runtime.standalone import log_to_stderr
 from acktrail.errors import ConfigurationError, InputError
 
 SECRET_KEYS = (
@@ -248,3 +249,21 @@ def test_what_only_looks_like_a_reference_is_hidden(rest: Any, text: str) -> Non
     assert "p4ss" not in answer.text
     if answer.code == 201:
         assert answer.body["config"]["memory.sasl.password"] == "[hidden]"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_log_of_a_worker_hides_what_others_log(rest: Any, monkeypatch: Any, capfd: Any, *, as_json: bool) -> None:
+    """Any module of acktrail may log a value, or a traceback with one: the worker's lines show neither."""
+    monkeypatch.setenv("REST_TEST_WORD", "s3cret word")
+    assert rest("PUT", "/connectors/s/config", {**BASE, "memory.word": "${env:REST_TEST_WORD}"}).code == 201
+    monkeypatch.setattr(logging.getLogger("acktrail"), "handlers", [])
+    log_to_stderr(as_json=as_json, redact=rest.worker.redact_all)
+    log = logging.getLogger("acktrail.any.module")
+    log.warning("cannot use %s", "S3CRET WORD")
+    try:
+        raise ValueError("s3cret word")
+    except ValueError:
+        log.exception("failed")
+    told = capfd.readouterr().err
+    assert "s3cret" not in told.lower()
+    assert "cannot use [hidden]" in told

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse
 from starlette.routing import Match, Route
 
 from acktrail.connect.rest import connector_routes, plugin_routes, worker_routes
@@ -56,7 +56,7 @@ def application(calls: Calls) -> FastAPI:
 
 class Resources:
     """What Connect's server (JAX-RS) does for every resource: HEAD is GET without a body, OPTIONS names the methods, a
-    slash at the end means nothing, and a body that is not JSON is refused with 415."""
+    slash at the end means nothing, and what is not JSON is refused with 415."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -66,8 +66,9 @@ class Resources:
         scope = {**scope, "path": path.rstrip("/") or "/", "method": scope["method"].replace("HEAD", "GET")}
         methods = self._methods(scope)
         if methods and scope["method"] == "OPTIONS":
-            await Response(headers={"Allow": ",".join(sorted(methods))})(scope, receive, send)
-        elif scope["method"] in methods and _is_other_media(Headers(scope=scope)):
+            allowed = ", ".join(sorted(methods))
+            await PlainTextResponse(allowed, headers={"Allow": allowed})(scope, receive, send)
+        elif scope["method"] in methods - {"GET", "DELETE"} and _is_other_media(Headers(scope=scope)):
             await _problem(415, _phrase(415))(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -82,9 +83,10 @@ class Resources:
 
 
 def _is_other_media(headers: Headers) -> bool:
-    """Whether there is a body, and it is something other than JSON."""
+    """Whether the header, or a body without one, is something other than JSON."""
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    return has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+    given = headers.get("content-type", "" if has_body else "application/json")
+    return given.partition(";")[0].strip().lower() != "application/json"
 
 
 def _problem(code: int, message: str) -> JSONResponse:

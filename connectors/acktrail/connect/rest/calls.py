@@ -67,9 +67,9 @@ class Calls:
         try:
             return function(), None
         except AcktrailError as error:
-            return None, self.worker.redacted(subject, error)
+            return None, self.worker.redaction(subject).error(error)
         except Exception as error:  # noqa: BLE001  # the caller gets an answer
-            _LOG.error("REST: %s", self.worker.redact(subject, "".join(traceback.format_exception(error))))
+            _LOG.error("REST: %s", self.worker.redact_all("".join(traceback.format_exception(error))))
             return None, HTTPException(500, f"Internal error: {type(error).__name__}")
 
 

@@ -15,7 +15,6 @@ from acktrail.connect.rest.answers import (
     ConfigChanges,
     ConfigTexts,
     ConnectorInfo,
-    ConnectorOffset,
     ConnectorOffsets,
     ConnectorState,
     ConnectorStatus,
@@ -224,10 +223,11 @@ async def get_tasks(api: Api, name: Name) -> list[TaskInfo]:
 
 
 def _task_infos(api: Calls, name: str) -> list[TaskInfo]:
+    redaction = api.worker.redaction(name)
     return [
         TaskInfo(
             id=TaskId(connector=name, task=number),
-            config=api.worker.shown(name, {key: shown(key, value) for key, value in config.items()}),
+            config=redaction.value({key: shown(key, value) for key, value in config.items()}),
         )
         for number, (config, _) in enumerate(api.worker.tasks(name))
     ]
@@ -264,12 +264,8 @@ async def restart_task(api: Api, name: Name, task: int) -> None:
 async def get_offsets(api: Api, name: Name) -> ConnectorOffsets:
     """Where the reading of each source partition continues, as committed with the rows."""
     found = await api(name, partial(api.worker.offsets, name))
-    return ConnectorOffsets(
-        offsets=[
-            ConnectorOffset.model_validate(api.worker.shown(name, {"partition": each.partition, "offset": each.offset}))
-            for each in found
-        ]
-    )
+    entries = api.worker.redaction(name).value([{"partition": each.partition, "offset": each.offset} for each in found])
+    return ConnectorOffsets(offsets=entries)
 
 
 @router.patch("/{connector}/offsets", operation_id="alterOffsets", summary="Change offsets of a stopped connector")

@@ -64,7 +64,8 @@ def resolve_config(given: Texts, providers: Providers) -> ResolvedConfig:
     for name, text in given.items():
         values[name], error = _resolved(name, text, own)
         wrong |= error
-    definitions, _ = validate(values)
+    with Redaction(own.seen).errors():
+        definitions, _ = validate(values)
     files = {}
     for key in definitions.keys.values():
         if key.lines_under is None or not isinstance(values.get(key.name), str) or key.name in wrong:

@@ -17,6 +17,7 @@ from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import ConnectorPlan, validate
 from acktrail.connect.runtime.connector_run import ConnectorRun
+from acktrail.connect.runtime.redaction import Redaction
 from acktrail.connect.runtime.resolved_config import resolve_config
 from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
 from acktrail.connect.runtime.task_thread import TaskThread
@@ -124,7 +125,7 @@ class Worker:
 
     def tables(self, name: str) -> list[str]:
         """The tables that the connector's tasks wrote since they were made. Raises UnknownName."""
-        return sorted({self.redact(name, table) for _, task in self.tasks(name) for table in task.summary.rows})
+        return sorted({self.redaction(name)(table) for _, task in self.tasks(name) for table in task.summary.rows})
 
     def cluster_id(self) -> str | None:
         """The one Kafka cluster that the connectors are of; None: not known, or several."""
@@ -238,20 +239,10 @@ class Worker:
             text = run.redact(text)
         return text
 
-    def redact(self, name: str, text: str) -> str:
-        """`text` without the secrets of connector `name`."""
+    def redaction(self, name: str) -> Redaction:
+        """Hides the secrets of connector `name`, where there is one."""
         run = self._runs.get(name)
-        return run.redact(text) if isinstance(run, ConnectorRun) else text
-
-    def shown(self, name: str, value: Any) -> Any:
-        """A value of JSON without the secrets of connector `name`."""
-        run = self._runs.get(name)
-        return run.redact.value(value) if isinstance(run, ConnectorRun) else value
-
-    def redacted(self, name: str, error: AcktrailError) -> AcktrailError:
-        """`error` without the secrets of connector `name`."""
-        run = self._runs.get(name)
-        return run.redact.error(error) if isinstance(run, ConnectorRun) else error
+        return run.redact if isinstance(run, ConnectorRun) else Redaction()
 
     def _alter(self, name: str, run: ConnectorRun, positions: Mapping[SourcePartition, Position | None]) -> None:
         with self._changing(name):

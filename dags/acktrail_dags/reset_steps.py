@@ -109,7 +109,7 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     if not form["plan_id"]:
         raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
     tables = tables_config(form["tables_uri"], form.get("profile"))
-    earlier = api.load_reset(tables, form["plan_id"])
+    earlier = api.load_undoable(tables, form["plan_id"])
     topics = tuple(form["topics"] or ())
     api.check_undo(tables, earlier, topics=topics)
     undo = undo_request(

@@ -101,7 +101,8 @@ def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:
     with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as header:
         header.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as body:
-            body.sendall(b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+            head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            body.sendall(head + b"Content-Length: 100\r\n\r\n{")
             assert header.recv(1) == b""
             told = body.recv(10_000)
             assert told.startswith(b"HTTP/1.1 400"), told

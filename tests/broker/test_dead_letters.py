@@ -17,7 +17,9 @@ from confluent_kafka.admin import NewTopic
 from drivers.command_line import run
 from samples.history_tables import build
 
+from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.broker.descriptions import TopicPartition as TopicPlace
 from acktrail.broker.groups.dead_letter_connector import DeadLetterSource
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.config_store import ConfigStore
@@ -135,6 +137,48 @@ def with_dead_letters() -> Iterator[tuple[EmbeddedBroker, Workload]]:
     """Kafka 4.4.0 with dead-letter topics on."""
     with EmbeddedBroker("4.4.0") as broker:
         yield broker, Workload(broker.config())
+
+
+def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
+    with_dead_letters: tuple[EmbeddedBroker, Workload], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka takes the group's configuration, archives the record and writes nothing. The connector's status, doctor and
+    a finding name group, topic and prefix; a topic with the prefix is none of it."""
+    broker, workload = with_dead_letters
+    where = ("--bootstrap-server", broker.bootstrap_servers)
+    tables = ("--tables", str(tmp_path / "tables"))
+    for name in ("letters-of-audit", "dlq.kept"):
+        new = NewTopic(name, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for future in workload.admin.create_topics([new]).values():
+            future.result()
+    workload.create_topic("audited")
+    for group, letters in (("audit", "letters-of-audit"), ("kept", "dlq.kept")):
+        workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
+        workload.produce("audited", 2)
+        settle(workload, group, "audited", rejected={1})
+    why = "'letters-of-audit' does not begin with 'dlq.'"
+    worker = Worker(ConfigStore())
+    try:
+        config = {"sink.tables": str(tmp_path / "connected"), "topics.refresh.interval.ms": "100"}
+        worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
+        until(lambda: [task for _, task in worker.tasks("letters") if why in task.status.trace], what="the status")
+        (status,) = [task.status for _, task in worker.tasks("letters")]
+    finally:
+        worker.stop()
+    assert (status.state, "group 'audit'" in status.trace, "kept" in status.trace) == (RunState.RUNNING, True, False)
+    checks = {row["what"]: row for row in run(capsys, "doctor", *where, *tables, "--json").rows}
+    assert checks["dead-letter topics"]["status"] == "missing"
+    assert why in checks["dead-letter topics"]["detail"]
+    assert run(capsys, "export", *where, *tables).code == 0
+    assert run(capsys, "reconcile", *tables).code == 0
+    found = run(capsys, "findings", "--rule", "dead_letters_kept", *tables, "--json").rows
+    assert [(row["group"], why in row["detail"], row["severity"]) for row in found] == [("audit", True, "error")]
+    with ShareGroupAdmin(broker.config()) as admin:
+        ends = admin.list_offsets([TopicPlace(topic=name, partition=0) for name in ("letters-of-audit", "dlq.kept")])
+    assert ends[0].high_watermark == 0
+    assert ends[1].high_watermark
+    for group in ("audit", "kept"):
+        workload.configure_group(group, errors_deadletterqueue_topic_name="")
 
 
 def test_what_a_broker_writes_of_records_that_are_given_up(

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile import reconcile_run as job
 from acktrail.reconcile.derived_columns import state_of
@@ -297,6 +298,23 @@ def test_the_newest_complete_observation_is_taken(world: World) -> None:
     with pytest.raises(UnknownName) as unknown:
         reconcile(world.config, "a-never")
     assert "a-newer" in unknown.value.nearest
+
+
+def test_dead_letters_that_brokers_drop_are_found(world: World) -> None:
+    """Where the topic that a group names does not begin with the brokers' prefix; not where it does, where the prefix
+    is empty or not known, or where no topic is named."""
+    for group, topic, prefix in (
+        *(("dropped", "letters", "dlq."), ("kept", "dlq.letters", "dlq."), ("any", "letters", "")),
+        *(("unknown", "letters", None), ("none", "", "dlq.")),
+    ):
+        named = {TOPIC_OF_GROUP: topic, TOPIC_PREFIX: prefix}
+        world.groups[group] = "Empty"
+        world.configs[group] = {name: value for name, value in named.items() if value is not None}
+    world.observe("r1")
+    reconcile(world.config)
+    found = [row for row in world.rows("findings", "r1") if row["rule"] == "dead_letters_kept"]
+    assert [(row["group_id"], row["subject"]) for row in found] == [("dropped", "group dropped")]
+    assert "'letters' does not begin with 'dlq.'" in found[0]["detail"]
 
 
 def test_a_reconciliation_without_share_partitions_leaves_its_commit(world: World) -> None:

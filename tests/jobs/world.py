@@ -93,6 +93,7 @@ class World:
         self.exported = dict.fromkeys(self.logs, 0)
         self.states: dict[SharePartition, SharePartitionState] = {}
         self.groups: dict[str, str] = {}
+        self.configs: dict[str, dict[str, str]] = {}
         self.topics: dict[str, Topic] = {topic_id(1): Topic(name="orders", partitions={0: (0, 100), 1: (0, 100)})}
         self.described: dict[SharePartition, dict[str, Any] | None] = {}
         """What the broker answers instead of its state; None: the share partition is not listed."""
@@ -157,6 +158,7 @@ class World:
         own = {"run_id": run_id, "phase": phase, "observed_at": self.now}
         groups = [
             {**own, "group_id": g, "group_type": "share", "group_state": s, "error_code": 69 if s == "Dead" else 0}
+            | {"configs": sorted(self.configs.get(g, {}).items())}
             for g, s in self.groups.items()
         ]
         self._append("group_observations", groups)

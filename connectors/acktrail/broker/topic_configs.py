@@ -1,4 +1,4 @@
-"""Configurations of topics (DescribeConfigs)."""
+"""Configurations of topics and of brokers (DescribeConfigs)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from kafka.protocol.admin.configs import DescribeConfigsRequest
 
 from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.broker.client.error_codes import NONE
+from acktrail.errors import RetryableError
 
 _TOPIC_RESOURCE: Final = 2
 """Kafka: ``ConfigResource.Type.TOPIC``."""
+_BROKER_RESOURCE: Final = 4
+"""Kafka: ``ConfigResource.Type.BROKER``."""
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _AT_ONCE: Final = 1_000
 
@@ -35,6 +38,20 @@ def compacted_topics(client: BrokerClient, topics: Sequence[str]) -> dict[str, b
         request = DescribeConfigsRequest(resources=resources, include_synonyms=False, include_documentation=False)
         found |= {result.resource_name: _is_compacted(result) for result in client.send(request).results}
     return found
+
+
+def broker_config(client: BrokerClient, name: str) -> str | None:
+    """A configuration as the first of the brokers has it. None: not known, for instance without DESCRIBE_CONFIGS on the
+    cluster, or the broker did not answer; or brokers of this release do not have it."""
+    node_id = min(client.broker_ids())
+    row = DescribeConfigsRequest.DescribeConfigsResource
+    resource = row(resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[name])
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
+    try:
+        (result,) = client.send(request, node_id).results
+    except RetryableError:
+        return None
+    return next((entry.value for entry in result.configs or () if entry.name == name), None)
 
 
 def _is_compacted(result: Any) -> bool | None:

@@ -74,6 +74,7 @@ def cluster_checks(admin: ShareGroupAdmin, kafka: KafkaConfig, target: TablesCon
     else:
         yield _tried(what, lambda: _topics(admin, known))
     yield _tried("DESCRIBE_CONFIGS on groups", lambda: _configs(admin, listed))
+    yield _tried("dead-letter topics", lambda: _dead_letters(admin))
     yield _tried("READ on __share_group_state", lambda: _state_topic(kafka))
 
 
@@ -124,6 +125,21 @@ def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
     refused = {each.group_id: each.error for each in admin.group_configs(names) if each.error_code != NONE}
     _ensure_none(refused, "grant DESCRIBE_CONFIGS on the groups; until then their configuration is unknown")
     return f"of {len(names)} group(s)"
+
+
+def _dead_letters(admin: ShareGroupAdmin) -> str:
+    """Whether brokers drop what groups give up (Kafka 4.4)."""
+    from acktrail.broker.groups.dead_letter_task import dead_letter_topics, dropped_by_group
+
+    named = dead_letter_topics(admin)
+    dropped = dropped_by_group(admin, named)
+    if dropped:
+        group_id, why = next(iter(dropped.items()))
+        raise ConfigurationError(
+            f"{len(dropped)} group(s), first {group_id!r}: {why}",
+            hint="name a topic with that prefix for the group, or change the prefix on every broker",
+        )
+    return f"{len(named)} group(s) name one" if named else "no group names one"
 
 
 def _ensure_none(refused: dict[str, str | None], hint: str) -> None:

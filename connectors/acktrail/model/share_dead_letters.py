@@ -8,6 +8,19 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
+TOPIC_OF_GROUP: Final = "errors.deadletterqueue.topic.name"
+"""The configuration of a share group that names its dead-letter topic."""
+TOPIC_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+"""The configuration of a broker with which the name of every dead-letter topic has to begin."""
+
+
+def dropped_letters(topic: str | None, prefix: str | None) -> str | None:
+    """Why brokers drop the dead letters of a group that names `topic`; None: they do not, or `prefix` is not known.
+    They archive the records all the same (Kafka class ``ShareGroupDLQStateManager``)."""
+    if not topic or prefix is None or topic.startswith(prefix):
+        return None
+    return f"dead letters are dropped: the topic {topic!r} does not begin with {prefix!r}, the brokers' {TOPIC_PREFIX}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareDeadLetter:

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import FINDINGS
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.findings import common_columns, rows_of_rule
 from acktrail.reconcile.observed_run import Observation
+from acktrail.tables.delta.store import Tables
 
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 """Three times the pause between two prunings of a share coordinator."""
@@ -41,6 +43,20 @@ def without_start_findings(verdicts: pa.Table, observation: Observation) -> pa.T
         "",
     )
     return rows_of_rule("new_partition_has_start", (own, detail, "last_record_offset"), observation)
+
+
+def dropped_letter_findings(tables: Tables, observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` about groups whose dead letters brokers drop."""
+    own = (pc.field("run_id") == observation.run_id) & (pc.field("phase") == "after")
+    common = {name: value.as_py() for name, value in common_columns("dead_letters_kept", observation).items()}
+    rows = []
+    for group in tables.read("group_observations", columns=["group_id", "configs"], where=own).to_pylist():
+        configs = dict(group["configs"] or ())
+        why = dropped_letters(configs.get(TOPIC_OF_GROUP), configs.get(TOPIC_PREFIX))
+        if why is not None:
+            own_columns = {"group_id": group["group_id"], "subject": f"group {group['group_id']}", "detail": why}
+            rows.append({**common, **own_columns})
+    return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
 def unpruned_findings(saved: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:

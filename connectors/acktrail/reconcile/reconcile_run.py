@@ -14,7 +14,11 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
-from acktrail.reconcile.neighbour_findings import unpruned_findings, without_start_findings
+from acktrail.reconcile.neighbour_findings import (
+    dropped_letter_findings,
+    unpruned_findings,
+    without_start_findings,
+)
 from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
 from acktrail.reconcile.partition_replay import replayed_states
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
@@ -94,6 +98,7 @@ def _reconcile(workers: Workers, stored: Tables, observation: Observation, resum
             state_partition_findings(coverages.values(), observation),
             unpruned_findings(saved, coverages, observation),
             without_start_findings(verdicts, observation),
+            dropped_letter_findings(stored, observation),
         )
     )
     _write_once(stored, observation, "findings", "state partitions", found)

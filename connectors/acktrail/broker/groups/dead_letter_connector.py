@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.groups.dead_letter_task import TOPIC_OF_GROUP, DeadLetterTask, dead_letter_source_partition
+from acktrail.broker.groups.dead_letter_task import DeadLetterTask, dead_letter_source_partition
 from acktrail.broker.log_source import LOG_KEYS, LogSource
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import SourcePartition
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP
 
 _MS: Final = 1_000
 

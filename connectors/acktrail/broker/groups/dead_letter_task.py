@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from acktrail.broker.acl_probes import missing_rights
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.error_codes import error_for
 from acktrail.broker.state.state_topic import StateTopic
+from acktrail.broker.topic_configs import broker_config
 from acktrail.broker.topic_task import TopicRows, TopicTask
 from acktrail.columnar.decoding.batch_columns import DataBatch, columns_with_headers
 from acktrail.columnar.decoding.dead_letter_rows import dead_letter_rows
@@ -20,10 +21,9 @@ from acktrail.config import KafkaConfig
 from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.model.acls import Purpose, needed
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.wire.dead_letter_headers import DeadLetterStatus
 
-TOPIC_OF_GROUP: Final = "errors.deadletterqueue.topic.name"
-"""The configuration of a share group that names its dead-letter topic."""
 _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
 
@@ -33,17 +33,26 @@ def dead_letter_source_partition(cluster_id: str, topic_id: str, partition: int)
     return SourcePartition(f"dead_letters/{cluster_id}/{topic_id}/{partition}")
 
 
-def dead_letter_topics(admin: ShareGroupAdmin) -> frozenset[str]:
-    """The dead-letter topics that the share groups of a cluster name now, whether they exist or not. A group that this
-    principal may not DESCRIBE is not seen. Raises NotAuthorized when DESCRIBE_CONFIGS is missing on one that is."""
-    named: set[str] = set()
+def dead_letter_topics(admin: ShareGroupAdmin) -> dict[str, str]:
+    """The dead-letter topics that the share groups of a cluster name now, by group, whether they exist or not. A group
+    that this principal may not DESCRIBE is not seen. Raises NotAuthorized when DESCRIBE_CONFIGS is missing on one that
+    is."""
+    named: dict[str, str] = {}
     for group in admin.group_configs([listed.group_id for listed in admin.list_groups()]):
         if group.configs is None:
             raise error_for(
                 group.error_code, group.error, operation="DESCRIBE_CONFIGS", kind="group", name=group.group_id
             )
-        named.add(group.configs.get(TOPIC_OF_GROUP, ""))
-    return frozenset(named - {""})
+        if group.configs.get(TOPIC_OF_GROUP):
+            named[group.group_id] = group.configs[TOPIC_OF_GROUP]
+    return named
+
+
+def dropped_by_group(admin: ShareGroupAdmin, topics: Mapping[str, str]) -> dict[str, str]:
+    """Why brokers drop the dead letters of groups that name these `topics`, by group; none where they do not."""
+    prefix = broker_config(client_of(admin), TOPIC_PREFIX) if topics else None
+    why = {group_id: dropped_letters(topic, prefix) for group_id, topic in sorted(topics.items())}
+    return {group_id: text for group_id, text in why.items() if text is not None}
 
 
 class _DeadLetterTopic(TopicTask):
@@ -163,8 +172,10 @@ class DeadLetterTask(SourceTask):
         """Begin to read the topics that were not known. One that no group names any more is read on."""
         names: Sequence[str] = self._named
         if self._admin is not None:
-            self._limits = missing_rights(self._admin, _TO_FIND_TOPICS)
-            names = sorted(dead_letter_topics(self._admin))
+            missing, found = missing_rights(self._admin, _TO_FIND_TOPICS), dead_letter_topics(self._admin)
+            dropped = [f"group {group_id!r}: {why}" for group_id, why in dropped_by_group(self._admin, found).items()]
+            self._limits = "; ".join([*([missing] if missing else []), *dropped])
+            names = sorted(set(found.values()))
         for name in names:
             if name not in self._topics:
                 topic = _DeadLetterTopic(

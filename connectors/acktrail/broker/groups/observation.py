@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, UNANSWERED
 from acktrail.broker.descriptions import (
     GroupConfigs,
@@ -21,8 +21,10 @@ from acktrail.broker.descriptions import (
     TopicDescription,
     TopicPartition,
 )
+from acktrail.broker.topic_configs import broker_config
 from acktrail.columnar.schemas.table_schemas import GROUP_OBSERVATIONS, OFFSET_OBSERVATIONS, TOPICS
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import STATE_TOPIC
 
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
@@ -66,9 +68,11 @@ def observe(
     answers = admin.describe_groups(sorted(listings.keys() | set(groups)), tolerates_silence=True)
     described = [group for group in answers if group.error_code != GROUP_ID_NOT_FOUND]
     configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
+    has_letters = any(each.configs and each.configs.get(TOPIC_OF_GROUP) for each in configs.values())
+    prefix = broker_config(client_of(admin), TOPIC_PREFIX) if has_letters else None
     at = clock()
     group_rows = [
-        {**run, "observed_at": at, **_group_row(listings.get(group.group_id), group, configs[group.group_id])}
+        {**run, "observed_at": at, **_group_row(listings.get(group.group_id), group, configs[group.group_id], prefix)}
         for group in described
     ]
 
@@ -132,9 +136,12 @@ def _topic_rows(side: _Row, topics: Iterable[TopicDescription], hidden: Iterable
     return rows + [{**side, "topic_id": topic_id, "status": "not_authorized"} for topic_id in sorted(hidden)]
 
 
-def _group_row(listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs) -> _Row:
+def _group_row(
+    listing: GroupListing | None, group: GroupDescription, configs: GroupConfigs, prefix: str | None
+) -> _Row:
     """An error about its configuration alone leaves the error code 0. A group that no broker listed was asked for by
-    its name."""
+    its name. `prefix`: the brokers' TOPIC_PREFIX, which stands beside the group's own configuration."""
+    common = {} if prefix is None else {TOPIC_PREFIX: prefix}
     return {
         **asdict(group),
         "group_type": "share" if listing is None else listing.group_type,
@@ -143,7 +150,9 @@ def _group_row(listing: GroupListing | None, group: GroupDescription, configs: G
         # Without the ones for groups of other types.
         "configs": None
         if configs.configs is None
-        else sorted(pair for pair in configs.configs.items() if not pair[0].startswith(_OTHER_GROUP_TYPES)),
+        else sorted(
+            pair for pair in {**configs.configs, **common}.items() if not pair[0].startswith(_OTHER_GROUP_TYPES)
+        ),
         "error": group.error or (f"configuration: {configs.error}" if configs.error else None),
     }
 

@@ -89,6 +89,20 @@ REPLAYED_STATE_RULES: Final = (
         tables=("reconciliations",),
     ),
     QualityRule(
+        id="dead_letters_kept",
+        severity=QualitySeverity.ERROR,
+        title="Brokers write the dead letters of a group",
+        meaning="The dead-letter topic that the group names does not begin with the brokers' "
+        "`errors.deadletterqueue.topic.name.prefix` (`dlq.` by default). Kafka takes the configuration of the group, "
+        "archives what the group gives up, and writes no dead letter.",
+        why="Each record that the group gives up is lost without a word but a line in the log of a broker.",
+        advice="Name a topic that begins with the prefix (`acktrail groups config set`), or change the prefix on every "
+        "broker.",
+        sources=("KIP-1191", "Kafka class ShareGroupDLQStateManager"),
+        tables=("group_observations",),
+        since="Kafka 4.4",
+    ),
+    QualityRule(
         id="start_offset_ge_log_start",
         severity=QualitySeverity.WARNING,
         title="The start offset is not below the log start",

@@ -265,6 +265,7 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
     site.tables.prepare()
     write_evidence_tables(site.tables)
     put(site.tables, "findings", [{"rule": RULE, "severity": "critical", "subject": "s", "cluster_id": "c"}])
+    put(site.tables, "quality_totals", [{"run_id": "r", "evaluated_at": NOW, "suite": "s", "cluster_id": "c"}])
     for file in (root / "findings").glob("*.parquet"):
         file.write_bytes(file.read_bytes()[:100])
     newest = max((root / "quality_results" / "_delta_log").glob("*.json"))

@@ -39,13 +39,18 @@ def make(profile: DagProfile) -> None:
         tags=["acktrail", "kafka", "spark", *profile.tags],
         params={
             **profile.params(),
-            "topic": p.text("Topic", "The topic that gets more partitions.", pattern=p.TOPIC_NAME),
-            "partitions": p.number("Partitions", "How many it is to have in all.", minimum=1, maximum=10_000),
+            "topic": p.text("Topic", "The topic that gets more partitions.", required=True, pattern=p.TOPIC_NAME),
+            "partitions": p.number(
+                "Partitions", "How many it is to have in all.", required=True, minimum=1, maximum=10_000
+            ),
             "dry_run": p.flag("Dry run", "Plan and preview, then end. Nothing is changed.", default=True),
             "reason": p.text("Reason", "Kept in the plan.", maxLength=1000),
-            "kafka_conn_id": p.kafka_conn_id(profile.kafka_conn_id),
-            "tables_uri": p.tables_uri(),
-            "spark_master": p.spark_master(),
+            **p.section(
+                "Cluster and tables",
+                kafka_conn_id=p.kafka_conn_id(profile.kafka_conn_id),
+                tables_uri=p.tables_uri(),
+                spark_master=p.spark_master(),
+            ),
         },
         default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
     )

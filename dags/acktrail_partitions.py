@@ -23,7 +23,7 @@ from airflow.sdk import CronTriggerTimetable, chain, dag
 
 from acktrail_dags import parameters
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
-from acktrail_dags.expansion_steps import audit, observe, validate
+from acktrail_dags.expansion_steps import audit, observe, passed, validate
 from acktrail_dags.notifiers import notify_of_expansions
 
 
@@ -51,7 +51,8 @@ def make(profile: DagProfile) -> None:
     def acktrail_partitions() -> None:
         """Each task works on the look that the first one takes."""
         look: Any = observe()
-        chain(audit(look), validate(look), notify_of_expansions(look))
+        chain(audit(look), checked := validate(look), notify_of_expansions(look))
+        chain(checked, passed())
 
     acktrail_partitions()
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from acktrail_dags import parameters as p
+from acktrail_dags import parameters
 from acktrail_dags import reset_steps as steps
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 
@@ -35,37 +35,7 @@ def make(profile: DagProfile) -> None:
         description="Resets the start offsets of share groups: plan, approval, execution, verification.",
         doc_md=profile.doc(__doc__ or ""),
         **steps.dag_settings(profile),
-        params={
-            **profile.params(),
-            "groups": p.names("Share groups", "Their ids, one per line. They must have no members."),
-            "topics": p.topics(
-                "One per line: TOPIC for all its partitions, TOPIC:0,2 for some. Empty with All topics."
-            ),
-            "all_topics": p.flag("All topics", "Every topic for which the group has a start offset."),
-            "strategy": p.text(
-                "Where to",
-                "Named like the options of kafka-share-groups.sh. Fill in the one field below that it needs.",
-                enum=[None, *steps.VALUE_FIELDS],
-            ),
-            "offset": p.number("Offset", "For to-offset: the offset of the next record to deliver."),
-            "shift_by": p.number("Shift by", "For shift-by: records forward; negative: back.", minimum=-(1 << 63)),
-            "datetime": p.text(
-                "Date and time",
-                "For to-datetime and to-history, with its time zone: 2026-03-01T08:00:00+01:00.",
-                format="date-time",
-            ),
-            "duration": p.text(
-                "Duration",
-                "For by-duration: the time before now, in ISO 8601, such as PT2H or P1DT30M.",
-                pattern=p.DURATION,
-            ),
-            "file": p.text("File of offsets", "For from-file: a CSV on the worker, as kafka-share-groups.sh reads it."),
-            "allow_skip": p.flag(
-                "Allow skipping", "Records below the new start offset are never delivered to the group."
-            ),
-            **p.key_order_fields(),
-            **p.execution_fields(profile.kafka_conn_id),
-        },
+        params={**profile.params(), **parameters.reset_form(profile.kafka_conn_id)},
     )
     def acktrail_reset_offsets() -> None:
         """From the form to a verified result, with a person in between."""

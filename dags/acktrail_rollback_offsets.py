@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from acktrail_dags import parameters as p
+from acktrail_dags import parameters
 from acktrail_dags import reset_steps as steps
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 
@@ -27,18 +27,7 @@ def make(profile: DagProfile) -> None:
         description="Undoes an earlier reset of share groups.",
         doc_md=profile.doc(__doc__ or ""),
         **steps.dag_settings(profile),
-        params={
-            **profile.params(),
-            "plan_id": p.text(
-                "Plan to undo", "Id of a plan that was executed: acktrail reset list shows them.", pattern=p.PLAN_ID
-            ),
-            "topics": p.topics("Only these: TOPIC or TOPIC:0,2, one per line. Empty: all of the plan."),
-            "allow_skip": p.flag(
-                "Allow skipping", "An undo that moves forward skips records that are not finished yet."
-            ),
-            "allow_moved_on": p.flag("Allow what moved on", "Also undo what changed again since the plan."),
-            **p.execution_fields(profile.kafka_conn_id),
-        },
+        params={**profile.params(), **parameters.rollback_form(profile.kafka_conn_id)},
     )
     def acktrail_rollback_offsets() -> None:
         """The order of `acktrail_reset_offsets`."""

@@ -52,6 +52,12 @@ def printable_parts(text: str) -> Iterator[tuple[str, bool]]:
         yield (run, False) if is_printable else (run.encode("unicode_escape").decode("ascii"), True)
 
 
+def few(names: Sequence[str]) -> str:
+    """The first three names, and the number of the others."""
+    shown = ", ".join(map(printable, names[:3]))
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+
+
 def shortened(text: str) -> str:
     """`text` without its middle where it is longer than 64 characters: one long name must not pad every row."""
     if len(text) <= _LONGEST:

@@ -10,6 +10,7 @@ from typing import Final
 from airflow.sdk.exceptions import AirflowFailException
 
 from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
+from acktrail_dags.parameters import in_form_words
 
 _log: Final = logging.getLogger("acktrail.dags")
 
@@ -34,8 +35,9 @@ def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
             _log.warning("%s. Airflow tries again and reads from the tables what landed.", error.message)
             raise
         advice = next(text for kind, text in _ADVICE if isinstance(error, kind))
+        message, hint = in_form_words(error.message), in_form_words(error.hint)
         level = logging.WARNING if isinstance(error, RetryableError) else logging.ERROR
-        _log.log(level, "%s. %s%s", error.message, f"{error.hint}. " if error.hint else "", advice)
+        _log.log(level, "%s. %s%s", message, f"{hint}. " if hint else "", advice)
         if isinstance(error, RetryableError):
             raise
-        raise AirflowFailException(f"{error.message} ({error.hint})" if error.hint else error.message) from error
+        raise AirflowFailException(f"{message} ({hint})" if hint else message) from error

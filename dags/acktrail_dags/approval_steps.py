@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import task
+from airflow.sdk.exceptions import AirflowFailException
 
 from acktrail.config import ApprovalRule, approval_rule
 from acktrail.errors import InputError
@@ -16,9 +17,8 @@ from acktrail_dags import notifiers
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-DECISION: Final = "decision"
-"""The XCom key: `chosen_options`, and `responded_by_user` or None when no answer came in time."""
-
+_APPROVE: Final = "Approve"
+_REJECT: Final = "Reject"
 _SHORT: Final = timedelta(minutes=20)
 _HOURS_TO_ANSWER: Final = 20  # a plan can be applied until it is a day old
 
@@ -43,39 +43,28 @@ def dry_run_ends_here(**context: Unpack[Context]) -> bool:
     return not context["params"]["dry_run"]
 
 
-class RecordedApproval(ApprovalOperator):
-    """Airflow's approval. A rejection skips the next tasks before this one returns a value, so the answer is pushed
-    under ``DECISION`` first."""
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if "error" not in event:
-            user = event["responded_by_user"]
-            person = None if user is None else {"id": user["id"], "name": user["name"]}
-            answer = {"chosen_options": list(event["chosen_options"]), "responded_by_user": person}
-            context["ti"].xcom_push(key=DECISION, value=answer)
-        return super().execute_complete(context, event)
-
-
-def approval(subject: str) -> RecordedApproval:
-    """The task `approve`: shows the preview that the task `plan` returned, under `subject`."""
-    return RecordedApproval(
+def approval(subject: str) -> HITLOperator:
+    """The task `approve`: shows the preview that the task `plan` returned, under `subject`. Airflow's
+    `ApprovalOperator` skips what follows a rejection; here `note_decision` follows, and skips the rest itself."""
+    return HITLOperator(
         task_id="approve",
         subject=subject,
         body="{{ ti.xcom_pull(task_ids='plan')['preview'] }}",
-        defaults=RecordedApproval.REJECT,
+        options=[_APPROVE, _REJECT],
+        defaults=_REJECT,
         response_timeout=timedelta(hours=_HOURS_TO_ANSWER),
         notifiers=notifiers.asked(),
         doc_md="A person reads the plan and decides. No answer in time is a rejection.",
     )
 
 
-def answer_in(context: Context) -> PersonsAnswer | None:
-    """What a person answered the task `approve` of this run; None: no one was asked."""
-    answer = context["ti"].xcom_pull(task_ids="approve", key=DECISION)
+def answer_in(context: Context) -> PersonsAnswer:
+    """What a person answered the task `approve` of this run. Raises AirflowFailException: no one was asked."""
+    answer = context["ti"].xcom_pull(task_ids="approve")
     if answer is None:
-        return None
-    user = answer.get("responded_by_user") or {}
-    is_approved = answer.get("chosen_options") == ["Approve"]
+        raise AirflowFailException("no one was asked: clear the task approve, and do not mark it as a success")
+    user = answer["responded_by_user"] or {}
+    is_approved = answer["chosen_options"] == [_APPROVE]
     return PersonsAnswer(
         person=str(user.get("name") or user.get("id") or "no one"),
         is_approved=is_approved,

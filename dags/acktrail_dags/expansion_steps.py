@@ -12,9 +12,10 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
-from airflow.sdk import TriggerRule, chain, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import chain, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from acktrail.config import KafkaConfig, TablesConfig, ordered_groups
 from acktrail.plain_tables import printable
@@ -23,7 +24,7 @@ from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
 from acktrail_dags.dag_profiles import own_connection
-from acktrail_dags.plan_text import cell, markdown_table, notice_text
+from acktrail_dags.plan_text import cell, markdown_table, notice_text, notices_table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,6 +97,12 @@ def validate(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
     return result
 
 
+def passed() -> EmptyOperator:
+    """The task `passed`, which no worker runs: `notify` ends well though a task before it failed, and the last tasks
+    decide what a run is."""
+    return EmptyOperator(task_id="passed", execution_timeout=_SHORT, doc_md="Every step before it ended well.")
+
+
 @task(task_id="plan", multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
 def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
@@ -114,9 +121,7 @@ def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
         plan="",
         preview="",
     )
-    request = expansion_request(
-        form["topic"] or "", form["partitions"] or 0, reason=form["reason"] or "", requested_by=asked_by
-    )
+    request = expansion_request(form["topic"], form["partitions"], reason=form["reason"] or "", requested_by=asked_by)
     with ShareGroupAdmin(_kafka(target)) as admin:
         plan = make_plan(admin, request, tables=_tables(target), created_by=asked_by or account())
     preview = expansion_preview(plan)
@@ -126,24 +131,22 @@ def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
     return PlannedExpansion(**{**target, "plan": plan_json(plan), "preview": preview})
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
+@task.short_circuit(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
-def note_decision(planned: PlannedExpansion | None, **context: Unpack[Context]) -> str:
-    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved. Skips
-    where no one was asked. Fails when the plan is closed, or this person may not approve."""
+def note_decision(planned: PlannedExpansion, **context: Unpack[Context]) -> str | None:
+    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved, or
+    None, and the run ends here. Fails when the plan is closed, or this person may not approve."""
     from acktrail.group_changes.lifecycle.plan_life import Step
     from acktrail.group_changes.lifecycle.plan_status import Admission
     from acktrail.topic_expansion.apply_expansion import open_expansion_journal
 
     answer = answer_in(context)
-    if planned is None or answer is None:
-        raise AirflowSkipException("no one was asked")
     plan = _plan(planned)
     journal = open_expansion_journal(_tables(planned), plan, actor=answer.person)
     step = Step.APPROVE if answer.is_approved else Step.EXPIRE if answer.is_expired else Step.REJECT
     life = Admission(journal=journal, plan=plan).decide(step, actor=answer.person, why=answer.note)
     _log.info("plan %s: %s by %s", plan.plan_id, life.standing, answer.person)
-    return answer.person
+    return answer.person if answer.is_approved else None
 
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
@@ -221,12 +224,11 @@ def expansion_preview(plan: ExpansionPlan) -> str:
     """The plan as Markdown: keys, times, notices, groups. Names and texts are escaped."""
     from acktrail.topic_expansion import expansion_text as text
 
-    notices = [(one.severity.value, one.rule, one.subject, one.text) for one in plan.notices]
     rest = "all of them in the plan of the command line"
     parts = (
         cell(f"Topic {plan.topic}: {' '.join([*text.key_lines(plan), *text.time_lines(plan)])}"),
         f"Plan `{plan.plan_id}`, hash `{plan.plan_hash[:16]}`. Partitions cannot be taken away again.",
-        markdown_table(("Severity", "Rule", "About", "What"), notices, 30, rest=rest) if notices else "",
+        notices_table(plan.notices, rest=rest),
         markdown_table(text.GROUP_COLUMNS, text.group_rows(plan), 50, rest=rest) if plan.groups else "",
         markdown_table(text.MOVE_COLUMNS, text.move_rows(plan)) if not plan.refusals else "",
     )

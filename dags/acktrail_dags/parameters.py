@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow.sdk import Param
@@ -32,10 +34,28 @@ _WAIT: Final = "Seconds to wait for the last member to leave (a killed one count
 _WATCH: Final = "Seconds to watch that the new start offsets are not overwritten."
 
 
-def _param(kind: str, title: str, description: str, default: Any, **schema: Any) -> Param:
-    """Empty unless it has a `default`. `schema`: further keywords of JSON Schema."""
-    kinds = ["null", kind] if default is None else kind
-    return Param(default, type=kinds, title=title, description=description, **schema)
+STRATEGIES: Final[Mapping[str, tuple[str | None, str]]] = {
+    "to-earliest": (None, "the start of the log"),
+    "to-latest": (None, "the end of the log"),
+    "to-offset": ("offset", "an offset"),
+    "to-datetime": ("datetime", "the first record of a date and time"),
+    "by-duration": ("duration", "the first record of a time before now"),
+    "shift-by": ("shift_by", "a number of records forward or back"),
+    "to-current": (None, "where it is, with new delivery counts"),
+    "from-file": ("file", "the offsets of a file"),
+    "to-history": ("datetime", "where the group was at a date and time"),
+    "next-phase": ("next_phase_of", "what a plan in phases left to do"),
+}
+"""Each strategy, the field of the form that holds its value (None: it takes none), and what it means."""
+
+
+def _param(kind: str, title: str, description: str, default: Any, *, required: bool = False, **schema: Any) -> Param:
+    """Empty unless it has a `default`, or is `required`: a run without a value is refused. `schema`: further keywords
+    of JSON Schema."""
+    given = {"title": title, "description": description, **schema}
+    if required:
+        return Param(type=kind, **given)
+    return Param(default, type=["null", kind] if default is None else kind, **given)
 
 
 def text(title: str, description: str, *, default: str | None = None, **schema: Any) -> Param:
@@ -43,19 +63,39 @@ def text(title: str, description: str, *, default: str | None = None, **schema: 
 
 
 def number(
-    title: str, description: str, *, minimum: int = 0, maximum: int = (1 << 63) - 1, default: int | None = None
+    title: str,
+    description: str,
+    *,
+    default: int | None = None,
+    minimum: int = 0,
+    maximum: int = (1 << 63) - 1,
+    **more: Any,
 ) -> Param:
-    return _param("integer", title, description, default, minimum=minimum, maximum=maximum)
+    return _param("integer", title, description, default, minimum=minimum, maximum=maximum, **more)
 
 
 def flag(title: str, description: str, *, default: bool = False) -> Param:
     return _param("boolean", title, description, default)
 
 
-def names(title: str, description: str, pattern: str = ".") -> Param:
+def choice(title: str, description: str, values: Mapping[str, str], *, default: str | None = None) -> Param:
+    """One of `values`, which are shown as what they mean."""
+    shown = {"enum": [*values], "values_display": dict(values)}
+    return text(title, description, default=default, required=default is None, **shown)
+
+
+def names(title: str, description: str, pattern: str = ".", *, required: bool = False) -> Param:
     """A list of distinct texts."""
     items = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": pattern}
-    return Param([], type=["null", "array"], items=items, uniqueItems=True, title=title, description=description)
+    listed: dict[str, Any] = {"items": items, "uniqueItems": True, "title": title, "description": description}
+    return Param(type="array", minItems=1, **listed) if required else Param([], type=["null", "array"], **listed)
+
+
+def section(title: str, **fields: Param) -> dict[str, Param]:
+    """`fields` under a heading of the form; those without one stand first."""
+    for field in fields.values():
+        field.schema["section"] = title
+    return fields
 
 
 def topics(description: str) -> Param:
@@ -73,42 +113,116 @@ def tables_uri(*, empty: str = "ACKTRAIL_TABLES of the worker") -> Param:
     return text("Tables", f"Folder or object-storage URI. Empty: {empty}.", pattern=NO_CREDENTIALS)
 
 
-def key_order_fields() -> dict[str, Param]:
-    """What becomes of the order of keys where partitions became more."""
+def reset_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
+    """The form of a reset. `conn_id`: the connection to the cluster."""
+    values = {name: f"{name}: {meaning}" for name, (_, meaning) in STRATEGIES.items()}
     return {
-        "ordering": text(
-            "Order of keys",
-            "For topics whose partitions became more: strict refuses what breaks the order of records of one key, warn "
-            "plans it with a warning. Empty: strict for the groups in ACKTRAIL_ORDERED_GROUPS.",
-            enum=[None, "strict", "warn"],
+        "groups": names("Share groups", "Their ids, one per line. They must have no members.", required=True),
+        "topics": topics("One per line: TOPIC for all its partitions, TOPIC:0,2 for some. Empty with All topics."),
+        "all_topics": flag("All topics", "Every topic for which the group has a start offset."),
+        "strategy": choice("Where to", "Named like the options of kafka-share-groups.sh. Some need a value.", values),
+        **_always(),
+        **section("The value of Where to", **_values()),
+        **section(
+            "What is allowed",
+            allow_skip=flag("Allow skipping", "Records below the new start offset are never delivered to the group."),
+            partial=_partial(),
         ),
-        "phases": flag(
-            "In phases",
-            "Partitions wait at the ends of their logs until those they depend on are finished; a second run with this "
-            "plan under Next phase of sets them, and the group stops a second time.",
-        ),
-        "next_phase_of": text(
-            "Next phase of",
-            "A plan that was made In phases and carried out. Leave groups, topics and Where to empty.",
-            pattern=PLAN_ID,
-        ),
+        **section("The order of keys", **_key_order()),
+        **_execution(conn_id),
     }
+
+
+def rollback_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
+    """The form of an undo. `conn_id`: the connection to the cluster."""
+    about = "Id of a plan that was executed: acktrail reset list shows them."
+    return {
+        "plan_id": text("Plan to undo", about, required=True, pattern=PLAN_ID),
+        "topics": topics("Only these: TOPIC or TOPIC:0,2, one per line. Empty: all of the plan."),
+        **_always(),
+        **section(
+            "What is allowed",
+            allow_moved_on=flag("Allow what moved on", "Also undo what changed again since the plan."),
+            partial=_partial(),
+        ),
+        **_execution(conn_id),
+    }
+
+
+def _always() -> dict[str, Param]:
+    return {
+        "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
+        "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),
+    }
+
+
+def _partial() -> Param:
+    return flag("Partial", "Execute what no refusal is about, and leave the rest.")
+
+
+def _values() -> dict[str, Param]:
+    moment = "For to-datetime and to-history, with its time zone: 2026-03-01T08:00:00+01:00."
+    ago = "For by-duration: the time before now, in ISO 8601, such as PT2H or P1DT30M."
+    phase = "For next-phase: a plan that was made In phases and carried out. Its groups go under Share groups."
+    return {
+        "offset": number("Offset", "For to-offset: the offset of the next record to deliver."),
+        "shift_by": number("Shift by", "For shift-by: records forward; negative: back.", minimum=-(1 << 63)),
+        "datetime": text("Date and time", moment, format="date-time"),
+        "duration": text("Duration", ago, pattern=DURATION),
+        "file": text("File of offsets", "For from-file: a CSV on the worker, as kafka-share-groups.sh reads it."),
+        "next_phase_of": text("Next phase of", phase, pattern=PLAN_ID),
+    }
+
+
+def _key_order() -> dict[str, Param]:
+    """What becomes of the order of keys where partitions became more."""
+    values = {
+        "configured": "strict for the groups in ACKTRAIL_ORDERED_GROUPS",
+        "strict": "strict: refuse what breaks the order of records of one key",
+        "warn": "warn: plan it with a warning",
+    }
+    waits = (
+        "Partitions wait at the ends of their logs until those they depend on are finished; a second run to next-phase "
+        "sets them, and the group stops a second time."
+    )
+    return {
+        "ordering": choice("Order of keys", "For topics whose partitions became more.", values, default="configured"),
+        "phases": flag("In phases", waits),
+    }
+
+
+def _execution(conn_id: str) -> dict[str, Param]:
+    return {
+        **section(
+            "Waiting",
+            wait_for_empty_s=number("Wait for an empty group", _WAIT, default=0, maximum=_LONGEST_WAIT_S),
+            watch_s=number("Watch afterwards", _WATCH, default=5, maximum=_LONGEST_WAIT_S),
+        ),
+        **section("Cluster and tables", kafka_conn_id=kafka_conn_id(conn_id), tables_uri=tables_uri()),
+    }
+
+
+TITLES: Final[Mapping[str, str]] = {
+    name: str(field.schema["title"]) for name, field in {**rollback_form(), **reset_form()}.items()
+}
+"""What a field of the form of a reset, or of its undo, is called there."""
+
+_OPTIONS: Final = {
+    **{f"--{name.replace('_', '-')}": title for name, title in TITLES.items()},
+    **{f"--{strategy}": f"{TITLES['strategy']}: {strategy}" for strategy in STRATEGIES},
+    "--group": TITLES["groups"],
+    "--topic": TITLES["topics"],
+    "--tables": TITLES["tables_uri"],
+}
+_COMMAND_OR_OPTION: Final = re.compile(r"acktrail [^,;:()]*|--[a-z][a-z-]*")
+
+
+def in_form_words(text: str) -> str:
+    """A message with the titles of the form's fields for the options of the command line. Whole commands stay."""
+    return _COMMAND_OR_OPTION.sub(lambda at: f"“{title}”" if (title := _OPTIONS.get(at[0])) else at[0], text)
 
 
 def spark_master() -> Param:
     """Where PySpark runs."""
     about = "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002"
     return text("Spark master", about, default="local[2]", pattern=SPARK_MASTER)
-
-
-def execution_fields(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
-    """Where, whether and how a plan is executed. `conn_id`: the connection to the cluster."""
-    return {
-        "dry_run": flag("Dry run", "Plan, preview and check, then end. Nothing is changed.", default=True),
-        "partial": flag("Partial", "Execute what no refusal is about, and leave the rest."),
-        "wait_for_empty_s": number("Wait for an empty group", _WAIT, default=0, maximum=_LONGEST_WAIT_S),
-        "watch_s": number("Watch afterwards", _WATCH, default=5, maximum=_LONGEST_WAIT_S),
-        "reason": text("Reason", "Kept in the plan and the audit.", maxLength=1000),
-        "kafka_conn_id": kafka_conn_id(conn_id),
-        "tables_uri": tables_uri(),
-    }

@@ -6,50 +6,80 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from acktrail.group_changes.planning.notices import Notice
-from acktrail.group_changes.planning.number_text import delivered, forgotten
+from acktrail.group_changes.planning.notices import AlikeNotices, Notice, Severity, by_rule
+from acktrail.group_changes.planning.number_text import cost, delivered, forgotten
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.plain_tables import printable
+from acktrail.plain_tables import few, printable
 from acktrail.times import instant_text
+from acktrail_dags.parameters import in_form_words
 
-_SHARE_PARTITIONS: Final = 50
+_SHARE_PARTITIONS: Final = 10
 _NOTICES: Final = 30
 _PUNCTUATION: Final = re.compile(r"([!-/:-@\[-`{-~])")
-_TOTALS: Final = (
-    ("partitions", "Share partitions"),
-    ("refused_partitions", "Refused"),
-    ("to_deliver", "Records to deliver"),
-    ("delivered_again", "Records delivered again"),
-    ("skipped", "Records skipped for good"),
-    ("in_flight_discarded", "In-flight records discarded"),
-)
-_DELIVERED: Final = ("Records to deliver", "Records delivered again")
-_FORGOTTEN: Final = ("Acknowledgements forgotten", "Archived records forgotten")
-_COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Delivered again", "Skipped")
+_ALL_OF_THEM: Final = "all of them in the plan of the command line"
+_NOTICE_COLUMNS: Final = ("Severity", "Rule", "About", "What")
+_COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Repeated", "Lost")
 
 
-def plan_text(plan: ResetPlan, *, approval: str = "") -> str:
-    """The plan as Markdown: who may approve it (`approval`), totals, notices, the first 50 share partitions. Names and
-    texts are escaped: nothing in them is read as Markdown or HTML."""
-    totals = {label: _number(getattr(plan.totals, name)) for name, label in _TOTALS}
-    totals.update(zip(_DELIVERED, delivered(plan), strict=True))
-    totals.update(zip(_FORGOTTEN, forgotten(plan), strict=True))
-    notices = [(each.severity.value, each.rule, _subject(each) or "all", each.text) for each in plan.notices]
+def plan_text(plan: ResetPlan, *, where: str, approval: str = "") -> str:
+    """The plan as Markdown: who asks for what on which cluster (`where`: its profile, its address), what that does, who
+    may approve it (`approval`), what to mind, the ten share partitions that most happens to. Names and texts are
+    escaped: nothing in them is read as Markdown or HTML."""
+    asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind.value} of {few(plan.group_ids)} "
+    cluster = f"{plan.strategy} on cluster {where}, id {plan.cluster_id}, Kafka {plan.release}"
     parts = (
+        f"{cell(asks)}**{cell(cluster)}**{cell(_because(plan))}",
+        f"**It {cell(cost(plan))}.**",
+        cell(_numbers(plan)),
         cell(approval),
-        f"Plan `{plan.plan_id}`, made {instant_text(plan.created_at_ms)}, hash `{plan.plan_hash[:16]}`.",
-        markdown_table(("", "Number"), list(totals.items())),
-        markdown_table(("Severity", "Rule", "About", "What"), notices, _NOTICES) if notices else "",
-        markdown_table(_COLUMNS, [_share_partition(row) for row in plan.partitions], _SHARE_PARTITIONS),
-        "Delivery states and counts cannot be restored afterwards: an undo restores start offsets only.",
+        notices_table([each for each in plan.notices if each.severity is not Severity.INFO], rest=_ALL_OF_THEM),
+        markdown_table(_COLUMNS, [_share_partition(row) for row in _worst_first(plan)], _SHARE_PARTITIONS),
+        f"Plan `{plan.plan_id}`, hash `{plan.plan_hash[:16]}`.",
     )
     return "\n\n".join(filter(None, parts))
 
 
+def notices_table(notices: Sequence[Notice], *, rest: str) -> str:
+    """Notices as a table, one row for what one sentence is about; empty without any. `rest` as in `markdown_table`."""
+    rows = [
+        (alike.severity.value, alike.rule, _counted(alike), in_form_words(alike.text)) for alike in by_rule(notices)
+    ]
+    return markdown_table(_NOTICE_COLUMNS, rows, _NOTICES, rest=rest) if rows else ""
+
+
 def notice_text(notice: Notice) -> str:
     """A notice as one line: rule, group and share partition, text."""
-    subject = _subject(notice)
-    return f"{notice.rule}{f' ({subject})' if subject else ''}: {notice.text}"
+    subject = f" ({notice.subject})" if notice.subject else ""
+    return f"{notice.rule}{subject}: {in_form_words(notice.text)}"
+
+
+def _because(plan: ResetPlan) -> str:
+    return f". Reason: {plan.reason}" if plan.reason else ". No reason is given."
+
+
+def _numbers(plan: ResetPlan) -> str:
+    totals, (to_deliver, _), (acknowledgements, _) = plan.totals, delivered(plan), forgotten(plan)
+    refused = f", {totals.refused_partitions} of them refused" if totals.refused_partitions else ""
+    return (
+        f"By the state at {instant_text(plan.created_at_ms)}: {totals.partitions} share partitions{refused}; "
+        f"{to_deliver} records to deliver, {acknowledgements} acknowledgements forgotten, "
+        f"{_number(totals.in_flight_discarded)} delivery counts of records in flight restart."
+    )
+
+
+def _counted(alike: AlikeNotices) -> str:
+    count = f"{len(alike.subjects)}: " if len(alike.subjects) > 1 else ""
+    return count + alike.about if alike.subjects else "all"
+
+
+def _worst_first(plan: ResetPlan) -> list[PartitionPlan]:
+    """Refused ones, then by what is lost, then by what is repeated."""
+
+    def weight(row: PartitionPlan) -> tuple[bool, int, int]:
+        impact = row.impact
+        return row.target_offset is None, (impact and impact.skipped) or 0, (impact and impact.delivered_again) or 0
+
+    return sorted(plan.partitions, key=weight, reverse=True)
 
 
 def _share_partition(row: PartitionPlan) -> tuple[object, ...]:
@@ -57,10 +87,6 @@ def _share_partition(row: PartitionPlan) -> tuple[object, ...]:
     counts = (None, None) if impact is None else (impact.delivered_again, impact.skipped)
     target = "refused" if row.target_offset is None else row.target_offset
     return (row.group_id, row.topic, row.partition, _number(row.start_offset), target, *map(_number, counts))
-
-
-def _subject(notice: Notice) -> str:
-    return " ".join(str(part) for part in (notice.group_id, notice.topic, notice.partition) if part is not None)
 
 
 def _number(value: object) -> object:

@@ -6,7 +6,7 @@ From task to task go names, places and numbers; the plan itself is in the tables
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -28,6 +28,7 @@ from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
 from acktrail_dags.dag_profiles import DagProfile, own_connection
+from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import kafka_config, tables_config
 
@@ -37,19 +38,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("acktrail.dags")
 _SHORT: Final = timedelta(minutes=20)
-_NO_PLAN: Final = "there is no plan"
-VALUE_FIELDS: Final[Mapping[str, str | None]] = {
-    "to-earliest": None,
-    "to-latest": None,
-    "to-offset": "offset",
-    "to-datetime": "datetime",
-    "by-duration": "duration",
-    "shift-by": "shift_by",
-    "to-current": None,
-    "from-file": "file",
-    "to-history": "datetime",
-}
-"""Each strategy and the field of the form that holds its value; None: it takes no value."""
+_FILL_IN: Final = "fill in that field"
 
 
 class ResetTarget(TypedDict):
@@ -81,19 +70,18 @@ class StoredPlan(ResetTarget):
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
-    """The request that the form describes, or the next phase of the plan that it names. Fails with the name of the rule
-    that it breaks."""
+    """The request that the form describes, or the next phase of the plan that it names. Fails with the field or the
+    rule that it breaks."""
     form, asked_by = context["params"], requester(context)
-    if form["next_phase_of"]:
+    strategies = _strategies(form)
+    if form["strategy"] == "next-phase":
         return _order(form, _next_phase(form, asked_by))
+    _check_scope(form)
     asked = {
-        "groups": form["groups"] or [],
+        **{name: form[name] for name in ("groups", "all_topics", "allow_skip", "phases")},
         "topics": form["topics"] or [],
-        "all_topics": form["all_topics"],
-        "strategies": _strategies(form),
-        "allow_skip": form["allow_skip"],
-        "ordering": form["ordering"],
-        "phases": form["phases"],
+        "strategies": strategies,
+        "ordering": None if form["ordering"] == "configured" else form["ordering"],
         "reason": form["reason"] or "",
         "requested_by": asked_by,
     }
@@ -106,8 +94,6 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     """The request that undoes an earlier plan: start offsets only. Fails when that plan changed nothing, or is undone
     already."""
     form, asked_by = context["params"], requester(context)
-    if not form["plan_id"]:
-        raise InputError("no plan is named", hint="fill in plan_id: acktrail reset list shows them")
     tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = api.load_undoable(tables, form["plan_id"])
     topics = tuple(form["topics"] or ())
@@ -118,7 +104,6 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
         reason=form["reason"] or "",
         requested_by=asked_by,
         allow_moved_on=form["allow_moved_on"],
-        allow_skip=form["allow_skip"],
     )
     return _order(form, undo)
 
@@ -153,7 +138,7 @@ def make_plan(order: ResetOrder) -> StoredPlan:
     with _cluster(order) as cluster:
         plan = api.make_plan(cluster, request, tables=tables, created_by=request.requested_by or None)
     api.store_plan(tables, plan)
-    preview = plan_text(plan, approval=api.approval_needed(plan))
+    preview = plan_text(plan, where=_where(order), approval=api.approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
         profile=order.get("profile"),
@@ -191,18 +176,16 @@ def recheck(stored: StoredPlan) -> int:
     closed. Returns how many share partitions would be sent now."""
     tables = _tables(stored)
     with _cluster(stored) as cluster:
-        rows = api.would_send(cluster, tables, _load(stored), partial=stored["partial"], is_approved=True)
+        rows = api.would_send(cluster, tables, _load(stored), partial=stored["partial"])
     return len(rows)
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=_SHORT)
+@task.short_circuit(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
-def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
-    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved. Skips
-    where no one was asked. Fails when the plan is closed, or this person may not approve."""
+def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
+    """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved, or
+    None, and the run ends here. Fails when the plan is closed, or this person may not approve."""
     answer = answer_in(context)
-    if stored is None or answer is None:
-        raise AirflowSkipException(_NO_PLAN if stored is None else "no one was asked")
     status = api.note_decision(
         _tables(stored),
         _load(stored),
@@ -212,7 +195,7 @@ def note_decision(stored: StoredPlan | None, **context: Unpack[Context]) -> str:
         expired=answer.is_expired,
     )
     _log.info("plan %s: %s by %s", stored["plan_id"], status, answer.person)
-    return answer.person
+    return answer.person if answer.is_approved else None
 
 
 @task(task_id="execute", retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))
@@ -232,7 +215,7 @@ def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
 def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     """Settle the attempt by the state topic and the brokers' answers, also when the execution failed."""
     if stored is None:
-        raise AirflowSkipException(_NO_PLAN)
+        raise AirflowSkipException("there is no plan")
     tables = _tables(stored)
     if not plan_status.plan_status(tables, stored["plan_id"])["groups"]:
         raise AirflowSkipException("nothing was sent")
@@ -277,10 +260,11 @@ def plan_and_execute(order: Any, question: str) -> None:
         chain(preflight(order), wait_until_empty(order), plan, check_plan(plan), ended := dry_run_ends_here())
     with _stage("decide", "A person decides, and nothing changed meanwhile."):
         approver: Any = note_decision(plan)
-        chain(asked := approval(question), unchanged := recheck(plan), approver)
+        chain(asked := approval(question), approver, unchanged := recheck(plan))
     with _stage("carry_out", "Requests, and what became of them."):
-        executed = send_requests(plan, approver)
-        chain(executed, verify(plan), check_result(plan))
+        executed, checked = send_requests(plan, approver), check_result(plan)
+        chain(executed, verify(plan), checked)
+        chain(executed, checked)  # what `verify` finds does not make a failed execution a success
     chain(ended, asked)
     chain(unchanged, executed)
 
@@ -293,27 +277,41 @@ def _stage(group_id: str, tooltip: str) -> TaskGroup:
 def _strategies(form: Mapping[str, Any]) -> dict[str, str | None]:
     """The one strategy with its value. A value in a field of another strategy is refused."""
     strategy = form["strategy"]
-    if strategy is None:
-        return {}
-    field = VALUE_FIELDS[strategy]
-    stray = [name for name in set(VALUE_FIELDS.values()) if name not in (None, field) and form[name] is not None]
-    if stray:
-        raise InputError(f"{strategy} does not take {min(stray)}", hint="leave that field empty")
-    if field is None:
-        return {strategy: None}
-    if form[field] is None:
-        raise InputError(f"{strategy} needs {field}", hint="fill in that field")
-    return {strategy: str(form[field])}
+    field, _ = STRATEGIES[strategy]
+    _leave_empty(form, f"{TITLES['strategy']}: {strategy}", {name for name, _ in STRATEGIES.values() if name != field})
+    value = None if field is None else form[field]
+    if field is not None and value is None:
+        raise InputError(f"{TITLES['strategy']}: {strategy} needs {TITLES[field]}", hint=_FILL_IN)
+    return {strategy: None if value is None else str(value)}
+
+
+def _check_scope(form: Mapping[str, Any]) -> None:
+    """Which topics, said once."""
+    scope = ("topics", "all_topics")
+    if form["strategy"] == "from-file":
+        _leave_empty(form, f"{TITLES['strategy']}: from-file", scope)
+    elif all(form[name] for name in scope):
+        _leave_empty(form, TITLES["topics"], ["all_topics"])
+    elif not any(form[name] for name in scope):
+        raise InputError(f"{TITLES['topics']} is empty", hint=f"{_FILL_IN}, or choose {TITLES['all_topics']}")
 
 
 def _next_phase(form: Mapping[str, Any], asked_by: str) -> ResetRequest:
-    """The phase after the plan that the form names. A value in a field of another request is refused."""
-    stray = [name for name in ("groups", "topics", "all_topics", "strategy", "phases") if form[name]]
-    if stray:
-        raise InputError(f"the next phase of a plan does not take {stray[0]}", hint="leave that field empty")
+    """The phase after the plan that the form names, of the groups that it names."""
+    _leave_empty(form, f"{TITLES['strategy']}: next-phase", ("topics", "all_topics", "phases"))
     tables = tables_config(form["tables_uri"], form.get("profile"))
     earlier = api.load_reset(tables, form["next_phase_of"])
+    if set(form["groups"]) != set(earlier.group_ids):
+        text = f"plan {earlier.plan_id} is not about the groups of {TITLES['groups']}"
+        raise InputError(text, hint=f"its groups: {', '.join(earlier.group_ids)}")
     return next_phase_request(earlier, reason=form["reason"] or "", requested_by=asked_by)
+
+
+def _leave_empty(form: Mapping[str, Any], what: str, names: Iterable[str | None]) -> None:
+    """Refuse a value, or a yes, in one of the fields `names`, which `what` does not take."""
+    filled = {name for name, value in form.items() if value or type(value) is int}
+    if stray := sorted(TITLES[name] for name in filled.intersection(names)):
+        raise InputError(f"{what} does not take {stray[0]}", hint="leave that field empty")
 
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
@@ -330,6 +328,12 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
 
 def _cluster(target: ResetTarget) -> Cluster:
     return Cluster(kafka_config(target["kafka_conn_id"], target.get("profile")))
+
+
+def _where(target: ResetTarget) -> str:
+    """The cluster as people know it."""
+    address = kafka_config(target["kafka_conn_id"], target.get("profile")).bootstrap_servers
+    return " ".join(filter(None, (target.get("profile"), address)))
 
 
 def _tables(target: ResetTarget) -> TablesConfig:

@@ -78,7 +78,7 @@ def test_several_profiles_have_a_set_of_dags_each(bag: Bag) -> None:
         assert dag.params["profile"] == name
         assert f"profile:{name}" in dag.tags
         assert f"`acktrail_kafka__{end}`" in dag.doc_md
-        assert dict(dag.params).get("kafka_conn_id") in {None, f"acktrail_kafka__{end}"}
+        assert dag.params.get("kafka_conn_id") in {None, f"acktrail_kafka__{end}"}
     for end in ("prod_eu", "prod_us"):
         for base in ("export", "reset_offsets", "rollback_offsets"):
             assert found.dags[f"acktrail_{base}__{end}"].params["kafka_conn_id"] == f"acktrail_kafka__{end}"

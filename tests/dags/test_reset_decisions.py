@@ -53,8 +53,8 @@ class Answered:
         user = None if name is None else {"id": "7", "name": name}
         self.answer: dict[str, Any] | None = {"chosen_options": [option], "responded_by_user": user}
 
-    def xcom_pull(self, *, task_ids: str, key: str) -> dict[str, Any] | None:
-        assert (task_ids, key) == ("approve", "decision")
+    def xcom_pull(self, *, task_ids: str) -> dict[str, Any] | None:
+        assert task_ids == "approve"
         return self.answer
 
 
@@ -65,7 +65,7 @@ class NotAsked(Answered):
         self.answer = None
 
 
-def decide(stored: Any, ti: Answered) -> str:
+def decide(stored: Any, ti: Answered) -> str | None:
     """What the task `note_decision` returns."""
     from acktrail_dags.reset_steps import note_decision
 
@@ -77,11 +77,11 @@ def standing(folder: Path) -> str:
     return str(line["standing"])
 
 
-def test_who_was_not_asked_did_not_reject(tmp_path: Path) -> None:
-    """A check that failed before anybody was asked is no rejection: nothing is noted."""
-    from airflow.sdk.exceptions import AirflowSkipException
+def test_who_was_not_asked_did_not_decide(tmp_path: Path) -> None:
+    """An approval that somebody marked as a success by hand approves nothing, and rejects nothing."""
+    from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowSkipException):
+    with pytest.raises(AirflowFailException, match="no one was asked"):
         decide(planned(tmp_path), NotAsked())
     assert standing(tmp_path) == "PLANNED"
 
@@ -93,7 +93,7 @@ def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | N
 
     made = planned(tmp_path)
     for _ in range(2):
-        decide(made, Answered("Reject", name))
+        assert decide(made, Answered("Reject", name)) is None
     assert standing(tmp_path) == expected
     rows = plan_status.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
@@ -113,7 +113,7 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     plan = api.load_reset(TablesConfig(uri=str(tmp_path)), made["plan_id"])
     assert api.approval_needed(plan) == ""
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
-    assert "ann asked for it and may not" in plan_text(plan, approval=api.approval_needed(plan))
+    assert "ann asked for it and may not" in plan_text(plan, where="k:9092", approval=api.approval_needed(plan))
     with pytest.raises(AirflowFailException, match="own_approval"):
         decide(made, Answered("Approve", "ann"))
     assert standing(tmp_path) == "PLANNED"

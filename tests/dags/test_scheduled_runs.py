@@ -4,6 +4,7 @@ Airflow's own interface."""
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
 RECONCILE, EXPAND = "acktrail_reconcile", "acktrail_expand_topic"
 RECORDS = 40
+FAILED = {"failed", "upstream_failed"}
+COPY = "copy."
+BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 CARRIED_OUT = {
     *("validate", "preflight", "group_empty", "plan", "check_plan", "dry_run_ends_here", "approve", "recheck"),
     *("note_decision", "execute", "verify", "check_result"),
@@ -94,9 +98,12 @@ class Scene:
         return self.api.run(dag_id, run_id).state in {"success", "failed"}
 
     def ended(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """State of every task once the run ended."""
+        """State of every task once the run ended: as a failure where one of them failed, and nowhere else."""
         asked_until(lambda: self.is_over(dag_id, run_id), run_id)
-        return {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
+        states = {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
+        has_failed = not FAILED.isdisjoint(states.values())
+        assert self.api.run(dag_id, run_id).state == ("failed" if has_failed else "success"), states
+        return states
 
     def reason(self, dag_id: str, run_id: str, task_id: str) -> str:
         """Why a task failed."""
@@ -114,9 +121,38 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """The DAGs of resets and of the reconciliation unpaused."""
+def copies(dag_bag: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of copies of all DAGs, one for each task that may fail and one in which none does: see `failing_copies`.
+    A task that its trigger rule lets run after a failure works in one of them, and skips itself in another one. Of
+    DAGs with the same tasks one is copied."""
+    folder = tmp_path_factory.mktemp("copies")
+    found: dict[str, Any] = {}
+    shapes = {
+        dag_id: {
+            task.task_id: {"rule": task.trigger_rule, "after": sorted(task.upstream_task_ids)} for task in dag.tasks
+        }
+        for dag_id, dag in sorted(dag_bag.dags.items())
+    }
+    for dag_id, shape in {json.dumps(shape): (dag_id, shape) for dag_id, shape in shapes.items()}.values():
+        before = {task.task_id: task.get_flat_relative_ids(upstream=True) for task in dag_bag.dags[dag_id].tasks}
+        for fails in (*shape, "nothing"):
+            later = {name for name, of in shape.items() if of["rule"] != "all_success" and fails in before[name]}
+            for then in ("works", "skips") if later else ("works",):
+                work = {**dict.fromkeys(later, then), fails: "fails"}
+                tasks = {name: {**of, "work": work.get(name, "works")} for name, of in shape.items()}
+                found[f"{COPY}{dag_id}.{fails}.{then}"] = tasks
+    (folder / "copies.json").write_text(json.dumps(found))
+    shutil.copy(Path(__file__).with_name("failing_copies.py"), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The DAGs of resets and of the reconciliation unpaused, and copies of all DAGs paused."""
     folder = tmp_path_factory.mktemp("resets")
+    bundles = [
+        {"name": path.name, "classpath": BUNDLE, "kwargs": {"path": str(path)}} for path in (DAGS_FOLDER, copies)
+    ]
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
     sent = folder / "messages"
@@ -127,6 +163,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         "ACKTRAIL_SETTLE": "5s",
         "ACKTRAIL_KEY_MAPPINGS": "*=murmur2",
         "PYTHONPATH": str(Path(__file__).parents[1]),
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
     }
     standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env=env)
@@ -154,6 +191,20 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             url=airflow.url,
             tokens=tokens,
         )
+
+
+def test_no_run_in_which_a_task_failed_is_a_success(scene: Scene, copies: Path) -> None:
+    """In each DAG each task fails in turn, by the scheduler: the run has failed, whatever runs after a failure. Where
+    none fails, the run is a success."""
+    planned = json.loads((copies / "copies.json").read_text())
+    scene.api.unpause(COPY)
+
+    def ended() -> dict[str, str] | None:
+        states = scene.api.run_states(COPY)
+        return states if states.keys() == planned.keys() and set(states.values()) <= {"success", "failed"} else None
+
+    expected = {dag_id: "success" if ".nothing." in dag_id else "failed" for dag_id in planned}
+    assert asked_until(ended, "the copies") == expected
 
 
 def succeeded(states: dict[str, str | None]) -> set[str]:
@@ -191,9 +242,7 @@ def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> Non
     with browsing(tmp_path / "profile") as page:
         address = f"{scene.url}/dags/{approval.dag_id}/runs/{run_id}/tasks/{approval.task_id}/required_actions"
         page.open(address, _token=scene.api.token())
-        page.until(
-            "document.querySelectorAll('table').length >= 3 && document.body.innerText.includes('Delivered again')"
-        )
+        page.until("document.querySelectorAll('table').length >= 2 && document.body.innerText.includes(', repeats ')")
         page.press("Approve")
         scene.answers[approval.run_id] = "Approve"
         asked_until(lambda: approval not in scene.api.approvals(), "the answer")
@@ -212,7 +261,11 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     asked, other = scene.approval(approved), scene.approval(rejected)
     assert "HOSTILE" not in asked.subject
     assert asked.body.count("```") % 2 == 0
-    assert "Records delivered again" in asked.body
+    first, second, *_ = asked.body.split("\n\n")
+    assert first.replace("\\", "").startswith(
+        f"admin asks for a reset of {HOSTILE} **to-earliest on cluster 127.0.0.1:"
+    )
+    assert second.replace("\\", "") == "**It loses 0, repeats 10, revives unknown poison.**"
     assert {group: scene.start_offset(group) for group in before} == before
     scene.answer(asked, "Approve")
     scene.answer(other, "Reject")
@@ -239,9 +292,9 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
 
     states = scene.ended(RESET, wrong)
     assert {task for task, state in states.items() if state == "failed"} == {"validate"}
-    assert "to-offset needs offset" in scene.reason(RESET, wrong, "validate")
+    assert "to-offset needs Offset" in scene.reason(RESET, wrong, "validate")
 
-    undo = scene.start(ROLLBACK, plan_id=plan_id, dry_run=False, allow_skip=True)
+    undo = scene.start(ROLLBACK, plan_id=plan_id, dry_run=False)
     approve_on_its_page(scene, scene.approval(undo), tmp_path)
     assert succeeded(scene.ended(ROLLBACK, undo)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
@@ -281,8 +334,8 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
 
 
 def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None:
-    """A dry run and a refused plan change nothing. What is approved is done between looks; once producers must know
-    the count, the fences are closed. The audit names who decided."""
+    """A dry run, a refused plan and a rejection change nothing, and the rejection is noted. What is approved is done
+    between looks; once producers must know the count, the fences are closed. The audit names who decided."""
     workload = Workload(scene.broker.config())
     workload.create_topic("parcels", 2)
     workload.produce("parcels", 3)
@@ -290,7 +343,13 @@ def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None
     dry = scene.start(EXPAND, topic="parcels", partitions=3)
     approved = scene.start(EXPAND, topic="parcels", partitions=3, dry_run=False)
     refused = scene.start(EXPAND, topic="parcels", partitions=2, dry_run=False)
-    asked = scene.approval(approved)
+    rejected = scene.start(EXPAND, topic="parcels", partitions=4, dry_run=False)
+    asked, other = scene.approval(approved), scene.approval(rejected)
+    scene.answer(other, "Reject")
+    states = scene.ended(EXPAND, rejected)
+    assert (states["note_decision"], states["expand"], states["publish"]) == ("success", "skipped", "skipped")
+    closed = json.loads(scene.api.returned(EXPAND, rejected, "plan")["plan"])["plan_id"]
+    assert scene.events(closed) == [("rejected", "admin")]
     assert "keys move" in asked.body
     scene.answer(asked, "Approve")
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
+from acktrail.group_changes import api
+from acktrail.group_changes.collection.facts import TargetOffset
+from acktrail.group_changes.planning.plan_file import plan_json
+from acktrail.group_changes.request.reset_request import StrategyKind, TopicScope
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import ValidationSummary, recorded
@@ -82,11 +87,18 @@ def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
     return config
 
 
+def plan_text(*, topic: str = "t", **asked: Any) -> str:
+    """A plan of partition 0 of `topic` as it is stored."""
+    facts = replace(partition_facts(), topic=topic)
+    named = a_snapshot(facts, topics=(replace(TOPIC, topic=topic),))
+    return plan_json(a_plan(a_request(topics=(TopicScope(topic=topic),), **asked), named))
+
+
 def plan_of(
     folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
 ) -> TablesConfig:
     """Tables with a plan of `partitions` share partitions (default: the number of `rows`) and `rows`."""
-    text = json.dumps({"request": {"allow_skip": allow_skip}})
+    text = plan_text(allow_skip=allow_skip)
     count = len(rows) if partitions is None else partitions
     plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}
     config = stored(folder, "reset_plans", plan)
@@ -142,6 +154,22 @@ def test_a_share_partition_twice_stops_a_plan(tmp_path: Path) -> None:
 def test_an_allowed_skip_passes(tmp_path: Path) -> None:
     """The request decides."""
     assert validate_plan(plan_of(tmp_path, {**PLANNED, "skipped": 5}, allow_skip=True), "p").failed == ()
+
+
+@pytest.mark.parametrize("kind", [StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.TO_LATEST])
+@pytest.mark.parametrize("allow_skip", [True, False])
+def test_the_gate_and_the_plan_have_one_verdict_on_what_is_skipped(
+    tmp_path: Path, kind: StrategyKind, allow_skip: bool
+) -> None:
+    """An undo, or a way back to an earlier time, may leave behind what the group was done with then, as on the command
+    line; what the plan refuses has no target to send; what the request allows passes."""
+    facts = partition_facts(given=TargetOffset(offset=90, topic_id=TOPIC.topic_id))
+    plan = a_plan(a_request(kind, allow_skip=allow_skip), a_snapshot(facts))
+    config = TablesConfig(uri=str(tmp_path))
+    api.store_plan(config, plan)
+    assert plan.totals.skipped == (50 if kind is not StrategyKind.TO_LATEST else 60 if allow_skip else None)
+    assert bool(plan.refusals) is (kind is StrategyKind.TO_LATEST and not allow_skip)
+    assert [result.expectation for result in validate_plan(config, plan.plan_id).failed] == []
 
 
 @pytest.mark.parametrize(
@@ -243,7 +271,7 @@ def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path,
 def test_a_plan_of_unknown_size_is_stopped(tmp_path: Path) -> None:
     """Nothing says whether its rows are all of it."""
     config = stored(tmp_path, "reset_plan_partitions", PLANNED)
-    text = json.dumps({"request": {"allow_skip": False}})
+    text = plan_text()
     stored(tmp_path, "reset_plans", {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": text})
 
     with pytest.raises(QualityGateFailed) as caught:

@@ -31,8 +31,8 @@ def list_plans(
 
     UNKNOWN: it was sent, or was about to be, and its outcome was not noted; `acktrail reset verify` settles it.
     """
-    from acktrail.cli.reset.reset_text import few
     from acktrail.group_changes.lifecycle import plan_status
+    from acktrail.plain_tables import few
 
     found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
     if as_json:

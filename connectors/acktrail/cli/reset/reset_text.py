@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from acktrail.cli.reset.carried_text import carried_text
-from acktrail.group_changes.planning.notices import Notice, Severity
+from acktrail.group_changes.planning.notices import Notice, Severity, by_rule
 from acktrail.group_changes.planning.number_text import delivered, forgotten
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.model.delivery import DeliveryState
-from acktrail.plain_tables import printable, table
+from acktrail.plain_tables import few, printable, table
 from acktrail.times import instant_text
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _ROWS_SHOWN: Final = 60
 _STRIPS_SHOWN: Final = 12
-_NOTICES_SHOWN: Final = 3
 _WIDTH: Final = 64
 
 
@@ -118,12 +116,6 @@ def _head(plan: Plan) -> str:
         f"group(s) {few(plan.group_ids)}; cluster {plan.cluster_id}, Kafka {plan.release}",
     ]
     return "\n".join([*lines, f"reason: {printable(plan.reason)}"] if plan.reason else lines)
-
-
-def few(names: Sequence[str]) -> str:
-    """The first three names, and the number of the others."""
-    shown = ", ".join(map(printable, names[:3]))
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
 def _numbers(plan: Plan) -> str:
@@ -255,18 +247,11 @@ def _totals(plan: Plan) -> str:
 
 
 def _notices(notices: Sequence[Notice]) -> Iterator[str]:
-    """The worst first; of each rule a few."""
-    counts = Counter((notice.severity, notice.rule) for notice in notices)
-    shown: Counter[tuple[Severity, str]] = Counter()
-    for notice in notices:
-        kind = (notice.severity, notice.rule)
-        shown[kind] += 1
-        if shown[kind] <= _NOTICES_SHOWN:
-            about = f"{printable(notice.subject)}: " if notice.subject else ""
-            text = f"{notice.severity.value:<8} {about}{printable(notice.text)} [{notice.rule}]"
-            yield _coloured(text, _COLOURS[notice.severity])
-        elif shown[kind] == _NOTICES_SHOWN + 1:
-            yield f"{'':<8} ... {counts[kind] - _NOTICES_SHOWN} more [{notice.rule}]"
+    """The worst first, one line for what one sentence is about."""
+    for alike in by_rule(notices):
+        about = f"{alike.about}: " if alike.subjects else ""
+        text = f"{alike.severity.value:<8} {about}{printable(alike.text)} [{alike.rule}]"
+        yield _coloured(text, _COLOURS[alike.severity])
 
 
 def _glyph(mark: CellState) -> str:

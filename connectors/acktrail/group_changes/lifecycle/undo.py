@@ -109,7 +109,6 @@ def undo_request(
     reason: str = "",
     requested_by: str = "",
     allow_moved_on: bool = False,
-    allow_skip: bool = False,
     without_state: bool = False,
 ) -> ResetRequest:
     """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
@@ -121,7 +120,6 @@ def undo_request(
             "topics": topics,
             "strategies": {StrategyKind.TO_SNAPSHOT.value: plan.plan_id},
             "allow_moved_on": allow_moved_on,
-            "allow_skip": allow_skip,
             "allow_create": isinstance(plan, GroupChangePlan),
             "without_state": without_state,
             "ordering": KeyOrder.WARN,

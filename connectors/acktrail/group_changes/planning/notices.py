@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuthorized
 from acktrail.group_changes.collection.facts import GroupFacts
 from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.plain_tables import few
 
 
 class Severity(StrEnum):
@@ -19,6 +22,9 @@ class Severity(StrEnum):
     WARNING = "warning"
     INFO = "info"
 
+
+_NUMBER: Final = re.compile(r"(?<![\w.:-])\d{1,19}(?![\w-]|[.:]\d)")
+"""A whole number that is no part of a name or a time."""
 
 Found = tuple[Severity, str, str]
 """Severity, rule and text of a notice."""
@@ -40,6 +46,41 @@ class Notice:
         """What it is about, for people; empty for the whole plan."""
         topic = self.topic if self.partition is None else f"{self.topic}:{self.partition}"
         return " ".join(part for part in (self.group_id, topic) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeNotices:
+    """Notices of one rule whose texts differ in their numbers alone: `text` has the least and the greatest of each."""
+
+    severity: Severity
+    rule: str
+    text: str
+    subjects: tuple[str, ...]
+
+    @property
+    def about(self) -> str:
+        """A few of the subjects, the others counted; empty for the whole plan."""
+        return few(self.subjects)
+
+
+def by_rule(notices: Iterable[Notice]) -> tuple[AlikeNotices, ...]:
+    """Notices, grouped; a group is where its first one was."""
+    found: dict[tuple[Severity, str, tuple[str, ...]], list[tuple[Notice, list[str]]]] = {}
+    for notice in notices:
+        words, numbers = _NUMBER.split(notice.text), _NUMBER.findall(notice.text)
+        found.setdefault((notice.severity, notice.rule, tuple(words)), []).append((notice, numbers))
+    return tuple(
+        AlikeNotices(severity, rule, _spanned(words, [numbers for _, numbers in alike]), subjects)
+        for (severity, rule, words), alike in found.items()
+        for subjects in [tuple(notice.subject for notice, _ in alike if notice.subject)]
+    )
+
+
+def _spanned(words: Sequence[str], numbers: Sequence[Sequence[str]]) -> str:
+    """The text between whose `words` stand the numbers of several texts."""
+    ends = [(min(column, key=int), max(column, key=int)) for column in zip(*numbers, strict=True)]
+    spans = [least if int(least) == int(most) else f"{least} to {most}" for least, most in ends]
+    return "".join(word + span for word, span in zip(words, [*spans, ""], strict=True))
 
 
 def refusals_among(notices: Iterable[Notice]) -> tuple[Notice, ...]:

@@ -31,3 +31,10 @@ def delivered(plan: Plan) -> tuple[str, str]:
         return "unknown" if count is None else str(count)
 
     return number(plan.totals.to_deliver), number(plan.totals.delivered_again)
+
+
+def cost(plan: Plan) -> str:
+    """What a plan does to records, in a few words; ``unknown`` for a number that is not known."""
+    skipped = "unknown" if plan.totals.skipped is None else plan.totals.skipped
+    (_, again), (_, archived) = delivered(plan), forgotten(plan)
+    return f"loses {skipped}, repeats {again.partition(' (')[0]}, revives {archived.partition(',')[0]} poison"

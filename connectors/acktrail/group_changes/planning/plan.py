@@ -140,6 +140,12 @@ class ResetPlan:
     def group_ids(self) -> tuple[str, ...]:
         return tuple(group.group_id for group in self.groups)
 
+    @property
+    def may_skip(self) -> frozenset[tuple[str, str, int]]:
+        """The share partitions that may leave records behind: all, or those that wait for a later phase."""
+        waiting = {(order.group_id, order.topic, part) for order in self.orders or () for part in order.waits}
+        return frozenset(row.key for row in self.partitions if self.request.may_skip or row.key in waiting)
+
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
         """What may be sent: everything, or (`partial`) what no refusal is about."""
         if self.refusals and not partial:

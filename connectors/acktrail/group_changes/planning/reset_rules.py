@@ -15,13 +15,11 @@ from acktrail.group_changes.collection.facts import CarriedState, GroupFacts, Pa
 from acktrail.group_changes.planning.impact import CountUnit, Impact
 from acktrail.group_changes.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.group_changes.planning.strategies import Clamp, Resolution
-from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
+from acktrail.group_changes.request.reset_request import WERE_THERE, ResetRequest, StrategyKind
 
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
 _GIVES_STATE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
-_WERE_THERE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.MIGRATE})
-"""Targets at which the group stood before, here or on another cluster."""
 _WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOVE_LOG_END: "beyond the end of the log"}
 
 
@@ -59,13 +57,7 @@ def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, .
 
 def _on_cluster(request: ResetRequest, snapshot: Snapshot) -> Iterator[Found]:
     release, reason = snapshot.cluster.release, snapshot.cluster.state_reason
-    if snapshot.cluster.resets_share_groups:
-        text = (
-            f"Kafka {release} may leave the state epoch as it is: a leader with an old copy of the "
-            "state is not fenced then, so the start offsets are watched for a while afterwards"
-        )
-        yield Severity.INFO, "epoch_not_bumped", text
-    else:
+    if not snapshot.cluster.resets_share_groups:
         text = (
             f"Kafka {release} cannot reset share groups (4.1 answers without an error and does "
             "nothing, older ones do not know the request): 4.2 and later can"
@@ -203,7 +195,7 @@ def _text(offset: int | None) -> str:
 
 
 def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
-    if request.strategy.kind in _WERE_THERE:
+    if request.strategy.kind in WERE_THERE:
         count = "" if impact.skipped is None else f"{impact.skipped} "
         text = f"{count}records before {target} are skipped: the group was done with them then"
         return Severity.WARNING, "passed_before", text

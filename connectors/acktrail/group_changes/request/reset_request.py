@@ -50,6 +50,8 @@ _OWN_REQUEST: Final = frozenset({StrategyKind.MIGRATE, StrategyKind.AFTER_DELETI
 _NO_OPTIONS: Final = _OWN_REQUEST | {StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE}
 OWN_SCOPE: Final = _NO_OPTIONS | {StrategyKind.FROM_FILE}
 """What names its share partitions itself."""
+WERE_THERE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.MIGRATE})
+"""Targets at which the group stood before, here or on another cluster."""
 _OPTIONS: Final = ", ".join(f"--{kind.value}" for kind in StrategyKind if kind not in _NO_OPTIONS)
 
 
@@ -125,6 +127,11 @@ class ResetRequest:
     migration: Migration | None = None
     ordering: KeyOrder | None = None
     phases: bool = False
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether records below the targets may be left behind: it is allowed, or the group was done with them then."""
+        return self.allow_skip or self.strategy.kind in WERE_THERE
 
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:

@@ -92,8 +92,9 @@ RESET_RULES: Final = (
     _plan_rule(
         "skips_only_where_allowed",
         QualitySeverity.CRITICAL,
-        "Records are skipped only where the request allows it",
-        "A plan skips unfinished records, and its request does not allow that.",
+        "Records are skipped only where the plan allows it",
+        "A plan skips unfinished records where its request does not allow that; the group neither stood there before "
+        "nor waits for a later phase.",
         "The group would lose them.",
     ),
     _plan_rule(

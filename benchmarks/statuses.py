@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 from table import Row
 
-from acktrail.columnar.queue_windows import judge_windows
+from acktrail.columnar.queue_windows import CONTEXT, judge_windows
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.config import TablesConfig
-from acktrail.model.queue_rules import WINDOW, QueueObservation, judge
+from acktrail.model.queues.queue_rules import judge
+from acktrail.model.queues.queue_window import LONGEST, QueueContext, QueueObservation
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
 from acktrail.tables.trend_chunks import RebuiltTrends
@@ -35,7 +36,7 @@ def compare(
     windows = _windows(share_partitions)
     by_columns = _seconds(lambda: _judge(windows))
     plain = [[QueueObservation(**_plain(each)) for each in row] for row in windows.slice(0, modelled).to_pylist()]
-    by_model = _seconds(lambda: [judge(None, row, completeness="complete", members=1) for row in plain])
+    by_model = _seconds(lambda: [judge(None, row, QueueContext(completeness="complete", members=1)) for row in plain])
     ratio = (by_model / modelled) / (by_columns / share_partitions)
     rows = [
         Row(
@@ -75,26 +76,26 @@ def _seconds(work: Callable[[], Any], rounds: int = 3) -> float:
 
 def _windows(count: int) -> pa.Array:
     chance = np.random.default_rng(1)
-    steps = chance.integers(0, 3, (count, WINDOW, len(STATUS_WINDOW.value_type))).cumsum(axis=1).reshape(-1, 10)
     fields = list(STATUS_WINDOW.value_type)
+    steps = chance.integers(0, 3, (count, LONGEST, len(fields))).cumsum(axis=1).reshape(-1, len(fields))
     arrays = [pa.array(steps[:, number]).cast(field.type) for number, field in enumerate(fields)]
     flat = pa.StructArray.from_arrays(arrays, fields=fields)
-    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * WINDOW, pa.int32()), flat, type=STATUS_WINDOW)
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * LONGEST, pa.int32()), flat, type=STATUS_WINDOW)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "observed_at": 0}
+    return {**row, "observed_at": 0, "recorded_at": None}
 
 
 def _judge(windows: pa.Array) -> pa.Table:
     count = len(windows)
-    return judge_windows(
-        windows,
-        previous_status=pa.nulls(count, pa.string()),
-        previous_since=pa.nulls(count, INSTANT),
-        completeness=pa.repeat("complete", count),
-        members=pa.repeat(pa.scalar(1, pa.int32()), count),
-    )
+    known = {
+        "completeness": pa.repeat("complete", count),
+        "members": pa.repeat(pa.scalar(1, pa.int32()), count),
+        "first_look_at": pa.repeat(pa.scalar(0, INSTANT), count),
+    }
+    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in CONTEXT]
+    return judge_windows(windows, pa.table(columns, schema=CONTEXT))
 
 
 def _fill(tables: Tables, groups: int, partitions: int, days: int) -> None:

@@ -25,14 +25,18 @@ ANY: Final = 'group=~"$group"'
 WORKER: Final = 'group=~"$group",topic=~"$topic"'
 LOSSES: Final = 'reason=~"pruned|lost_from_tables|log_replaced"'
 STATUSES: Final = {
+    "inconsistent": "super-light-red",
     "retention_risk": "dark-red",
+    "unattended": "semi-dark-red",
     "stuck": "red",
     "archiving_stuck": "light-red",
     "reject_storm": "dark-orange",
     "release_loop": "orange",
+    "archived_unseen": "light-orange",
     "lagging": "yellow",
     "state_unknown": "purple",
     "rewound": "blue",
+    "new": "light-blue",
     "idle": "super-light-green",
     "ok": "green",
 }

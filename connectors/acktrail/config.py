@@ -26,6 +26,7 @@ ACKTRAIL_ORDERED_GROUPS     the groups that rely on the order of records of one 
 ACKTRAIL_SETTLE             how long producers may use an old partition count after an expansion: ``15m`` (default),
                             up to ``24h``; at least their metadata's largest age, how long they try to deliver, and the
                             timeouts of two requests together
+ACKTRAIL_UNSEEN             how long archived records are shown that are not acknowledged: ``168h`` (default)
 ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
@@ -248,6 +249,16 @@ def reconcile_every() -> dt.timedelta:
         message = f"ACKTRAIL_RECONCILE_EVERY={text!r} is no duration up to an hour"
         raise ConfigurationError(message, hint="a number and s, m or h: 5m")
     return every
+
+
+def unseen_time() -> dt.timedelta:
+    """How long archived records are shown that are not acknowledged. Raises ConfigurationError when the variable
+    holds no duration."""
+    text = os.environ.get("ACKTRAIL_UNSEEN") or "168h"
+    found = _duration(text)
+    if found is None:
+        raise ConfigurationError(f"ACKTRAIL_UNSEEN={text!r} is no duration", hint="a number and s, m or h: 168h")
+    return found
 
 
 def settle_time() -> dt.timedelta:

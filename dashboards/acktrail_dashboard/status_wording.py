@@ -13,7 +13,12 @@ _TONES: Final = {
     Urgency.LOOK: "warning",
     Urgency.NOTHING: "ok",
 }
-_OWN_TONES: Final = {QueueStatus.STATE_UNKNOWN: "unknown", QueueStatus.REWOUND: "info", QueueStatus.IDLE: "info"}
+_OWN_TONES: Final = {
+    QueueStatus.STATE_UNKNOWN: "unknown",
+    QueueStatus.REWOUND: "info",
+    QueueStatus.NEW: "info",
+    QueueStatus.IDLE: "info",
+}
 STATUSES: Final = tuple(status.value for status in STATUS_TABLE)
 """Worst first."""
 

@@ -10,14 +10,16 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acktrail.columnar.queue_windows import judge_windows, newest_windows
-from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.columnar.queue_windows import CONTEXT, judge_windows, newest_windows
 from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
-from acktrail.model.queue_rules import WINDOW, Judgement, QueueObservation, judge
-from acktrail.model.queue_status import QueueStatus
+from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.queues.queue_rules import Judgement, judge
+from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation, next_window
+from acktrail.model.reconciliation import Verdict
 
 _SMALL = st.integers(0, 4)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_US = dt.timedelta(microseconds=1)
 
 
 @st.composite
@@ -30,6 +32,7 @@ def observations(draw: st.DrawFn, at: int) -> QueueObservation:
     counts = [number(2), number(2), number(2)]
     return QueueObservation(
         observed_at=at,
+        recorded_at=draw(st.none() | st.integers(0, at)),
         first_unfinished_offset=number(),
         log_start_offset=number(),
         log_end_offset=number(9),
@@ -44,9 +47,10 @@ def observations(draw: st.DrawFn, at: int) -> QueueObservation:
 
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    length = draw(st.integers(1, WINDOW))
+    length = draw(st.integers(1, LONGEST))
+    every = draw(st.sampled_from([1_000, WINDOW // 4, WINDOW]))
     still = draw(st.booleans())
-    window = [draw(observations(1_000 * number)) for number in range(length)]
+    window = [draw(observations(every * (1 + number))) for number in range(length)]
     if still:  # nothing but one column changes
         name = draw(
             st.sampled_from(
@@ -58,11 +62,22 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
             for each in window
         ]
     status = draw(st.none() | st.sampled_from(list(QueueStatus)))
+    newest = window[-1].observed_at
     return {
         "previous": None if status is None else Judgement(status=status, since=7, reason=""),
         "window": window,
-        "completeness": draw(st.sampled_from(["complete", "complete", "complete", "gap", None])),
-        "members": draw(st.none() | st.integers(0, 2)),
+        "context": QueueContext(
+            completeness=draw(st.sampled_from(["complete", "complete", "complete", "gap", None])),
+            verdict=draw(st.sampled_from(["match", "match", "match", *Verdict, None])),
+            verdict_reason=draw(st.sampled_from(["so it is", None])),
+            critical_finding=draw(st.sampled_from([None, None, None, "past_log_end: so it is"])),
+            members=draw(st.none() | st.integers(0, 2)),
+            first_look_at=window[0].observed_at,
+            no_members_since=draw(st.sampled_from([None, window[0].observed_at, newest])),
+            lost_records=draw(st.sampled_from([None, 0, 0, 3])),
+            archived_seen=draw(st.none() | st.integers(0, 9)),
+            unseen_at=draw(st.none() | st.integers(0, newest)),
+        ),
     }
 
 
@@ -73,28 +88,68 @@ def window_array(windows: list[list[QueueObservation]]) -> pa.Array:
 @given(st.lists(cases(), max_size=12))
 @example([])
 def test_columns_judge_as_the_model_does(rows: list[dict[str, Any]]) -> None:
-    """Status, since when and the words of the reason are the same for every window."""
-    before = [row["previous"] for row in rows]
+    """Status, since when, the words of the reason and what is unseen are the same for every window."""
+    given_rows = [
+        {
+            **asdict(row["context"]),
+            "previous_status": None if row["previous"] is None else row["previous"].status.value,
+            "previous_since": None if row["previous"] is None else row["previous"].since,
+        }
+        for row in rows
+    ]
     judged = judge_windows(
-        window_array([row["window"] for row in rows]),
-        previous_status=pa.array([None if p is None else p.status.value for p in before], pa.string()),
-        previous_since=pa.array([None if p is None else p.since for p in before], pa.int64()).cast(INSTANT),
-        completeness=pa.array([row["completeness"] for row in rows], pa.string()),
-        members=pa.array([row["members"] for row in rows], pa.int32()),
+        window_array([row["window"] for row in rows]), pa.Table.from_pylist(given_rows, schema=CONTEXT)
     )
     for row, found in zip(rows, judged.to_pylist(), strict=True):
-        expected = judge(row["previous"], row["window"], completeness=row["completeness"], members=row["members"])
-        since = (found["status_since"] - _EPOCH) // dt.timedelta(microseconds=1)
-        assert (found["status"], since, found["reason"]) == (expected.status, expected.since, expected.reason)
+        expected = judge(row["previous"], row["window"], row["context"])
+        times = [None if at is None else (at - _EPOCH) // _US for at in (found["status_since"], found["unseen_at"])]
+        assert (found["status"], times, found["reason"]) == (
+            expected.status,
+            [expected.since, expected.unseen_at],
+            expected.reason,
+        )
 
 
-@given(st.lists(st.none() | st.integers(0, WINDOW), max_size=6))
+@given(cases())
+def test_a_status_never_contradicts_a_critical_finding_or_a_verdict(row: dict[str, Any]) -> None:
+    """With a critical finding the status says it, in its words; where the verdict is no match nothing is called well,
+    new or a reset."""
+    context = row["context"]
+    found = judge(row["previous"], row["window"], context)
+    if context.critical_finding is not None:
+        assert found.status is QueueStatus.INCONSISTENT
+        assert found.reason.startswith(context.critical_finding)
+    elif context.verdict not in (None, "match"):
+        assert STATUS_TABLE[found.status].urgency is not Urgency.NOTHING
+
+
+@given(st.lists(st.integers(1, WINDOW), max_size=20), st.integers(0, 3))
+def test_a_window_is_a_time_and_counts_are_kept(pauses: list[int], slow: int) -> None:
+    """However often somebody looks: no more than ten observations, the newest three whatever their age, the others not
+    older than the window, and no count within it is lost; columns keep the same ones."""
+    window: list[QueueObservation] = []
+    at, seen = 0, []
+    for number, pause in enumerate(pauses):
+        at += 1 + (pause >> (2 * slow))
+        newest = QueueObservation(observed_at=at, acknowledged=number % 3, released=1, archived=None)
+        seen.append(newest)
+        columns = newest_windows(window_array([window]), pa.array([asdict(newest)], STATUS_WINDOW.value_type))
+        window = next_window(window, newest)
+        assert columns.to_pylist() == window_array([window]).to_pylist()
+        assert window[-3:] == seen[-3:] or len(window) == LONGEST
+        assert len(window) <= LONGEST
+        assert window[-1] == newest
+        assert all(one.observed_at > at - WINDOW for one in window[:-3])
+        within = [one for one in seen if one.observed_at > at - WINDOW]
+        assert sum(one.released or 0 for one in window) >= len(within)
+        assert sum(one.acknowledged or 0 for one in window) >= sum(one.acknowledged or 0 for one in within)
+
+
+@given(st.lists(st.none() | st.integers(0, LONGEST), max_size=6))
 def test_a_window_keeps_the_newest_observations(lengths: list[int | None]) -> None:
-    """The newest observation comes last, and of more than ten the oldest is dropped."""
+    """The newest observation comes last; of eleven within the window one is dropped, of rows of any lengths."""
     before = [None if n is None else [QueueObservation(observed_at=at) for at in range(n)] for n in lengths]
     held = pa.array([None if w is None else [asdict(each) for each in w] for w in before], STATUS_WINDOW)
-    newest = pa.array([{"observed_at": 99}] * len(lengths), STATUS_WINDOW.value_type)
-    found = newest_windows(held, newest).to_pylist()
-    for own, window in zip(before, found, strict=True):
-        times = [(each["observed_at"] - _EPOCH) // dt.timedelta(microseconds=1) for each in window]
-        assert times == [*(each.observed_at for each in own or ()), 99][-WINDOW:]
+    newest = QueueObservation(observed_at=99)
+    found = newest_windows(held, pa.array([asdict(newest)] * len(lengths), STATUS_WINDOW.value_type))
+    assert found.to_pylist() == window_array([next_window(own or (), newest) for own in before]).to_pylist()

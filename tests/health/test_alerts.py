@@ -145,6 +145,7 @@ FIRING: Final[Mapping[str, tuple[Series, Series]]] = {
         {'acktrail_start_verdicts{cluster="c",verdict="uninitialized"}': later(1, 30)},
     ),
     "AcktrailRetentionRisk": (status("retention_risk", 1), status("retention_risk", 0)),
+    "AcktrailGroupUnattended": (status("unattended", 17), status("unattended", 13)),
     "AcktrailGroupStuck": (status("stuck", 12), status("stuck", 9)),
     "AcktrailArchivingStuck": (status("archiving_stuck", 12), status("archiving_stuck", 9)),
     "AcktrailRejectStorm": (status("reject_storm", 7), status("reject_storm", 4)),

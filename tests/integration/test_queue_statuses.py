@@ -135,7 +135,7 @@ def test_consumers_that_misbehave(groups: Groups, tmp_path: Path) -> None:
         assert shown["rejecting"] == "reject_storm", statuses["rejecting"]
         stuck = {shown[role] for role in ("holding", "dead")}
         assert stuck == ({"stuck"} if number == 2 else {"state_unknown"} if number == 0 else {"ok"}), statuses
-    assert f"start offset {RECORDS} stays in the newest 3 observations" in found[2]["holding"]["reason"]
+    assert f"first unfinished offset {RECORDS} stays in the newest 3 observations" in found[2]["holding"]["reason"]
     assert found[2]["holding"]["members"] == 1
     assert found[2]["rejecting"]["archived"] == 3 * RECORDS
     assert found[2]["releasing"]["released"] == 3 * RECORDS * (DELIVERIES - 1)

@@ -31,7 +31,7 @@ def in_process(_rows: int) -> AbstractContextManager[Workers]:
 
 
 class Clock(World):
-    """A world at work, a quarter of an hour from observation to observation: one group that finishes everything, one
+    """A world at work, five minutes from observation to observation: one group that finishes everything, one
     that releases everything, one whose first record stays, one without work."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,6 +42,11 @@ class Clock(World):
         idle = key_of("idle", topic=2)
         self.write(*(snapshot(key, 0) for key in (HEALTHY, RELEASING, STUCK)), snapshot(idle, None))
 
+    def write_bytes(self, *args: Any, **named: Any) -> tuple[int, int]:
+        place = super().write_bytes(*args, **named)
+        self.times[place] = int(self.now.timestamp() * 1_000)
+        return place
+
     def work(self, run_id: str) -> None:
         """What happens until the next observation, and the observation."""
         begin, self.ends, self.step = self.ends, self.ends + 10, self.step + 1
@@ -50,7 +55,7 @@ class Clock(World):
         self.write(update(HEALTHY, self.ends, 0, ()))
         self.write(update(RELEASING, 0, 0, (batch(0, 5, 0, self.step),)))
         self.write(update(STUCK, 0, self.ends - 1, (batch(1, self.ends - 1),)))
-        self.now += dt.timedelta(minutes=15)
+        self.now += dt.timedelta(minutes=5)
         self.observe(run_id)
 
     def statuses(self) -> dict[str, str]:
@@ -87,9 +92,9 @@ def test_statuses_run_after_run(clock: Clock) -> None:
     assert [found["healthy"] for found in expected] == ["ok"] * 4
     assert [found["idle"] for found in expected] == ["idle"] * 4
     assert expected[0]["releasing"] == "release_loop"
-    assert [found["stuck"] for found in expected] == ["state_unknown", "ok", "stuck", "stuck"]
+    assert [found["stuck"] for found in expected] == ["new", "ok", "stuck", "stuck"]
     (stuck,) = [row for row in clock.rows("queue_statuses") if row["group_id"] == "stuck"]
-    assert "start offset 0 stays in the newest 4 observations with 1 records unfinished" in stuck["reason"]
+    assert "first unfinished offset 0 stays in the newest 4 observations with 1 records unfinished" in stuck["reason"]
     assert stuck["status_since"] == stuck["window"][2]["observed_at"]
     assert stuck["delivery_counts"] == [{"delivery_count": 1, "records": clock.ends - 1}]
     replayed = {
@@ -100,7 +105,7 @@ def test_statuses_run_after_run(clock: Clock) -> None:
     assert max(row["end_offset"] for row in shown) == clock.ends
     changes = [(row["before"], row["after"]) for row in clock.rows("status_changes") if row["group_id"] == "stuck"]
     assert len(changes) == 3
-    assert set(changes) == {(None, "state_unknown"), ("state_unknown", "ok"), ("ok", "stuck")}
+    assert set(changes) == {(None, "new"), ("new", "ok"), ("ok", "stuck")}
     totals = sorted(clock.rows("run_totals"), key=lambda row: row["run_id"])
     assert [dict(row["statuses"]).get("stuck", 0) for row in totals] == [0, 0, 2, 2]
     assert sum(dict(totals[-1]["group_statuses"]).values()) == totals[-1]["groups"] == 4
@@ -198,7 +203,7 @@ def test_a_share_partition_that_is_gone_is_a_change(clock: Clock) -> None:
     reconcile(clock.config, "r1", with_history=True)
     assert "stuck" not in clock.statuses()
     (gone,) = [row for row in clock.rows("status_changes") if row["after"] is None]
-    assert (gone["group_id"], gone["before"], gone["run_id"]) == ("stuck", "state_unknown", "r1")
+    assert (gone["group_id"], gone["before"], gone["run_id"]) == ("stuck", "new", "r1")
 
 
 def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(

@@ -97,6 +97,8 @@ class World:
         self.topics: dict[str, Topic] = {topic_id(1): Topic(name="orders", partitions={0: (0, 100), 1: (0, 100)})}
         self.described: dict[SharePartition, dict[str, Any] | None] = {}
         """What the broker answers instead of its state; None: the share partition is not listed."""
+        self.members: dict[str, int | None] = {}
+        """How many members a group has; not known where no test says so."""
         self.refused: dict[str, str] = {}
         """Groups whose offsets may not be described, and the error."""
         self.has_state_topic = True
@@ -159,6 +161,7 @@ class World:
         groups = [
             {**own, "group_id": g, "group_type": "share", "group_state": s, "error_code": 69 if s == "Dead" else 0}
             | {"configs": sorted(self.configs.get(g, {}).items())}
+            | {"members": self.members.get(g)}
             for g, s in self.groups.items()
         ]
         self._append("group_observations", groups)
@@ -193,7 +196,8 @@ class World:
         return {(row["rule"], row["subject"]) for row in self.rows("findings", run_id)}
 
     def _range(self, run_id: str, partition: int, first: int, gap_end: int, end: int) -> dict[str, Any]:
-        raw = [(partition, o, WRITTEN_MS + o, *self.logs[partition][o]) for o in range(gap_end, end)]
+        times = [self.times.get((partition, o), WRITTEN_MS + o) for o in range(gap_end, end)]
+        raw = [(partition, gap_end + n, at, *self.logs[partition][gap_end + n]) for n, at in enumerate(times)]
         columns = list(zip(*raw, strict=True)) if raw else [()] * len(RAW_RECORDS)
         arrays = [pa.array(column, f.type) for column, f in zip(columns, RAW_RECORDS, strict=True)]
         decoded = decode_records(pa.Table.from_arrays(arrays, schema=RAW_RECORDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.queue_rules import RULES, WINDOW, Judgement, QueueObservation, judge
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.queues.queue_reasons import RULES
+from acktrail.model.queues.queue_rules import Judgement, judge
+from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
@@ -30,11 +33,15 @@ def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) 
     return QueueObservation(observed_at=at, **fields)
 
 
-def status(
-    *window: QueueObservation, previous: QueueStatus | None = None, completeness: str | None = "complete"
-) -> str:
+def judged(
+    *window: QueueObservation, previous: QueueStatus | None = None, completeness: str | None = "complete", **more: Any
+) -> Judgement:
     before = None if previous is None else Judgement(status=previous, since=0, reason="")
-    return judge(before, window, completeness=completeness, members=1).status.value
+    return judge(before, window, QueueContext(completeness=completeness, **{"members": 1, **more}))
+
+
+def status(*window: QueueObservation, **more: Any) -> str:
+    return judged(*window, **more).status.value
 
 
 def test_what_is_held_for_one_observation_is_not_stuck() -> None:
@@ -47,7 +54,7 @@ def test_what_is_held_for_one_observation_is_not_stuck() -> None:
 
 def test_a_pause_of_the_producers_is_no_recovery() -> None:
     """Stuck until the start offset moves or nothing is unfinished."""
-    flat = [seen(5, 9)] * WINDOW
+    flat = [seen(5, 9)] * LONGEST
     assert status(*flat, previous=QueueStatus.STUCK) == "stuck"
     assert status(*flat, previous=QueueStatus.LAGGING) == "lagging"
     assert status(*flat[1:], seen(6, 9), previous=QueueStatus.STUCK) == "ok"
@@ -81,9 +88,85 @@ def test_what_is_not_known_is_unknown() -> None:
     assert status(seen(9, 9), completeness="gap") == "state_unknown"
     assert status(nothing) == "state_unknown"
     assert status(QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=4)) == "idle"
-    assert status(seen(1, 9)) == "state_unknown"
+    assert status(seen(9, 9), verdict="unknown", verdict_reason="why") == "state_unknown"
     rejected = QueueObservation(observed_at=0, acknowledged=0, released=0, archived=3)
     assert status(rejected, completeness="gap") == "reject_storm"
+
+
+def test_what_is_new_is_called_new() -> None:
+    """One observation shows no trend, and no trouble in a group that has members; trouble that needs none shows."""
+    assert status(seen(1, 9)) == "new"
+    assert status(QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)) == "new"
+    assert status(*[QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)] * 2) == "state_unknown"
+    assert status(seen(1, 9, archived=2)) == "reject_storm"
+    assert status(seen(1, 9), members=0) == "unattended"
+
+
+def test_records_that_wait_without_members_are_unattended() -> None:
+    """From the first observation on, whatever happened before; where nothing was ever delivered, too. It says since
+    when, and whether that is the first look."""
+    second = 1_000_000
+    first = judged(seen(0, 400, at=second), members=0, first_look_at=second, no_members_since=second)
+    assert first.status is QueueStatus.UNATTENDED
+    assert first.reason == "400 records wait, no members since the first look, 1970-01-01T00:00:01Z"
+    later = judged(seen(0, 404, released=9), members=0, first_look_at=0, no_members_since=second)
+    assert (later.status, later.reason) == ("unattended", "404 records wait, no members since 1970-01-01T00:00:01Z")
+    never = QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=9)
+    assert judged(never, never, members=0).reason.startswith("5 records wait, none was ever delivered, no members")
+    assert status(seen(9, 9), members=0) == "idle"
+    assert status(seen(5, 50, log_start=20), members=0) == "retention_risk"
+
+
+@given(st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2400, 1, 1), timezones=st.just(dt.UTC)))  # noqa: DTZ001
+def test_times_in_reasons_are_utc(at: dt.datetime) -> None:
+    """As the standard library writes them."""
+    since = (at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    found = judged(seen(0, 4, at=since), members=0, first_look_at=-1, no_members_since=since)
+    assert found.reason == f"4 records wait, no members since {at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_what_the_retention_removed_is_counted() -> None:
+    """Unfinished records below the log start; and records of a log that nothing was ever delivered of."""
+    begun = judged(seen(0, 200, log_start=120), lost_records=120)
+    assert begun.status is QueueStatus.RETENTION_RISK
+    assert begun.reason.startswith(
+        "120 records were removed unfinished: the log starts at 120, above first unfinished offset 0; 80"
+    )
+    never = QueueObservation(observed_at=0, log_start_offset=120, log_end_offset=200)
+    lost = judged(never, lost_records=120, members=0)
+    assert (lost.status, lost.reason[:52]) == ("retention_risk", "120 records were removed that were never delivered: ")
+    assert "80 are left" in lost.reason
+
+
+def test_what_ended_has_ended() -> None:
+    """Counts older than the window have no colour, nor a storm or a loop whose newest deliveries end well, or whose
+    consumers have left and end nothing any more."""
+    late = WINDOW + 1
+    for name, bad in (("archived", "reject_storm"), ("released", "release_loop")):
+        storm = seen(9, 9, **{name: 4})
+        after = "archived_unseen" if name == "archived" else "ok"
+        more = {"unseen_at": 0} if name == "archived" else {}
+        assert status(storm, seen(9, 9), **more) == bad
+        assert status(storm, seen(9, 9, acknowledged=1), **more) == after
+        assert status(storm, seen(9, 9), members=0, **more) == after
+        assert status(storm, seen(9, 9, at=late), **more) == ("idle" if name == "released" else after)
+        old = seen(9, 9, at=late, recorded_at=0, **{name: 4})
+        assert status(old) == ("idle" if name == "released" else after)
+
+
+def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
+    """Whatever comes after them, and whatever the status is then; the newest observation that adds some counts."""
+    storm = judged(seen(400, 400, at=5, archived=400), archived_seen=400)
+    assert (storm.status, storm.unseen_at) == ("reject_storm", 5)
+    well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
+    after = judged(well, unseen_at=5, archived_seen=400)
+    assert (after.status, after.unseen_at) == ("archived_unseen", 5)
+    assert "400 records are archived in all, and not acknowledged" in after.reason
+    alone = judged(seen(410, 420), members=0, unseen_at=5, archived_seen=400)
+    assert alone.status is QueueStatus.UNATTENDED
+    assert alone.reason.endswith("; 400 records are archived in all, and not acknowledged")
+    assert judged(well, archived_seen=400).status is QueueStatus.OK
+    assert judged(seen(9, 9, acknowledged=5, archived=1)).unseen_at is None
 
 
 def test_a_reset_is_seen() -> None:
@@ -92,7 +175,7 @@ def test_a_reset_is_seen() -> None:
     assert status(seen(9, 9, state_epoch=1), seen(9, 9, state_epoch=2)) == "rewound"
 
 
-@given(st.integers(0, 9), st.integers(1, WINDOW), st.sampled_from(list(QueueStatus)))
+@given(st.integers(0, 9), st.integers(1, LONGEST), st.sampled_from(list(QueueStatus)))
 def test_an_idle_topic_is_never_bad(end: int, length: int, previous: QueueStatus) -> None:
     """Nothing unfinished, nothing that moves: idle, whatever was before; retention may empty the log."""
     window = [seen(end, end, log_start=number * end // 9) for number in range(length)]

@@ -200,7 +200,11 @@ def test_state_outside_the_log_is_reported_though_both_sides_agree(batches: tupl
     assert end is not None
     inside = described(durable, end)
     assert verdict(durable, inside, inside) is Verdict.MATCH
-    late_start = described(durable, end, start=21)
+    effective = durable.first_unfinished_offset
+    assert effective is not None
+    finished = described(durable, max(end, effective), start=effective)
+    assert verdict(durable, finished, finished) is Verdict.MATCH, "what is finished may go"
+    late_start = described(durable, max(end, effective + 1), start=effective + 1)
     assert verdict(durable, late_start, late_start) is Verdict.BEFORE_LOG_START
     short = described(durable, end - 1)
     assert verdict(durable, short, short) is Verdict.PAST_LOG_END

@@ -64,6 +64,10 @@ _REASONS = {
     QueueStatus.STATE_UNKNOWN: "no snapshot was exported since a gap",
     QueueStatus.RETENTION_RISK: "the start offset is 120 above the log start, which moved by 900 in an hour",
     QueueStatus.ARCHIVING_STUCK: "41 records are archiving for 40 min, and the dead-letter topic got none",
+    QueueStatus.INCONSISTENT: "past_log_end: the state ends at offset 1,237,000, the log at 1,236,000",
+    QueueStatus.UNATTENDED: "2,443 records wait, no members since 2026-03-01T04:00:00Z",
+    QueueStatus.ARCHIVED_UNSEEN: "more records were archived than acknowledged, which ended at 2026-03-01T04:00:00Z",
+    QueueStatus.NEW: "the first observation: 2,443 records are unfinished, nothing to compare with; 3 members",
     QueueStatus.REWOUND: "a reset moved the start offset from 9,000 to 0",
 }
 _COMMON = (QueueStatus.OK, QueueStatus.OK, QueueStatus.OK, QueueStatus.IDLE, QueueStatus.OK, QueueStatus.OK)

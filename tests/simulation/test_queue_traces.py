@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 from samples.leader_fixture import LeaderFixture
 from samples.leader_random_walk import KEY
 
-from acktrail.model.queue_rules import WINDOW, Judgement, QueueObservation, judge
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.queues.queue_rules import Judgement, judge
+from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation, next_window
 from acktrail.model.replay import unfinished_records
 from acktrail_simulation.error_codes import ErrorCode
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 LIMIT = 5
 LEAST_ROUNDS, MOST_ROUNDS = 3, 14
+EVERY = WINDOW // LONGEST
+"""Between two observations."""
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Trace:
         state, log = self.desk.coordinator.memory.states[KEY], self.desk.log
         counts = {name: self.counts.get(name, 0) for name in ("acknowledged", "released", "archived")}
         seen = QueueObservation(
-            observed_at=len(self.judged),
+            observed_at=len(self.judged) * EVERY,
             first_unfinished_offset=state.first_unfinished_offset,
             log_start_offset=log.start_offset,
             log_end_offset=log.end_offset,
@@ -60,9 +63,12 @@ class Trace:
             **counts,
         )
         self.counts.clear()
-        self.window = [*self.window, seen][-WINDOW:]
+        self.window = next_window(self.window, seen)
         previous = self.judged[-1] if self.judged else None
-        self.judged.append(judge(previous, self.window, completeness="complete", members=1))
+        context = QueueContext(
+            completeness="complete", members=1, unseen_at=None if previous is None else previous.unseen_at
+        )
+        self.judged.append(judge(previous, self.window, context))
         return self.judged[-1].status
 
 
@@ -91,8 +97,8 @@ def test_a_group_that_finishes_everything_is_never_bad(rounds: list[int]) -> Non
 @given(st.integers(1, 6), st.integers(1, MOST_ROUNDS))
 def test_a_group_without_new_records_becomes_idle(records: int, quiet: int) -> None:
     """Once what came has left the window; it is never bad before."""
-    found = statuses([records, *[0] * (quiet + WINDOW)], lambda trace: trace.settle(ACCEPT))
-    assert set(found[WINDOW:]) == {QueueStatus.IDLE}
+    found = statuses([records, *[0] * (quiet + LONGEST)], lambda trace: trace.settle(ACCEPT))
+    assert set(found[LONGEST:]) == {QueueStatus.IDLE}
     assert set(found) <= {QueueStatus.OK, QueueStatus.IDLE}
 
 
@@ -103,7 +109,7 @@ def test_a_record_that_is_held_stops_the_group(rounds: list[int]) -> None:
     assert set(found[2:]) == {QueueStatus.STUCK}
 
 
-@given(ROUNDS, st.integers(1, WINDOW + 3))
+@given(ROUNDS, st.integers(1, LONGEST + 3))
 def test_a_pause_does_not_free_a_stuck_group(rounds: list[int], pause: int) -> None:
     """No records come, nothing is finished: still stuck, longer than a window."""
     found = statuses([2, *rounds, *[0] * pause], lambda trace: trace.settle(ACCEPT, but=0))

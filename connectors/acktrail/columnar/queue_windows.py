@@ -1,4 +1,4 @@
-"""The statuses of all share partitions at once: ``acktrail.model.queue_rules.judge`` by columns.
+"""The statuses of all share partitions at once: ``acktrail.model.queues.queue_rules.judge`` by columns.
 
 Windows are folded observation by observation, oldest first, for all rows together; property tests hold this and the
 model to the same statuses and reasons.
@@ -16,67 +16,97 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.schemas.schema_types import INSTANT, schema
+from acktrail.columnar.schemas.schema_types import INSTANT, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
-from acktrail.model.queue_rules import LEAST, RULES, WINDOW, QueueRule
 from acktrail.model.queue_status import QueueStatus
-from acktrail.model.reconciliation import Completeness
+from acktrail.model.queues.queue_reasons import RULES, SAYS_UNSEEN, STILL_UNSEEN, QueueRule
+from acktrail.model.queues.queue_window import COUNTED, LEAST, LONGEST, WINDOW
+from acktrail.model.reconciliation import Completeness, Verdict
 
-JUDGED: Final = schema((pa.string(), "status"), (INSTANT, "status_since"), (pa.string(), "reason"))
+CONTEXT: Final = schema(
+    (STRING, "previous_status"),
+    (INSTANT, "previous_since"),
+    (STRING, "completeness", "verdict", "verdict_reason", "critical_finding"),
+    (INT32, "members"),
+    (INSTANT, "first_look_at", "no_members_since"),
+    (INT64, "lost_records", "archived_seen"),
+    (INSTANT, "unseen_at"),
+)
+"""What ``judge`` takes beside a window: status and time of the judgement before (null: none), ``QueueContext``."""
+JUDGED: Final = schema((STRING, "status"), (INSTANT, "status_since"), (STRING, "reason"), (INSTANT, "unseen_at"))
 """What ``judge`` gives for each row."""
 MOST: Final = 1 << 58
 """Offsets and counts of a window are below: sums and differences of them fit int64."""
 
 _FIELDS: Final = tuple(STATUS_WINDOW.value_type.names)
-_COUNTED: Final = ("acknowledged", "released", "archived")
 _OFFSETS: Final = ("first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
 _NAMES: Final = pa.array([status.value for status, _ in RULES.values()])
 _Numbers = dict[str, Int64Array]
 
 
-def judge_windows(
-    windows: pa.Array,
-    *,
-    previous_status: pa.Array,
-    previous_since: pa.Array,
-    completeness: pa.Array,
-    members: pa.Array,
-) -> pa.Table:
-    """Rows of ``JUDGED``. `windows`: ``STATUS_WINDOW``, none null or empty, at most ``WINDOW`` observations, offsets
-    and counts null or from 0 to below ``MOST``. The others are those of ``judge``, null where it takes None."""
+def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
+    """Rows of ``JUDGED``. `windows`: ``STATUS_WINDOW``, none null or empty, as ``newest_windows`` makes them, offsets
+    and counts null or from 0 to below ``MOST``. `context`: rows of ``CONTEXT``."""
     folded = _fold(_Windows(windows))
-    folded.numbers |= {"members": pc.fill_null(members.cast(pa.int64()), -1).to_numpy()}
-    was_stuck = pc.fill_null(pc.equal(previous_status, QueueStatus.STUCK.value), fill_value=False)
-    masks = _masks(folded, completeness, was_stuck.to_numpy(zero_copy_only=False))
+    found = folded.numbers
+    found["archived_seen"] = np.maximum(_numbers(context, "archived_seen", 0), found["all_archived"])
+    found["lost"] = _numbers(context, "lost_records", 0)
+    found["lost"] = np.where((found["lost"] == 0) & folded.is_known, -found["distance"], found["lost"])
+    is_more = (found["newest_archived"] > 0) & (found["all_archived"] > found["all_acknowledged"])
+    unseen_at = pc.if_else(pa.array(is_more), folded.observed_at, context["unseen_at"].combine_chunks())
+    masks = _masks(folded, context, unseen_at.is_valid().to_numpy(zero_copy_only=False))
     chosen = np.select([masks[rule] for rule in RULES], range(len(RULES)))
     status = _NAMES.take(pa.array(chosen))
-    is_same = pc.fill_null(pc.equal(status, previous_status), fill_value=False)
+    is_same = pc.fill_null(pc.equal(status, context["previous_status"]), fill_value=False)
+    texts = _texts(context, folded.observed_at, unseen_at)
     columns = {
         "status": status,
-        "status_since": pc.if_else(is_same, previous_since.cast(INSTANT), folded.observed_at),
-        "reason": _reasons(chosen, folded.numbers, completeness),
+        "status_since": pc.if_else(is_same, context["previous_since"], folded.observed_at),
+        "reason": _reasons(chosen, found, texts, unseen_at.is_valid()),
+        "unseen_at": unseen_at,
     }
     return pa.table(columns, schema=JUDGED)
 
 
 def newest_windows(before: pa.Array, newest: pa.StructArray) -> pa.Array:
-    """``STATUS_WINDOW``: each window of `before` (null: none) and the observation `newest` of the same row behind it,
-    without the oldest where there are more than ``WINDOW``."""
-    lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy()
-    kept = np.minimum(lengths, WINDOW - 1)
-    ends = np.cumsum(lengths)
-    offsets = np.append(0, np.cumsum(kept + 1))
-    places = np.empty(offsets[-1], np.int64)
-    is_newest = np.zeros(len(places), np.bool_)
-    is_newest[offsets[1:] - 1] = True
-    rows = np.repeat(np.arange(len(kept)), kept)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(kept) - kept, kept)
-    places[~is_newest] = ends[rows] - kept[rows] + within
-    flat = pc.list_flatten(before)
-    places[is_newest] = len(flat) + np.arange(len(kept))
-    values = pa.concat_arrays([flat.cast(STATUS_WINDOW.value_type), newest.cast(STATUS_WINDOW.value_type)])
-    taken = values.take(pa.array(places))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), taken, type=STATUS_WINDOW)
+    """``STATUS_WINDOW``: of each window of `before` (null: none) and the observation `newest` of the same row behind it
+    what ``next_window`` keeps."""
+    kind = STATUS_WINDOW.value_type
+    lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy() + 1
+    rows, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
+    places = np.arange(len(rows)) - rows  # in the flat list of `before`
+    places[ends - 1] = len(rows) - len(lengths) + np.arange(len(lengths))
+    flat = pa.concat_arrays([pc.list_flatten(before).cast(kind), newest.cast(kind)]).take(pa.array(places))
+    from_end = ends[rows] - np.arange(len(rows))
+    times = pc.struct_field(flat, "observed_at").cast(pa.int64()).to_numpy()
+    kept = (times > times[ends[rows] - 1] - WINDOW) | (from_end <= LEAST)
+    gone = _closest(times, ends, np.add.reduceat(kept, ends - lengths) if len(lengths) else lengths)
+    columns = {field.name: pc.struct_field(flat, field.name) for field in kind}
+    for name in COUNTED:
+        columns[name] = _inherited(columns[name], gone)
+    kept[gone] = False
+    offsets = np.append(0, np.cumsum(np.bincount(rows[kept], minlength=len(lengths))))
+    arrays = [columns[field.name].filter(pa.array(kept)) for field in kind]
+    values = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=STATUS_WINDOW)
+
+
+def _closest(times: Int64Array, ends: Int64Array, counts: Int64Array) -> Int64Array:
+    """Of each window with more than ``LONGEST`` observations the place of the one that goes: its `counts` newest ones
+    are looked at, which end before `ends`."""
+    gone = []
+    for end, count in zip(ends[counts > LONGEST].tolist(), counts[counts > LONGEST].tolist(), strict=True):
+        own = times[end - count : end - 1]
+        gone.append(end - count + 1 + int(np.argmin(own[2:] - own[:-2])))
+    return np.array(gone, np.int64)
+
+
+def _inherited(counts: pa.Array, gone: Int64Array) -> pa.Array:
+    """`counts` with those at `gone` added to the next ones; null where one of both is."""
+    values, known = pc.fill_null(counts, 0).to_numpy().copy(), counts.is_valid().to_numpy(zero_copy_only=False).copy()
+    values[gone + 1] += values[gone]
+    known[gone + 1] &= known[gone] & (values[gone + 1] < MOST)
+    return pa.array(values, mask=~known)
 
 
 class _Windows:
@@ -115,39 +145,53 @@ class _Folded:
         names = (
             *("start", "log_start", "log_end", "lag", "epoch", "lag_first", "end_first", "end_before", "known"),
             *("observations", "step", "flat", "flat_end", "done", "back", "epochs", "archiving", "archiving_for"),
-            *("has_epoch", "moved", "fell", *_COUNTED),
+            *("has_epoch", "moved", "fell", *COUNTED, *(f"all_{name}" for name in COUNTED)),
+            *(*(f"last_{name}" for name in COUNTED), *(f"newest_{name}" for name in COUNTED), "is_counted"),
         )
         self.numbers: _Numbers = {name: np.zeros(rows, np.int64) for name in names}
         self.is_known = np.zeros(rows, np.bool_)
         self.is_started = np.zeros(rows, np.bool_)
-        self.is_log_empty = np.zeros(rows, np.bool_)
+        self.has_ends = np.zeros(rows, np.bool_)
         self.observed_at: pa.Array = pa.nulls(rows, INSTANT)
 
 
 def _fold(windows: _Windows) -> _Folded:
     folded = _Folded(windows.rows)
+    oldest = windows.values["observed_at"][:, -1] - WINDOW
     for numbers, masks, has in windows.observations():
-        _count(folded.numbers, numbers, masks, has)
+        _count(folded.numbers, numbers, masks, has, oldest)
         known = np.logical_and.reduce([masks[name] for name in _OFFSETS])
         _move(folded.numbers, numbers, masks["state_epoch"], known)
         folded.is_known = known
         folded.is_started = masks["first_unfinished_offset"]
-        is_empty = numbers["log_start_offset"] == numbers["log_end_offset"]
-        folded.is_log_empty = masks["log_start_offset"] & masks["log_end_offset"] & is_empty
+        folded.has_ends = masks["log_start_offset"] & masks["log_end_offset"]
         folded.observed_at = pa.array(numbers["observed_at"]).cast(INSTANT)
+        folded.numbers["waiting"] = numbers["log_end_offset"] - numbers["log_start_offset"]
+        folded.numbers["log_start_newest"] = numbers["log_start_offset"]
     found = folded.numbers
     found["grown"] = np.where(found["flat"] > 0, found["log_end"] - found["flat_end"], 0)
     found["done"] = np.where(found["flat"] > 0, found["done"], 0)
     found["distance"] = found["start"] - found["log_start"]
+    found["log_start"] = found["log_start_newest"]
     return folded
 
 
-def _count(found: _Numbers, numbers: _Numbers, masks: Mapping[str, BoolArray], has: BoolArray) -> None:
+def _count(
+    found: _Numbers, numbers: _Numbers, masks: Mapping[str, BoolArray], has: BoolArray, oldest: Int64Array
+) -> None:
     """Take in the counts and the archiving records of one observation of each row."""
-    complete = np.logical_and.reduce([masks[name] for name in _COUNTED])
-    for name in _COUNTED:
-        found[name] += np.where(complete, numbers[name], 0)
-    found["done"] += np.where(complete, numbers["acknowledged"] + numbers["archived"], 0)
+    complete = np.logical_and.reduce([masks[name] for name in COUNTED])
+    counts = {name: np.where(complete, numbers[name], 0) for name in COUNTED}
+    at = np.where(masks["recorded_at"], numbers["recorded_at"], numbers["observed_at"])
+    recent = np.minimum(at, numbers["observed_at"]) > oldest
+    ended = recent & np.logical_or.reduce([count > 0 for count in counts.values()])
+    for name, count in counts.items():
+        found[name] += np.where(recent, count, 0)
+        found[f"all_{name}"] += count
+        found[f"last_{name}"] = np.where(ended, count, found[f"last_{name}"])
+        found[f"newest_{name}"] = count
+    found["is_counted"] = complete.astype(np.int64)
+    found["done"] += counts["acknowledged"] + counts["archived"]
     found["observations"] += has
     is_archiving = masks["archiving_records"] & (numbers["archiving_records"] > 0)
     is_waiting = masks["archived"] & (numbers["archived"] == 0)
@@ -186,62 +230,110 @@ def _raise(found: _Numbers, name: str, rows: BoolArray, numbers: Int64Array) -> 
     found[name] = np.where(rows, np.maximum(found[name], numbers), found[name])
 
 
-def _masks(folded: _Folded, completeness: pa.Array, was_stuck: BoolArray) -> dict[QueueRule, BoolArray]:
+def _masks(folded: _Folded, context: pa.Table, unseen: BoolArray) -> dict[QueueRule, BoolArray]:
     """The rows where each rule applies, if none before it does."""
     found = folded.numbers
-    has_state = completeness.is_valid().to_numpy(zero_copy_only=False)
-    is_complete = pc.fill_null(pc.equal(completeness, Completeness.COMPLETE.value), fill_value=False)
-    known = folded.is_known & is_complete.to_numpy(zero_copy_only=False)
+    is_complete = _is(context["completeness"], Completeness.COMPLETE.value)
+    known = folded.is_known & is_complete
+    undelivered = is_complete & ~folded.is_started & folded.has_ends
     lag, flat, step, distance = (found[name] for name in ("lag", "flat", "step", "distance"))
-    acknowledged, released, archived = (found[name] for name in _COUNTED)
-    is_empty = ~folded.is_started & folded.is_log_empty
+    acknowledged, released, archived = (found[name] for name in COUNTED)
+    waiting, deserted = found["waiting"], _numbers(context, "members", -1) == 0
     is_near = (distance >= 0) & (distance <= step) & (step > 0)
     still = (found["moved"] == 0) & (acknowledged == 0) & (released == 0) & (archived == 0)
+    nothing = np.logical_and.reduce([found[f"newest_{name}"] == 0 for name in COUNTED]) & (found["is_counted"] > 0)
+    goes_on = ~(deserted & nothing)
     grows = (found["known"] >= LEAST) & (found["lag_first"] > 0) & (found["fell"] == 0)
     stuck = (flat >= LEAST) & ((found["grown"] > 0) | (found["done"] > 0))
+    was_stuck = _is(context["previous_status"], QueueStatus.STUCK.value)
+    first = found["observations"] == 1
     return {
-        QueueRule.RETENTION_PASSED: known & (distance < 0) & ((lag > 0) | (step > 0)),
+        QueueRule.CRITICAL: _has(context["critical_finding"]),
+        QueueRule.RETENTION_PASSED: known & (distance < 0),
+        QueueRule.RETENTION_UNDELIVERED: undelivered & (found["lost"] > 0),
         QueueRule.RETENTION_NEXT: known & is_near & (lag > 0) & (found["start"] < found["end_first"]),
+        QueueRule.UNATTENDED: known & deserted & (lag > 0),
+        QueueRule.NEVER_ATTENDED: undelivered & deserted & (waiting > 0),
         QueueRule.STUCK: known & (stuck | (was_stuck & (flat > 1))),
         QueueRule.ARCHIVING_STUCK: known & (found["archiving_for"] >= LEAST),
-        QueueRule.REJECT_STORM: (archived > acknowledged) & (archived >= released),
-        QueueRule.RELEASE_LOOP: released > acknowledged,
+        QueueRule.REJECT_STORM: (archived > acknowledged)
+        & (archived >= released)
+        & goes_on
+        & (found["last_archived"] > 0),
+        QueueRule.RELEASE_LOOP: (released > acknowledged) & goes_on & (found["last_released"] > 0),
+        QueueRule.ARCHIVED_UNSEEN: unseen,
         QueueRule.LAGGING: known & grows & (found["start"] < found["end_before"]),
-        QueueRule.NO_STATE: ~has_state,
-        QueueRule.NOT_COMPLETE: ~is_complete.to_numpy(zero_copy_only=False),
-        QueueRule.NOT_INITIALIZED: ~folded.is_started & ~is_empty,
-        QueueRule.NOT_KNOWN: ~known & ~is_empty,
-        QueueRule.FIRST_SEEN: known & (found["observations"] == 1) & (lag > 0),
+        QueueRule.NO_MATCH: _has(context["verdict"]) & ~_is(context["verdict"], Verdict.MATCH.value),
+        QueueRule.NO_STATE: ~_has(context["completeness"]),
+        QueueRule.NOT_COMPLETE: ~is_complete,
+        QueueRule.NOT_INITIALIZED: undelivered & (waiting != 0) & ~first,
+        QueueRule.NOT_KNOWN: ~known & ~undelivered,
         QueueRule.REWOUND: known & ((found["back"] > 0) | (found["epochs"] > 0)),
-        QueueRule.EMPTY: is_empty,
+        QueueRule.FIRST_SEEN: known & first & (lag > 0),
+        QueueRule.NEVER_DELIVERED: undelivered & (waiting != 0),
+        QueueRule.EMPTY: undelivered,
         QueueRule.IDLE: known & (lag == 0) & still,
         QueueRule.OK: np.ones_like(known),
     }
 
 
-def _reasons(chosen: Int64Array, numbers: _Numbers, completeness: pa.Array) -> pa.Array:
+def _is(column: pa.ChunkedArray, value: str) -> BoolArray:
+    mask: BoolArray = pc.fill_null(pc.equal(column, value), fill_value=False).to_numpy()
+    return mask
+
+
+def _has(column: pa.ChunkedArray) -> BoolArray:
+    mask: BoolArray = column.is_valid().to_numpy()
+    return mask
+
+
+def _numbers(context: pa.Table, name: str, default: int) -> Int64Array:
+    numbers: Int64Array = pc.fill_null(context[name].cast(pa.int64()), default).to_numpy().copy()
+    return numbers
+
+
+def _texts(context: pa.Table, observed_at: pa.Array, unseen_at: pa.Array) -> dict[str, pa.Array]:
+    """The texts in reasons."""
+    members, since = context["members"], pc.coalesce(context["no_members_since"], observed_at)
+    counted = pc.binary_join_element_wise(members.cast(pa.string()), "members", " ")
+    first = pc.if_else(pc.equal(since, context["first_look_at"]), "the first look, ", "")
+    return {
+        **{name: context[name] for name in ("completeness", "verdict", "critical_finding")},
+        "verdict_reason": pc.fill_null(context["verdict_reason"], ""),
+        "members": pc.coalesce(counted, pa.scalar("members not known")),
+        "absence": pc.binary_join_element_wise("no members since ", first, _time(since), ""),
+        "unseen_at": _time(unseen_at),
+    }
+
+
+def _time(instants: Any) -> Any:
+    return pc.strftime(pc.cast(instants, pa.timestamp("s"), safe=False), "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _reasons(chosen: Int64Array, numbers: _Numbers, texts: Mapping[str, Any], unseen: pa.Array) -> pa.Array:
     """The reason of each row, in the words of its rule."""
-    order = np.argsort(chosen, kind="stable")
-    texts = []
-    for number, (_, template) in enumerate(RULES.values()):
-        rows = pa.array(np.flatnonzero(chosen == number))
+    order, is_unseen = np.argsort(chosen, kind="stable"), unseen.to_numpy(zero_copy_only=False)
+    found = []
+    for number, (rule, (_, template)) in enumerate(RULES.items()):
+        rows = np.flatnonzero(chosen == number)
         if len(rows):
-            texts.append(_text(template, numbers, completeness, rows))
+            reasons = _text(template, numbers, texts, pa.array(rows))
+            if rule not in SAYS_UNSEEN and is_unseen[rows].any():
+                longer = pc.binary_join_element_wise(reasons, _text(STILL_UNSEEN, numbers, texts, pa.array(rows)), "")
+                reasons = pc.if_else(pa.array(is_unseen[rows]), longer, reasons)
+            found.append(reasons)
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return pa.concat_arrays([pa.array([], pa.string()), *texts]).take(pa.array(places))
+    return pa.concat_arrays([pa.array([], pa.string()), *found]).take(pa.array(places))
 
 
-def _text(template: str, numbers: _Numbers, completeness: pa.Array, rows: pa.Array) -> pa.Array:
+def _text(template: str, numbers: _Numbers, texts: Mapping[str, Any], rows: pa.Array) -> pa.Array:
     pieces: list[Any] = []
     for literal, name, _, _ in Formatter().parse(template):
         pieces.append(literal)
-        if name == "completeness":
-            pieces.append(completeness.take(rows))
-        elif name == "members":
-            counts = pa.array(numbers[name]).take(rows)
-            shown = pc.binary_join_element_wise(counts.cast(pa.string()), "members", " ")
-            pieces.append(pc.if_else(pc.less(counts, 0), "members not known", shown))
+        if name is not None and name in texts:
+            piece = texts[name].take(rows)
+            pieces.append(piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece)
         elif name is not None:
             pieces.append(pa.array(numbers[name]).take(rows).cast(pa.string()))
     if all(isinstance(piece, str) for piece in pieces):

@@ -16,7 +16,7 @@ from acktrail.tables.delta.store import Tables
 OF_STATE_PARTITIONS: Final = frozenset({"export_complete", "records_quarantined", "state_log_pruned"})
 """Rules of findings whose subject is a state partition, not a share partition."""
 
-_IN_ORDER: Final = (QueueStatus.OK, QueueStatus.IDLE)
+_IN_ORDER: Final = (QueueStatus.OK, QueueStatus.IDLE, QueueStatus.NEW)
 _NO_SUBJECT: Final = ("", None)
 Sign = tuple[str, str, str, int | None]
 """One thing that was found: what kind it is, its name, and the group and partition that it names (or neither)."""
@@ -64,7 +64,7 @@ def signs_of(injected: InjectedFault) -> frozenset[Sign]:
 
 def signs_in_run(tables: Tables, run_id: str) -> frozenset[Sign]:
     """Everything that a run found: its findings, expectations that fail, verdicts that are no match, and statuses
-    that are neither ok nor idle (as long as it is the newest run). Expectations
+    that are neither ok, idle nor new (as long as it is the newest run). Expectations
     that are only for information fail in a normal life too, and are left out."""
     own = pc.field("run_id") == run_id
     findings = tables.read("findings", where=own).to_pylist()

@@ -225,7 +225,6 @@ _ALL: Final = (
                 "reconciliations.no_unknown",
             ),
             verdict="unknown",
-            status=QueueStatus.STATE_UNKNOWN,
         ),
     ),
     StateFault(

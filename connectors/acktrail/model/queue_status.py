@@ -15,14 +15,18 @@ from typing import Final
 class QueueStatus(StrEnum):
     """What the newest observations of a share partition show."""
 
+    INCONSISTENT = "inconsistent"
     RETENTION_RISK = "retention_risk"
+    UNATTENDED = "unattended"
     STUCK = "stuck"
     ARCHIVING_STUCK = "archiving_stuck"
     REJECT_STORM = "reject_storm"
     RELEASE_LOOP = "release_loop"
+    ARCHIVED_UNSEEN = "archived_unseen"
     LAGGING = "lagging"
     STATE_UNKNOWN = "state_unknown"
     REWOUND = "rewound"
+    NEW = "new"
     IDLE = "idle"
     OK = "ok"
 
@@ -46,10 +50,20 @@ class StatusMeaning:
 
 STATUS_TABLE: Final = MappingProxyType(
     {
+        QueueStatus.INCONSISTENT: StatusMeaning(
+            urgency=Urgency.ACT,
+            meaning="a critical finding is open: state, brokers and log contradict each other",
+            advice="`acktrail findings` says which rule is broken; the rule says what to do",
+        ),
         QueueStatus.RETENTION_RISK: StatusMeaning(
             urgency=Urgency.ACT,
             meaning="the retention of the topic removed unfinished records, or will with its next step",
             advice="lengthen the retention of the topic, then serve the group",
+        ),
+        QueueStatus.UNATTENDED: StatusMeaning(
+            urgency=Urgency.ACT,
+            meaning="records wait and the group has no members",
+            advice="start its consumers; delete the group if it is not needed",
         ),
         QueueStatus.STUCK: StatusMeaning(
             urgency=Urgency.ACT,
@@ -71,6 +85,11 @@ STATUS_TABLE: Final = MappingProxyType(
             meaning="more deliveries end without a result than with an acknowledgement",
             advice="look at the consumers: they release records, or lose their locks",
         ),
+        QueueStatus.ARCHIVED_UNSEEN: StatusMeaning(
+            urgency=Urgency.LOOK,
+            meaning="more records were given up than acknowledged, and it has not been acknowledged",
+            advice="look at `acktrail archived`, then `acktrail findings --group GROUP --seen-by NAME`",
+        ),
         QueueStatus.LAGGING: StatusMeaning(
             urgency=Urgency.LOOK,
             meaning="unfinished records are there and do not become fewer",
@@ -79,12 +98,17 @@ STATUS_TABLE: Final = MappingProxyType(
         QueueStatus.STATE_UNKNOWN: StatusMeaning(
             urgency=Urgency.LOOK,
             meaning="the observations do not show what the status is",
-            advice="see the reason: an incomplete export, a missing right, or a first observation",
+            advice="see the reason: an incomplete export, a missing right, or a verdict that is no match",
         ),
         QueueStatus.REWOUND: StatusMeaning(
             urgency=Urgency.NOTHING,
             meaning="the start offset was moved by a reset",
             advice="compare with the audit of resets",
+        ),
+        QueueStatus.NEW: StatusMeaning(
+            urgency=Urgency.NOTHING,
+            meaning="it was seen for the first time, and nothing is wrong that one observation can show",
+            advice="look again: trouble that only a trend shows takes three observations",
         ),
         QueueStatus.IDLE: StatusMeaning(
             urgency=Urgency.NOTHING, meaning="nothing is unfinished and nothing comes", advice="nothing to do"

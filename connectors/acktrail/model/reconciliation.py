@@ -27,7 +27,8 @@ unknown            not between, but the share partition was initialized or reset
 live_ahead         the cluster is ahead of the durable state: records of the state topic are missing
 durable_ahead      the durable state is ahead of the cluster, which lost or never loaded records
 past_log_end       start offset or a batch beyond the log end: a reset beyond the end, or a truncated or replaced log
-before_log_start   start offset below the log start: allowed, corrected at the next load; until then the lag is too high
+before_log_start   start offset, past leading records that are finished, below the log start: allowed, corrected at the
+                   next load; until then the lag is too high
 match              otherwise, also when neither side knows a start offset (not initialized)
 =================  ====================================================================================================
 """
@@ -258,7 +259,7 @@ def _past_log_end(inputs: ReconciliationInput) -> str | None:
 
 def _before_log_start(inputs: ReconciliationInput) -> str | None:
     log_start = inputs.log_start_offset
-    start = None if inputs.durable is None else inputs.durable.start_offset
+    start = None if inputs.durable is None else inputs.durable.first_unfinished_offset
     if log_start is None or start is None or start >= log_start:
         return None
     return f"start offset {start}, the log starts at {log_start}"

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import FINDINGS
-from acktrail.columnar.share_partition_keys import coordinator_keys
+from acktrail.columnar.share_partition_keys import coordinator_keys, first_matches
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import STATE_RULES
 from acktrail.reconcile.observed_run import Observation
@@ -30,9 +32,11 @@ _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 
 
-def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Table:
-    """Rows of ``FINDINGS`` from rows of ``RECONCILED``."""
+def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
+    """Rows of ``FINDINGS`` from rows of ``RECONCILED``. `settled`: what ``settled_archives`` gives."""
+    unseen = _without(rows, settled)
     found = [rows_of_rule(rule, broken(rows), observation) for rule, broken in _RULES.items()]
+    found.append(rows_of_rule("poison_records_archived", _archived(unseen), observation))
     parents = pc.list_parent_indices(rows["broken_rules"]).combine_chunks()
     names = pc.list_flatten(rows["broken_rules"]).combine_chunks()
     for rule, detail in STATE_RULES.items():
@@ -45,6 +49,22 @@ def share_partition_findings(rows: pa.Table, observation: Observation) -> pa.Tab
             own = own.set_column(own.column_names.index("last_record_offset"), "last_record_offset", shown)
         found.append(rows_of_rule(verdict.value, (own, own["reason"], "last_record_offset"), observation))
     return pa.concat_tables(found)
+
+
+def with_critical_findings(verdicts: pa.Table, found: pa.Table) -> pa.Table:
+    """`verdicts` (``RECONCILIATIONS``) with the first critical finding of each among `found` (``FINDINGS``)."""
+    critical = found.filter(pc.equal(found["severity"], QualitySeverity.CRITICAL.value))
+    texts = _joined(critical["rule"], ": ", critical["detail"])
+    matches = first_matches([verdicts[name] for name in KEY_COLUMNS], [critical[name] for name in KEY_COLUMNS])
+    place = verdicts.column_names.index("critical_finding")
+    return verdicts.set_column(place, verdicts.schema.field(place), texts.take(matches))
+
+
+def _without(rows: pa.Table, settled: pa.Table) -> pa.Table:
+    """`rows` whose newest archived record is not among those that are `settled`."""
+    matches = first_matches([rows[name] for name in KEY_COLUMNS], [settled[name] for name in KEY_COLUMNS])
+    known = settled["archived_seen"].take(matches)
+    return rows.filter(pc.fill_null(pc.greater(rows["archived_seen"], known), fill_value=True))
 
 
 def rows_of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Observation) -> pa.Table:
@@ -128,7 +148,6 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "key_on_its_state_partition": _misplaced,
     "one_state_partition_per_key": _scattered,
     "archiving_stale": _archiving_stale,
-    "poison_records_archived": _archived,
 }
 
 

@@ -13,7 +13,7 @@ from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS, SHARE_PARTI
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.findings import share_partition_findings, state_partition_findings
+from acktrail.reconcile.findings import share_partition_findings, state_partition_findings, with_critical_findings
 from acktrail.reconcile.neighbour_findings import (
     dropped_letter_findings,
     unpruned_findings,
@@ -27,6 +27,7 @@ from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_r
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.findings_seen import settled_archives
 from acktrail.workers import OpenWorkers, Workers
 
 _ROWS_AT_ONCE: Final = 50_000
@@ -102,9 +103,12 @@ def _reconcile(workers: Workers, stored: Tables, observation: Observation, resum
         )
     )
     _write_once(stored, observation, "findings", "state partitions", found)
+    settled = settled_archives(stored, observation.observed_at)
     for number, rows in _pieces(verdicts):
-        _write_once(stored, observation, "findings", str(number), share_partition_findings(rows, observation))
-        _write_once(stored, observation, "reconciliations", str(number), rows.select(RECONCILIATIONS.names))
+        broken = share_partition_findings(rows, observation, settled)
+        _write_once(stored, observation, "findings", str(number), broken)
+        named = with_critical_findings(rows.select(RECONCILIATIONS.names), broken)
+        _write_once(stored, observation, "reconciliations", str(number), named)
     resume.save(saved)
 
 

@@ -99,6 +99,7 @@ def reconcile_rows(
     named = pc.if_else(pc.not_equal(columns["topic"], ""), columns["topic"], pa.scalar(None, pa.string()))
     columns |= {
         **observation.columns(rows.num_rows),
+        "critical_finding": pa.nulls(rows.num_rows, pa.string()),
         "topic": pc.coalesce(named, columns["described_topic"]),
         "durable_start_offset": columns["start_offset"],
         "log_start_offset": pc.coalesce(columns["log_start_offset_after"], columns["log_start_offset_before"]),

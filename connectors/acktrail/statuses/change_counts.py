@@ -22,6 +22,7 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.queue_windows import MOST
 from acktrail.columnar.rate_counts import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.config import TablesConfig
+from acktrail.model.queues.queue_window import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -29,7 +30,6 @@ from acktrail.tables.exported.stored_log import offset_shifts
 from acktrail.tables.past.history_tables import CHANGES, positions_at
 from acktrail.workers import Results, Workers, balanced_shares, merged
 
-COUNTED: Final = ("acknowledged", "released", "archived")
 _TIME: Final = "record_timestamp_ms"
 RUN_NUMBER: Final = "interval_start_ms"
 """Counting by time becomes counting by run: the number of the run stands in place of a time."""

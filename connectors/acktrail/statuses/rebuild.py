@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.statuses.change_counts import RUN_NUMBER, CountedHistory, counts_by_run, covers, log_ends, table_number
@@ -20,6 +20,7 @@ from acktrail.statuses.run_totals import total_row
 from acktrail.statuses.status_rows import StatusRun, judge_run
 from acktrail.statuses.status_run import STATUSES, STEP, StatusSummary, counted_numbers, summary_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.findings_seen import seen_archives
 from acktrail.tables.past.history_tables import CHANGES, positions_at
 from acktrail.tables.trend_chunks import RebuiltTrends
 from acktrail.workers import OpenWorkers
@@ -48,7 +49,7 @@ def rebuild_statuses(tables: TablesConfig, open_workers: OpenWorkers) -> StatusS
         doing(f"judging run {number + 1} of {len(runs)} again")
         rows = read_run_rows(stored, run.run_id)
         own = None if counts is None else counts.filter(pc.equal(counts[RUN_NUMBER], number))
-        found = judge_run(run, rows, before, own)
+        found = judge_run(run, rows, before, own, seen_archives(stored, run.observed_at), unseen_time())
         trends.add(found.trends, run.number)
         changes.append(found.changes)
         total = total_row(stored, run, found.statuses, pc.sum(rows["archived_seen"]).as_py())

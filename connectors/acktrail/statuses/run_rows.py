@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.queue_windows import MOST
+from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.status_schemas import DELIVERY_COUNTS, STATUS_WINDOW
 from acktrail.columnar.share_partition_keys import first_matches
 from acktrail.model.reconciliation import Completeness
@@ -19,24 +20,32 @@ _LIMIT: Final = "share.delivery.count.limit"
 _RECONCILED: Final = (
     *("cluster_id", "run_id", "observed_at", *KEY_COLUMNS, "topic", "verdict", "completeness", "group_state"),
     *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
-    "state_epoch",
+    *("state_epoch", "durable_lag", "reason", "critical_finding"),
 )
 _BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _STATES: Final = (
-    *(*KEY_COLUMNS, "state_partition", "last_record_offset", "first_unfinished_offset", "state_epoch"),
+    *(*KEY_COLUMNS, "state_partition", "last_record_offset", "last_record_timestamp_ms"),
+    *("first_unfinished_offset", "state_epoch"),
     *(*_BY_STATE, "max_delivery_count", "batches", "start_offset", "end_offset"),
 )
-_OFFSETS: Final = ("observed_at", "first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
+_OBSERVED: Final = (
+    "observed_at",
+    "first_unfinished_offset",
+    "log_start_offset",
+    "log_end_offset",
+    "unfinished_records",
+)
 _GROUPS: Final = ("phase", "group_id", "members", "configs")
 _NEWEST: Final = STATUS_WINDOW.value_type
+_LATEST_MS: Final = 1 << 43
 _KNOWN: Final = 1 << 62
 """Batches of a state with an offset of this size or more have no numbers by delivery count."""
 
 
 def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
     """One row for each share partition that the run has a verdict on: columns of ``QUEUE_STATUSES`` that its
-    observation decides, `newest` (an observation of ``STATUS_WINDOW`` without counts) and `archived_seen`. What a state
-    says is null where it is not complete."""
+    observation decides (`lost_records`: of those with a start offset), `newest` (an observation of ``STATUS_WINDOW``
+    without counts), `verdict_reason` and `critical_finding`. What a state says is null where it is not complete."""
     own = pc.field("run_id") == run_id
     verdicts = tables.read("reconciliations", columns=_RECONCILED, where=own)
     states = tables.read("share_partition_states", columns=_STATES, where=own)
@@ -57,13 +66,31 @@ def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
         "delivery_counts": delivery_counts(state["batches"], state["start_offset"]),
         **_of_groups(tables, run_id, columns["group_id"]),
     }
+    columns |= {"verdict_reason": columns.pop("reason"), "lost_records": _lost(columns)}
     newest = {
-        **{name: columns[name] for name in _OFFSETS},
+        **{name: columns[name] for name in _OBSERVED},
+        "recorded_at": _instants(state["last_record_timestamp_ms"]),
         "state_epoch": _where(is_complete, state["state_epoch"]),
         "archiving_records": _sane(_where(is_complete, state["archiving_records"])),
     }
     columns["newest"] = observation(newest, verdicts.num_rows)
     return pa.table(columns)
+
+
+def _lost(columns: dict[str, pa.Array]) -> pa.Array:
+    """Unfinished records between start offset and log start, which were removed: what the lag counts beyond the
+    unfinished records that are left. At least the one at the start offset, and no more than there are offsets."""
+    distance = pc.subtract(columns["log_start_offset"], columns["first_unfinished_offset"])
+    counted = pc.subtract(_sane(columns["durable_lag"]), columns["unfinished_records"])
+    most = pc.min_element_wise(distance, pc.coalesce(counted, distance))
+    is_passed = pc.greater(distance, 0)
+    return pc.if_else(is_passed, pc.max_element_wise(most, 1), pa.scalar(0, pa.int64()))
+
+
+def _instants(ms: pa.Array) -> pa.Array:
+    """Times in ms since the epoch; null where they are not between 1970 and 2248."""
+    known = pc.and_(pc.greater_equal(ms, 0), pc.less(ms, _LATEST_MS))
+    return _where(known, ms).cast(pa.timestamp("ms", tz="UTC")).cast(INSTANT)
 
 
 def observation(columns: dict[str, pa.Array], rows: int) -> pa.StructArray:

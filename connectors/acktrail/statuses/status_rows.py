@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.queue_windows import judge_windows, newest_windows
+from acktrail.columnar.queue_windows import CONTEXT, judge_windows, newest_windows
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.share_partition_keys import first_matches
 from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, floored
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
+from acktrail.model.queues.queue_window import COUNTED, WINDOW
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.statuses.change_counts import COUNTED
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
@@ -51,21 +51,21 @@ class StatusRun:
         return (self.observed_at - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def judge_run(run: StatusRun, rows: pa.Table, before: pa.Table, counts: pa.Table | None) -> RunStatuses:
+def judge_run(
+    run: StatusRun, rows: pa.Table, before: pa.Table, counts: pa.Table | None, seen: pa.Table, shown: dt.timedelta
+) -> RunStatuses:
     """`rows`: what ``read_run_rows`` gives; `before`: the statuses of the run before (``QUEUE_STATUSES``); `counts`:
-    key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known."""
+    key and ``COUNTED``, what happened since then (a share partition without a row: nothing); None: not known. `seen`:
+    what ``seen_archives`` gives at the run; `shown`: how long archived records stay unseen."""
     matches = first_matches(_keys(rows), _keys(before))
     earlier = {name: before[name].take(matches).combine_chunks() for name in before.column_names}
     newest = _with_counts(rows, counts)
     windows = newest_windows(earlier["window"], newest)
-    judged = judge_windows(
-        windows,
-        previous_status=earlier["status"],
-        previous_since=earlier["status_since"],
-        completeness=rows["completeness"].combine_chunks(),
-        members=rows["members"].combine_chunks(),
-    )
-    columns: dict[str, Any] = {name: rows[name] for name in rows.column_names}
+    columns: dict[str, Any] = {name: rows[name].combine_chunks() for name in rows.column_names}
+    columns |= _remembered(columns, earlier)
+    columns["unseen_at"] = _unseen(run, columns, earlier, seen, shown)
+    context = {**columns, "previous_status": earlier["status"], "previous_since": earlier["status_since"]}
+    judged = judge_windows(windows, pa.table([context[name] for name in CONTEXT.names], schema=CONTEXT))
     columns |= {name: judged[name] for name in judged.column_names}
     columns |= {**_window_sums(windows), "window": windows}
     statuses = pa.table([columns[name] for name in _STATUSES.names], schema=_STATUSES)
@@ -74,6 +74,36 @@ def judge_run(run: StatusRun, rows: pa.Table, before: pa.Table, counts: pa.Table
         changes=_changes(run, statuses, earlier["status"], before),
         trends=_trends(statuses, newest, earlier),
     )
+
+
+def _remembered(now: dict[str, Any], earlier: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """What a share partition keeps from observation to observation longer than its window. Where nothing of it was ever
+    delivered, every record that the retention removed since the first observation is lost."""
+    at, log_start = now["observed_at"], now["log_start_offset"]
+    is_deserted = pc.fill_null(pc.equal(now["members"], 0), fill_value=False)
+    no_instant, zero = pa.scalar(None, INSTANT), pa.scalar(0, pa.int64())
+    moved = pc.max_element_wise(pc.subtract(log_start, pc.coalesce(earlier["log_start_offset"], log_start)), 0)
+    was_undelivered = pc.and_(pc.is_valid(earlier["status"]), pc.is_null(earlier["first_unfinished_offset"]))
+    lost = pc.if_else(was_undelivered, pc.add(pc.fill_null(earlier["lost_records"], 0), pc.fill_null(moved, 0)), zero)
+    more = pc.greater(now["archived_seen"], pc.fill_null(earlier["archived_seen"], 0))
+    return {
+        "first_look_at": pc.coalesce(earlier["first_look_at"], at),
+        "no_members_since": pc.if_else(is_deserted, pc.coalesce(earlier["no_members_since"], at), no_instant),
+        "lost_records": pc.if_else(pc.is_null(now["first_unfinished_offset"]), lost, now["lost_records"]),
+        "archived_at": pc.if_else(pc.fill_null(more, fill_value=False), at, earlier["archived_at"]),
+    }
+
+
+def _unseen(
+    run: StatusRun, now: dict[str, Any], earlier: dict[str, pa.Array], seen: pa.Table, shown: dt.timedelta
+) -> pa.Array:
+    """`unseen_at` of the run before, unless somebody has acknowledged it since, or it was shown for long enough."""
+    matches = first_matches([pa.chunked_array([now[name]]) for name in KEY_COLUMNS], _keys(seen))
+    acknowledged = seen["archived_seen"].take(matches).combine_chunks()
+    is_seen = pc.greater_equal(acknowledged, earlier["archived_seen"])
+    is_old = pc.less_equal(earlier["unseen_at"], pa.scalar(run.observed_at - shown, INSTANT))
+    settled = pc.or_(pc.fill_null(is_seen, fill_value=False), pc.fill_null(is_old, fill_value=False))
+    return pc.if_else(settled, pa.scalar(None, INSTANT), earlier["unseen_at"])
 
 
 def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
@@ -95,8 +125,12 @@ def _with_counts(rows: pa.Table, counts: pa.Table | None) -> pa.StructArray:
 def _window_sums(windows: pa.Array) -> dict[str, pa.Array]:
     """The sums of the counts within each window, of the observations that have all of them; null: none has."""
     flat, parents = pc.list_flatten(windows), pc.list_parent_indices(windows).to_numpy()
+    times = [pc.struct_field(flat, name).cast(pa.int64()) for name in ("observed_at", "recorded_at")]
+    observed = times[0].to_numpy()
+    newest = observed[np.cumsum(pc.list_value_length(windows).to_numpy()) - 1][parents]
     values = [pc.struct_field(flat, name) for name in COUNTED]
     complete = np.logical_and.reduce([value.is_valid().to_numpy(zero_copy_only=False) for value in values])
+    complete &= np.minimum(pc.coalesce(times[1], times[0]).to_numpy(), observed) > newest - WINDOW
     known = np.bincount(parents[complete], minlength=len(windows)) > 0
     sums = {}
     for name, value in zip(COUNTED, values, strict=True):

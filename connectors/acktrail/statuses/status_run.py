@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.statuses.change_counts import CountedHistory, count_changes, log_ends
@@ -25,6 +25,7 @@ from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.findings_seen import seen_archives
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.tables.trend_chunks import TRENDS, add_parts
 from acktrail.workers import OpenWorkers, Workers
@@ -119,7 +120,10 @@ def _judge(workers: Workers, tables: Tables, run: StatusRun, before: TableSnapsh
     counted = counted_history(before, bounds)
     counts = count_changes(workers, tables, bounds, counted)
     rows = read_run_rows(tables, run.run_id)
-    found = judge_run(run, rows, before.read(), None if counts is None else counts[0])
+    found = judge_run(
+        *(run, rows, before.read(), None if counts is None else counts[0]),
+        *(seen_archives(tables, run.observed_at), unseen_time()),
+    )
     archived_seen = pc.sum(rows["archived_seen"]).as_py()
     totals = total_row(tables, run, found.statuses, archived_seen)
     return JudgedRun(found=found, totals=totals, counted=counted if counts is None else counts[1])

@@ -14,9 +14,11 @@ from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import health_text
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import InputError
+from acktrail.plain_tables import printable
 from acktrail.times import time_ms
 
 if TYPE_CHECKING:
+    from acktrail.tables.delta.store import Tables
     from acktrail.tables.health.open_findings import SeenFinding
 
 
@@ -31,6 +33,10 @@ def findings(
     since: Annotated[
         str | None, typer.Option("--since", help=f"Only what was first seen at or after this time: {TIME}.")
     ] = None,
+    seen_by: Annotated[
+        str | None,
+        typer.Option("--seen-by", help="Acknowledge the archived records of --group in this name; list nothing."),
+    ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="Also those that are not open any more.")] = False,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
@@ -41,6 +47,8 @@ def findings(
     Open is what the newest reconciliation saw, and the newest audit of expansions (`acktrail expand audit`). EVIDENCE
     is the state record that shows it: its state partition and offset in __share_group_state. The JSON form has one
     object for each finding. The exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
+    Archived records stay a finding, and what archived most of its records keeps the status `archived_unseen`, until
+    somebody acknowledges them with --seen-by, or for ACKTRAIL_UNSEEN (7 days); from the next reconciliation on.
 
     Example: acktrail findings --severity error --since 1d
     """
@@ -53,6 +61,9 @@ def findings(
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
     store = Tables(config)
+    if seen_by is not None:
+        _acknowledge(store, group or [], seen_by)
+        return
     worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
     tests: list[Callable[[SeenFinding], bool]] = [
         lambda each: worse is None or each.severity in worse,
@@ -66,6 +77,20 @@ def findings(
         echo_rows(map(health_text.finding_json, found))
         return
     typer.echo(health_text.findings_text(found, dt.datetime.now(dt.UTC)))
+
+
+def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
+    from acktrail.tables.findings_seen import note_seen
+
+    if not groups or not seen_by.strip():
+        raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
+    noted = note_seen(store, groups, seen_by.strip(), dt.datetime.now(dt.UTC))
+    if not noted.num_rows:
+        raise InputError("no group of that name has archived records", hint="`acktrail findings` lists them")
+    for row in noted.to_pylist():
+        where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
+        typer.echo(printable(f"{where}: {row['archived_seen']:,} archived record(s), seen by {row['seen_by']}"))
+    typer.echo("the next reconciliation leaves them out")
 
 
 def _is_one_of(group_id: str, patterns: list[str]) -> bool:

@@ -24,7 +24,7 @@ def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, li
     """Freshness and completeness, then groups, then the share partitions in trouble; at most `lines` lines, where that
     leaves a few rows of each. The last line has what is to be acted on."""
     head = _head(found, now)
-    verdict = printable(f"act on: {'; '.join(reasons)}") if reasons else "nothing to act on"
+    verdict = printable(f"act on: {'; '.join(reasons)}" if reasons else _nothing(found))
     groups = found.groups or ()
     troubled = found.queues or ()
     room = max(lines - len(head) - 2, 0)
@@ -38,11 +38,16 @@ def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, li
 
 def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> str:
     """The same in a line, with its time, for a log."""
-    what = "; ".join(reasons) if reasons else "nothing to act on"
+    what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
         f"{utc_text(now)} exported {_age(found.overview.exported_at, now)}, observed {_age(found.observed_at, now)}; "
         f"groups: {_counted(found.group_statuses)}; {what}"
     )
+
+
+def _nothing(found: ClusterHealth) -> str:
+    looks = "; ".join(found.to_look_at())
+    return f"nothing to act on{f'; to look at: {looks}' if looks else ''}"
 
 
 def findings_text(found: Sequence[SeenFinding], now: dt.datetime) -> str:

@@ -17,6 +17,7 @@ STATUS_WINDOW: Final = pa.list_(
     pa.struct(
         schema(
             (INSTANT, "observed_at"),
+            (INSTANT, "recorded_at"),  # when the newest state record was written
             (INT64, "first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records"),
             (INT32, "state_epoch"),
             (INT64, "archiving_records"),
@@ -38,6 +39,12 @@ QUEUE_STATUSES: Final = schema(
     (INT64, "evidence_offset"),
     (STRING, "verdict", "completeness", "group_state"),
     (INT32, "members"),
+    (INSTANT, "first_look_at"),  # the first observation of it
+    (INSTANT, "no_members_since"),  # the first observation in a row without members; null: it has some
+    (INT64, "lost_records"),  # removed by the retention before they were finished; null: not known
+    (INT64, "archived_seen"),
+    (INSTANT, "archived_at"),  # the observation that showed the newest of these
+    (INSTANT, "unseen_at"),  # more was archived than acknowledged, not acknowledged; else null
     (INT64, "first_unfinished_offset", "end_offset", "log_start_offset", "log_end_offset", "unfinished_records"),
     (INT64, "available_records", "acknowledged_records", "archiving_records", "archived_records"),
     (INT32, "max_delivery_count", "delivery_count_limit"),
@@ -121,3 +128,13 @@ NOTIFICATIONS: Final = schema(
     (STRING, "title", "text"),
 )
 """One change that people got a message about, append-only."""
+
+FINDINGS_SEEN: Final = schema(
+    (STRING, "cluster_id"),
+    (INSTANT, "seen_at"),
+    (STRING, "seen_by"),
+    (STRING, "group_id", "topic_id", "topic"),
+    (INT32, "partition"),
+    (INT64, "archived_seen"),  # as many archived records were acknowledged
+)
+"""The archived records of one share partition that somebody has seen, append-only."""

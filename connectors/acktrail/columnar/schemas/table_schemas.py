@@ -16,6 +16,7 @@ from acktrail.columnar.schemas.connector_schemas import CONNECTOR_POSITIONS, DEA
 from acktrail.columnar.schemas.expansion_schemas import EXPANSION_TABLES
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING, schema
 from acktrail.columnar.schemas.status_schemas import (
+    FINDINGS_SEEN,
     NOTIFICATIONS,
     QUALITY_TOTALS,
     QUEUE_STATUSES,
@@ -153,6 +154,7 @@ RECONCILIATIONS: Final = schema(
     (INT64, "described_start_offset_after", "described_lag_before", "described_lag_after", "log_start_offset"),
     (INT64, "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
     (STRING, "completeness"),
+    (STRING, "critical_finding"),  # rule and detail of the first critical finding; null: none
 )
 """One share partition in one run: what is durable against what the cluster says."""
 
@@ -369,6 +371,7 @@ TABLES: Final = MappingProxyType(
         "reconcile_checks": RECONCILE_CHECKS,
         "reconciliations": RECONCILIATIONS,
         "findings": FINDINGS,
+        "findings_seen": FINDINGS_SEEN,
         "quality_results": QUALITY_RESULTS,
         "quality_totals": QUALITY_TOTALS,
         "queue_statuses": QUEUE_STATUSES,

@@ -207,11 +207,12 @@ REPLAYED_STATE_RULES: Final = (
     ),
     QualityRule(
         id="poison_records_archived",
-        severity=QualitySeverity.INFO,
-        title="No record was archived",
+        severity=QualitySeverity.WARNING,
+        title="Archived records were acknowledged by name",
         meaning="A group gave records up: rejected by a consumer, or delivered as often as the limit allows.",
-        why="It is what the group is configured to do.",
-        advice="`acktrail archived` lists them; `acktrail record` shows what happened to one.",
+        why="It is what the group is configured to do, but these records are delivered to no consumer any more.",
+        advice="`acktrail archived` lists them; `acktrail record` shows what happened to one. "
+        "`acktrail findings --group GROUP --seen-by NAME` ends the finding; else `ACKTRAIL_UNSEEN` does (7 days).",
         sources=("KIP-932",),
         tables=("share_partition_states", "reconciliations"),
     ),

@@ -17,7 +17,9 @@ _CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_exec
 _OBSERVATIONS: Final = frozenset(
     {"group_observations", "offset_observations", "partition_observations", "group_positions"}
 )
-_APPEND_ONLY: Final = _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications"}
+_APPEND_ONLY: Final = (
+    _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications", "findings_seen"}
+)
 _LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
 """A reader lists at most this many commits after a checkpoint."""
 _SHORT_LOG: Final = {

@@ -140,6 +140,13 @@ class ClusterHealth:
             changes=chosen(self.changes, lambda change: change.group_id),
         )
 
+    def to_look_at(self) -> list[str]:
+        """What a person should look at, if not now, the worst first."""
+        looks = {
+            status: count for status, count in self.statuses.items() if STATUS_TABLE[status].urgency is Urgency.LOOK
+        }
+        return [f"{count:,} share partition(s) {status.value}" for status, count in looks.items()]
+
     def _first_with(self, status: QueueStatus) -> str:
         """The first group with `status`, as a shell takes it."""
         return shlex.quote(next(group.group_id for group in self.groups or () if status in group.statuses))

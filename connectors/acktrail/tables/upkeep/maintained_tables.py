@@ -33,6 +33,7 @@ _BY_SMALL_FILES: Final = frozenset(
         "run_totals",
         "status_changes",
         "notifications",
+        "findings_seen",
         "connector_positions",
         *POSITIONED_TABLES,
     }

@@ -1,0 +1,98 @@
+"""Groups made sick on real brokers, and what the status of each says: at the first look, and when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.workload import Workload, start_at, until
+from confluent_kafka import AcknowledgeType, TopicPartition
+from drivers.command_line import run
+from integration.test_queue_statuses import EXPLICIT, settle
+from servers.releases import releases
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.export.export_run import observe
+from acktrail.tables.delta.store import Tables
+from acktrail_jobs.commands.reconcile import reconcile
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+FIRST_LOOK = {
+    "waiting": ("unattended", "400 records wait, no members since the first look, "),
+    "undelivered": ("unattended", "200 records wait, none was ever delivered, no members since the first look, "),
+    "passed": ("inconsistent", "past_log_end: the state ends at offset 50, the log at 40"),
+    "rejecting": ("reject_storm", "0 records acknowledged, 0 deliveries released, 40 records archived"),
+    "lossy": (
+        "retention_risk",
+        "120 records were removed unfinished: the log starts at 120, above first unfinished offset 0",
+    ),
+    "healthy": ("ok", ""),
+}
+
+
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1"))
+def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
+    with EmbeddedBroker(request.param) as broker:
+        yield broker.config()
+
+
+def look(kafka: KafkaConfig, tables: TablesConfig) -> dict[str, dict[str, Any]]:
+    """The rows of one more run, by group."""
+    observe(kafka, tables)
+    reconcile(tables, with_history=True)
+    return {row["group_id"]: row for row in Tables(tables).read("queue_statuses").to_pylist()}
+
+
+def remove(workload: Workload, topic: str, before: int) -> None:
+    for future in workload.admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result()
+
+
+def finish(workload: Workload, group: str, count: int, how: AcknowledgeType) -> None:
+    """A member settles `count` deliveries, then leaves."""
+    with workload.share_consumer(group, group, **EXPLICIT) as member:
+        settle(member, count, how)
+
+
+def test_what_each_sick_group_says(kafka: KafkaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records without members; a share partition that nothing was delivered of, whose records the retention takes then;
+    a start offset past the log end; everything rejected; records lost before they were delivered. Each has its name at
+    the first look, and a healthy group is well; what was rejected stays until somebody has acknowledged it."""
+    tables, workload = TablesConfig(uri=str(tmp_path / "tables")), Workload(kafka)
+    records = {"waiting": 400, "undelivered": 200, "passed": 40, "rejecting": 40, "lossy": 200, "healthy": 40}
+    for group, count in records.items():
+        workload.create_topic(group)
+        workload.produce(group, count)
+    for group, start in (("waiting", 0), ("passed", 50), ("lossy", 0)):
+        start_at(kafka, group, {(group, 0): start})
+    remove(workload, "lossy", 120)
+    with workload.share_consumer("undelivered", "undelivered"), ShareGroupAdmin(kafka) as admin:
+        until(lambda: admin.describe_offsets("undelivered"), what="the group's topic at its coordinator")
+    finish(workload, "rejecting", 40, AcknowledgeType.REJECT)
+    finish(workload, "healthy", 40, AcknowledgeType.ACCEPT)
+
+    first = look(kafka, tables)
+    for group, (status, reason) in FIRST_LOOK.items():
+        assert (first[group]["status"], first[group]["reason"][: len(reason)]) == (status, reason), first[group]
+
+    remove(workload, "undelivered", 120)
+    finish(workload, "waiting", 400, AcknowledgeType.ACCEPT)
+    second = look(kafka, tables)
+    assert second["waiting"]["status"] == "ok"
+    assert second["undelivered"]["reason"].startswith("120 records were removed that were never delivered: ")
+    assert second["undelivered"]["status"] == "retention_risk"
+    assert (second["rejecting"]["status"], second["rejecting"]["members"]) == ("archived_unseen", 0)
+    assert second["passed"]["status"] == "inconsistent"
+
+    done = run(capsys, "findings", "--group", "rejecting", "--seen-by", "Ada", "--tables", tables.uri)
+    assert done.code == 0, done.stderr
+    start_at(kafka, "passed", {("passed", 0): 40})
+    third = look(kafka, tables)
+    assert "not acknowledged" not in third["rejecting"]["reason"]
+    assert third["rejecting"]["status"] in {"ok", "idle"}
+    assert third["passed"]["status"] in {"ok", "idle", "rewound"}

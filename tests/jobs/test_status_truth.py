@@ -1,0 +1,200 @@
+"""Statuses of groups made sick, out of real tables: what is wrong has a name while it is wrong, and no longer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from drivers.command_line import run
+from jobs.test_statuses import Clock
+from jobs.world import batch, key_of, snapshot, topic_id, update
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail_jobs.commands.reconcile import reconcile
+
+KEY = key_of("billing")
+
+
+class Sick(Clock):
+    """One group, `billing`, whose share partition is written by each test."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.states.clear()
+        self.groups.clear()
+        self.logs = {number: [] for number in self.logs}
+        self.runs = 0
+
+    def log(self, start: int, end: int) -> None:
+        self.topics[topic_id(1)].partitions = {0: (start, end)}
+
+    def look(self, members: int | None = 1, *, after: dt.timedelta = dt.timedelta(minutes=5)) -> dict[str, Any]:
+        """The row of the share partition after one more run."""
+        self.now += after
+        self.runs += 1
+        self.members = {"billing": members}
+        self.observe(f"r{self.runs}")
+        reconcile(self.config, f"r{self.runs}", with_history=True)
+        (row,) = self.rows("queue_statuses")
+        return row
+
+    def found(self) -> dict[str, str]:
+        return {row["rule"]: row["severity"] for row in self.rows("findings", f"r{self.runs}")}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Sick:
+    return Sick(tmp_path / "tables")
+
+
+def test_records_that_wait_without_members(world: Sick) -> None:
+    """Unattended at the first look and every later one, since the same time; not with members."""
+    world.log(0, 400)
+    world.write(snapshot(KEY, 0))
+    first = world.look(0)
+    assert first["status"] == "unattended"
+    assert first["reason"].startswith("400 records wait, no members since the first look, 2026-03-01T")
+    world.log(0, 404)
+    second = world.look(0)
+    assert (second["status"], second["no_members_since"]) == ("unattended", first["observed_at"])
+    assert second["reason"].startswith("404 records wait, no members since the first look, ")
+    assert world.look(2)["status"] == "stuck"
+    left = world.look(0)
+    assert left["status"] == "unattended"
+    assert f"404 records wait, no members since {left['observed_at']:%Y-%m-%dT%H:%M:%SZ}" == left["reason"]
+
+
+def test_a_share_partition_that_was_never_delivered_from(world: Sick) -> None:
+    """Without members unattended, from the first look on; what the retention takes then is counted, look after look."""
+    world.log(0, 200)
+    world.write(snapshot(KEY, None))
+    assert world.look(0)["status"] == "unattended"
+    for lost in (70, 120):
+        world.log(lost, 200)
+        row = world.look(0)
+        assert (row["status"], row["lost_records"]) == ("retention_risk", lost)
+    assert row["reason"].startswith("120 records were removed that were never delivered: the log starts at 120; 80 are")
+    late = world.look(0, after=dt.timedelta(hours=9))
+    assert (late["status"], late["lost_records"]) == ("retention_risk", 120)
+
+
+def test_unfinished_records_that_the_retention_took(world: Sick) -> None:
+    """Finished ones below the log start are not lost, unfinished ones are, and counted: the lag counts them."""
+    world.log(0, 200)
+    world.write(snapshot(KEY, 0, (batch(10, 49), batch(60, 69, state=4))))
+    assert world.look()["lost_records"] == 0
+    world.log(120, 200)
+    row = world.look()
+    assert (row["status"], row["verdict"], row["lost_records"]) == ("retention_risk", "before_log_start", 70)
+    assert row["reason"].startswith(
+        "70 records were removed unfinished: the log starts at 120, above first unfinished offset 0; 80"
+    )
+
+
+def test_finished_records_that_the_retention_took_are_no_loss(world: Sick) -> None:
+    """The start offset moves lazily: below the log start it is no finding where everything there is finished."""
+    world.log(0, 100)
+    world.write(snapshot(KEY, 0, (batch(0, 99),)))
+    world.look()
+    world.log(90, 100)
+    row = world.look()
+    assert (row["status"], row["verdict"], row["lost_records"]) == ("idle", "match", 0)
+
+
+def test_a_log_that_ends_below_the_start_offset(world: Sick) -> None:
+    """The status says what the critical finding says."""
+    world.log(0, 100)
+    world.write(snapshot(KEY, 100))
+    assert world.look()["status"] == "idle"
+    world.log(0, 90)
+    row = world.look()
+    assert row["verdict"] == "past_log_end"
+    assert (row["status"], row["reason"]) == (
+        "inconsistent",
+        "past_log_end: the state ends at offset 100, the log at 90",
+    )
+    world.log(0, 101)
+    assert world.look()["status"] == "ok"
+
+
+def test_every_critical_finding_is_a_status(world: Sick) -> None:
+    """Also of a rule that no verdict is about, and where the verdict is a match."""
+    world.log(0, 100)
+    world.write(snapshot(KEY, 50, (batch(20, 40), batch(50, 99))))
+    row = world.look()
+    critical = {rule for rule, severity in world.found().items() if severity == "critical"}
+    assert critical == {"batches_not_below_start"}
+    assert (row["status"], row["verdict"]) == ("inconsistent", "match")
+    assert row["reason"] == "batches_not_below_start: a batch lies below the start offset"
+
+
+def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys: pytest.CaptureFixture[str]) -> None:
+    """A storm while it lasts; then the same in the past, with all that comes, until a name acknowledges it: then
+    finding and status go, and come back with the next archived record."""
+    world.log(0, 0)
+    world.write(snapshot(KEY, 0))
+    world.look()
+    world.log(0, 400)
+    world.write(update(KEY, 0, 400, (batch(0, 399, state=4),)))
+    assert world.look()["status"] == "reject_storm"
+    assert world.found()["poison_records_archived"] == "warning"
+    for members in (0, 1):
+        row = world.look(members, after=dt.timedelta(hours=1))
+        assert row["status"] == "archived_unseen"
+        assert "400 records are archived in all, and not acknowledged" in row["reason"]
+    said = run(capsys, "findings", "--group", "bill*", "--seen-by", "Ada", "--tables", world.config.uri)
+    assert "billing orders 0: 400 archived record(s), seen by Ada" in said.stdout
+    _noted_now(world)
+    assert world.look()["status"] == "idle"
+    assert "poison_records_archived" not in world.found()
+    world.log(0, 401)
+    world.write(update(KEY, 0, 401, (batch(400, 400, state=4),)))
+    assert world.look()["status"] == "reject_storm"
+    assert world.found()["poison_records_archived"] == "warning"
+
+
+def _noted_now(world: Sick) -> None:
+    """The name is noted at the time of the world's clock."""
+    noted = world.rows("findings_seen")
+    shutil.rmtree(Path(world.config.uri) / "findings_seen")
+    rows = pa.Table.from_pylist([{**row, "seen_at": world.now} for row in noted], schema=TABLES["findings_seen"])
+    world.tables.append("findings_seen", rows)
+
+
+def test_archived_records_are_shown_for_a_time(world: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name they go when the configured time is over, finding and status alike."""
+    monkeypatch.setenv("ACKTRAIL_UNSEEN", "3h")
+    world.log(0, 400)
+    world.write(snapshot(KEY, 0), update(KEY, 0, 400, (batch(0, 399, state=4),)))
+    world.look()
+    assert world.look(after=dt.timedelta(hours=2))["status"] == "archived_unseen"
+    assert "poison_records_archived" in world.found()
+    assert world.look(after=dt.timedelta(hours=2))["status"] == "idle"
+    assert "poison_records_archived" not in world.found()
+
+
+def test_acknowledging_needs_a_group_and_something_to_acknowledge(
+    world: Sick, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is noted for a group without archived records, nor without naming groups."""
+    world.log(0, 10)
+    world.write(snapshot(KEY, 0))
+    world.look()
+    for more in ((), ("--group", "billing"), ("--group", "nobody")):
+        done = run(capsys, "findings", "--seen-by", "Ada", *more, "--tables", world.config.uri)
+        assert done.code == 2
+        assert "Traceback" not in done.stderr
+    assert not world.tables.exists("findings_seen")
+
+
+def test_the_first_look_does_not_tell_of_the_past(world: Sick) -> None:
+    """Deliveries that ended before the window have no colour, however new the observation is."""
+    world.log(0, 40)
+    world.write(snapshot(KEY, 0))
+    world.write(update(KEY, 0, 0, (batch(0, 39, state=0, count=3),)))
+    row = world.look(after=dt.timedelta(hours=2))
+    assert (row["status"], row["released"]) == ("new", None)

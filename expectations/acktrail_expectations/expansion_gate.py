@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.expansion.lost_proofs import OPEN_COLUMNS, OPEN_VERDICTS
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
-from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import log_summary, pass_gate

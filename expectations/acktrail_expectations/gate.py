@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
-from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gx.suite_check import NO_ROW, evaluate, not_evaluated
 from acktrail_expectations.inputs.run_data import RunData, count_rows, is_current, require_reconciled

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pandas as pd
 
 from acktrail.config import TablesConfig
-from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.expansion_gate import PARTITION_EXPANSION_CHECKS
 from acktrail_expectations.gx import data_docs

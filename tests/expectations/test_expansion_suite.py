@@ -17,7 +17,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, QualityGateFailed, UnknownName
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.rules.expansion_rules import EXPANSION_RULES
+from acktrail.model.rules.catalogue import EXPANSION_RULES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.expansion_gate import (
     PARTITION_EXPANSION_CHECKS,

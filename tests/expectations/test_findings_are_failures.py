@@ -19,7 +19,7 @@ from samples.plain_audit import ms_of
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import OrderedGroups, TablesConfig
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.rules.expansion_rules import EXPANSION_RULES, EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_RULES, EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import newest_audit
 from acktrail_expectations.expansion_gate import validate_observation

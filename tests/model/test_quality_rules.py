@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, expectation_of
 from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
-from acktrail.model.rules.verdict_rules import expectation_of
 from acktrail.model.strict.violations import Rule, severity_of
 
 

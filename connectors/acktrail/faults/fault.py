@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -11,8 +11,6 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.dialects.released import encode
 
@@ -172,14 +170,3 @@ class InjectedFault:
     def subject(self) -> SharePartition:
         """The share partition that findings name."""
         return self.fault.subject(self.key)
-
-
-def expected(
-    *findings: str, fails: Iterable[str] = (), verdict: str = "match", status: QueueStatus = QueueStatus.OK
-) -> Expected:
-    """`Expected` of names. A critical finding, else a verdict that is no match, is the status."""
-    if any(RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL for rule in findings):
-        status = QueueStatus.INCONSISTENT
-    elif verdict != "match":
-        status = QueueStatus.STATE_UNKNOWN
-    return Expected(findings=frozenset(findings), failing=frozenset(fails), verdict=verdict, status=status)

@@ -9,7 +9,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.model.rules.expansion_rules import EXPANSION_RULES
+from acktrail.model.rules.catalogue import EXPANSION_RULES
 from acktrail.tables.delta.store import Tables
 
 AUDITS: Final = "expansions/findings"

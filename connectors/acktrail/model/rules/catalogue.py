@@ -1,40 +1,99 @@
-"""Every rule that acktrail knows, by each of its ids: the one source of severities."""
+"""Every rule that acktrail knows, by each of its ids: the one source of severities.
+
+The rules are data, in ``rules.toml`` beside this module: subjects in the order of the data's way, each with what most
+of its rules have in common. A text ``@name`` stands under ``texts``, because several rules have it::
+
+    [[subject]]
+    name = "Verdicts"
+    tables = ["reconciliations"]
+
+    [[subject.rule]]
+    id = "durable_ahead"
+    severity = "critical"
+    ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from acktrail.model.rules.batch_rules import BATCH_RULES
-from acktrail.model.rules.draft_rules import DRAFT_RULES
-from acktrail.model.rules.expansion_rules import EXPANSION_RULES
-from acktrail.model.rules.export_rules import EXPORT_RULES
-from acktrail.model.rules.quality_rule import QualityRule
-from acktrail.model.rules.record_rules import RECORD_RULES
-from acktrail.model.rules.reset_gate_rules import RESET_RULES
-from acktrail.model.rules.state_rules import REPLAYED_STATE_RULES
-from acktrail.model.rules.verdict_rules import VERDICT_RULES
+from acktrail.model.package_data import PackageData
+from acktrail.model.reconciliation import Verdict
+from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
 
-RULES_BY_SUBJECT: Final[Mapping[str, tuple[QualityRule, ...]]] = MappingProxyType(
-    {
-        "Exports": EXPORT_RULES,
-        "State records": RECORD_RULES,
-        "State batches": BATCH_RULES,
-        "Replayed states": REPLAYED_STATE_RULES,
-        "Verdicts": VERDICT_RULES,
-        "Plans and results of resets": RESET_RULES,
-        "Partition expansions": EXPANSION_RULES,
-        "Drafts of the record formats": DRAFT_RULES,
-    }
+EXPANSION_SUITE: Final = "partition_expansions"
+"""The suite of the gate of partition expansions."""
+
+_FIELDS: Final = {each.name: each for each in fields(QualityRule)}
+_REQUIRED: Final = frozenset(name for name, each in _FIELDS.items() if each.default is MISSING)
+_LISTS: Final = frozenset({"sources", "tables", "suites", "also"})
+_SUBJECT: Final = frozenset({"name", "rule"})
+
+
+def parse_rules(text: str, where: str) -> Mapping[str, tuple[QualityRule, ...]]:
+    """The rules in `text`, TOML as this module's docstring has it, by subject. `where` names it in errors.
+
+    Raises ValueError, with the line of what is wrong: no TOML; a field that is missing, not known, or of another type;
+    an unknown severity or text; an id that two rules have.
+    """
+    file, taken = PackageData(text, where, "subject.rule"), set[str]()
+    texts: Mapping[str, str] = file.data.get("texts", {})
+
+    def make(own: Mapping[str, Any]) -> QualityRule:
+        rule = _rule(own, texts)
+        if twice := taken & {*rule.ids}:
+            raise ValueError(f"another rule has the id {min(twice)!r}")
+        taken.update(rule.ids)
+        return rule
+
+    found = {}
+    for subject in file.data["subject"]:
+        shared = {name: value for name, value in subject.items() if name not in _SUBJECT}
+        found[subject["name"]] = tuple(file.made({**shared, **own}, make) for own in subject["rule"])
+    return MappingProxyType(found)
+
+
+def _rule(own: Mapping[str, Any], texts: Mapping[str, str]) -> QualityRule:
+    for name in sorted(own.keys() ^ _FIELDS.keys()):
+        if name not in _FIELDS or name in _REQUIRED:
+            raise ValueError(f"{name!r} is {'missing' if name in _FIELDS else 'no field of a rule'}")
+    values = {name: _value(name, value, texts) for name, value in own.items()}
+    return QualityRule(**{**values, "severity": QualitySeverity(own["severity"])})
+
+
+def _value(name: str, value: Any, texts: Mapping[str, str]) -> Any:
+    parts = value if name in _LISTS else [value]
+    if not isinstance(parts, list) or not all(isinstance(part, str) and part for part in parts):
+        raise ValueError(f"{name!r} is no {'list of texts' if name in _LISTS else 'text'}")
+    if name in _LISTS:
+        return tuple(parts)
+    if value.startswith("@") and value[1:] not in texts:
+        raise ValueError(f"{name!r} is {value}, and there is no such text")
+    return texts[value[1:]] if value.startswith("@") else value
+
+
+RULES_BY_SUBJECT: Final = parse_rules(
+    files(__package__).joinpath("rules.toml").read_text(encoding="utf-8"), "acktrail/model/rules/rules.toml"
 )
 """The rules by what they are about, in the order of the data's way."""
 
 QUALITY_RULES: Final = tuple(rule for rules in RULES_BY_SUBJECT.values() for rule in rules)
 """All rules."""
 
+EXPANSION_RULES: Final = RULES_BY_SUBJECT["Partition expansions"]
+"""Those that audits of expansions report."""
+
 RULE_BY_ID: Final[Mapping[str, QualityRule]] = MappingProxyType(
     {id_: rule for rule in QUALITY_RULES for id_ in rule.ids}
 )
 """The rule of each id in ``findings`` (`rule`), ``quality_results`` (`expectation`) and offline findings. A table that
 a newer release wrote may have ids that are not here."""
+
+
+def expectation_of(verdict: Verdict) -> str:
+    """The id that the gate's expectation has for the rule that `verdict` breaks."""
+    return f"no_{verdict.value}"

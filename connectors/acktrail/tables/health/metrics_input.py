@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health

@@ -28,7 +28,7 @@ from acktrail.model.expansion.ordering import OrderingVerdict
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.expansion_rules import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
 from acktrail.tables.health.expansion_health import START_VERDICTS, ExpansionHealth
 from acktrail.tables.health.metrics_input import MetricsInput

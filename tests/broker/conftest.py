@@ -44,6 +44,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
         "exporter": "exporter-secret",
         "resetter": "resetter-secret",
         "deleter": "deleter-secret",
+        "half-sighted": "half-sighted-secret",
         "member": "member-secret",
         "fewest": "fewest-secret",
         "sinker": "sinker-secret",

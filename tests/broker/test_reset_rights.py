@@ -12,6 +12,7 @@ from reset.world import World
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import Outcome
 from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import NotAuthorized
 
 pytestmark = pytest.mark.broker
 
@@ -53,6 +54,43 @@ def test_missing_rights_are_refusals_by_name(
     until(lambda: refusals(world.plan(**asked)) == {("unauthorized_topic", "forbidden")}, what="the right to read")
     world.execute(seeing := world.plan(**asked), partial=True)
     assert [row["status"][:2] for row in world.verify(seeing)] == ["OK"]
+
+
+def test_all_topics_leave_none_out_unsaid(guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path) -> None:
+    """A group's topic that may not be described is missing in the brokers' answer without an error. A reset of all
+    topics and a deletion of the group name it by the id in its state, and one that is gone forbids nothing; without the
+    state topic the plan says that there may be such topics."""
+    world, group = World.at(guarded.config("half-sighted"), tmp_path), "of-three-topics"
+    for topic in ("in-sight", "out-of-sight", "gone"):
+        guarded_workload.create_topic(topic)
+        guarded_workload.produce(topic, 2)
+        guarded_workload.acknowledge(group, topic, 2)
+    with ShareGroupAdmin(guarded.config("admin")) as owner:
+        hidden = owner.topics(["out-of-sight"])[0].topic_id
+        guarded_workload.delete_topic("gone")
+        until(lambda: owner.topics(["gone"])[0].error_code, what="the deletion")
+        for kind, name in (("GROUP", group), ("TOPIC", "in-sight")):
+            guarded_workload.allow("half-sighted", "READ", kind, name)
+        asked: dict[str, Any] = {"groups": [group], "all_topics": True, "strategies": {"to-earliest": None}}
+        blind = {**asked, "without_state": True}
+        until(lambda: [row["topic"] for row in world.plan(**blind)["partitions"]] == ["in-sight"], what="the rights")
+        assert {n["rule"] for n in world.plan(**blind)["notices"]} >= {"without_state", "topics_unseen"}
+        assert refusals(world.plan(**blind)) == set()
+
+        guarded_workload.allow("half-sighted", "READ", "TOPIC", "__share_group_state")
+        until(lambda: world.plan(**blind)["cluster"]["state_reason"] is None, what="the right to read")
+        assert refusals(world.plan(**asked)) == refusals(world.plan(**blind)) == {("hidden_topic", hidden)}
+        assert ("hidden_topic", hidden) in refusals(world.plan_deletion([group]))
+        assert ("hidden_topic", hidden) not in refusals(world.plan_deletion([group], ["in-sight"]))
+        plan = world.plan(**asked)
+        with pytest.raises(NotAuthorized, match=f"DESCRIBE on the topic with id {hidden}"):
+            world.execute(plan)
+        world.execute(plan, partial=True)
+        assert [(row["topic"], row["status"]) for row in world.verify(plan)] == [("in-sight", "OK")]
+
+        guarded_workload.allow("half-sighted", "READ", "TOPIC", "out-of-sight")
+        until(lambda: not refusals(world.plan(**asked)), what="the right to describe")
+        assert [row["topic"] for row in world.plan(**asked)["partitions"]] == ["in-sight", "out-of-sight"]
 
 
 def test_a_deletion_asks_for_both_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:

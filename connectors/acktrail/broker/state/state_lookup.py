@@ -3,9 +3,10 @@ whole partitions in bulk)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
@@ -13,12 +14,12 @@ from confluent_kafka import KafkaError
 from acktrail.broker.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw_record, read_failure
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
-from acktrail.errors import RetryableError
+from acktrail.errors import InputError, RetryableError
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.wire.raw_record import AddressedRecord, decode_raw
-from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 
 _ATTEMPTS: Final = 3
 
@@ -60,18 +61,23 @@ class StateLookup(LogReader):
         """Where the records of `key` are."""
         return state_partition_of(key, self._state_topic.partition_count)
 
-    def read(self, keys: Collection[SharePartition]) -> tuple[dict[SharePartition, PartitionReading], dict[int, int]]:
-        """Everything the log holds of `keys` now, replayed; and the ends (by state partition) of the reading.
+    def read(
+        self, keys: Collection[SharePartition], groups: Collection[str] = ()
+    ) -> tuple[dict[SharePartition, PartitionReading], dict[int, int]]:
+        """Everything the log holds of `keys` and of all share partitions of `groups` now, replayed; and the ends (by
+        state partition) of the reading. With `groups` all state partitions are read.
 
         Raises NotAuthorized (READ on the state topic is missing), ForeignCluster (it was recreated meanwhile),
         RetryableError (nothing came in time, or the log is pruned faster than it is read).
         """
         for _ in range(_ATTEMPTS):
             readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
-            starts, ends = self.bounds({reading.state_partition for reading in readings.values()})
+            own = {reading.state_partition for reading in readings.values()}
+            starts, ends = self.bounds(range(self._state_topic.partition_count) if groups else own)
             try:
-                for key, record in self._records(keys, starts, ends):
-                    readings[key] = after_record(readings[key], record)
+                for key, record in self._records(_chosen(keys, groups), starts, ends):
+                    before = readings.get(key) or PartitionReading(state_partition=record.raw.state_partition)
+                    readings[key] = after_record(before, record)
             except _Pruned:
                 continue
             self._state_topic.check_incarnation()
@@ -85,7 +91,7 @@ class StateLookup(LogReader):
         `read`; RetryableError also when records from `starts` on were pruned."""
         _, ends = self.bounds(starts)
         try:
-            return list(self._records(keys, starts, ends)), ends
+            return list(self._records(_chosen(keys), starts, ends)), ends
         except _Pruned:
             raise RetryableError(f"{self._topic} was pruned while it was watched", hint="describe again") from None
 
@@ -95,10 +101,12 @@ class StateLookup(LogReader):
         return {p: log.log_start_offset or 0 for p, log in logs}, {p: log.last_stable_offset or 0 for p, log in logs}
 
     def _records(
-        self, keys: Collection[SharePartition], starts: Mapping[int, int], ends: Mapping[int, int]
+        self,
+        chosen: Callable[[bytes], SharePartition | None],
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
     ) -> Generator[_KeyedRecord, None, None]:
-        """The records of `keys` from `starts` up to `ends`, in the order of each log."""
-        wanted = {encode_key(kind, key): key for key in keys for kind in (SNAPSHOT_TYPE, UPDATE_TYPE)}
+        """The records with a `chosen` key from `starts` up to `ends`, in the order of each log."""
         unfinished = {p: end for p, end in ends.items() if starts[p] < end}
         with closing(self.messages({p: starts[p] for p in unfinished})) as messages:
             while unfinished:
@@ -107,7 +115,7 @@ class StateLookup(LogReader):
                 end = unfinished.get(partition)
                 if end is None:
                     continue
-                key = wanted.get(message.key() or b"") if error is None else None
+                key = chosen(message.key() or b"") if error is None else None
                 if key is not None and offset < end:
                     yield key, decode_raw(raw_record(message))
                 if offset + 1 >= end if error is None else self._is_end(error):
@@ -119,6 +127,23 @@ class StateLookup(LogReader):
         if error.code() not in (AT_THE_END, KafkaError.GROUP_AUTHORIZATION_FAILED):
             raise read_failure(self._topic, error)
         return bool(error.code() == AT_THE_END)
+
+
+def _chosen(keys: Collection[SharePartition], groups: Collection[str] = ()) -> Callable[[bytes], SharePartition | None]:
+    """What gives the share partition of a record's key, when it is one of `keys` or of `groups`."""
+    wanted = {encode_key(kind, key): key for key in keys for kind in (SNAPSHOT_TYPE, UPDATE_TYPE)}
+    if not groups:
+        return wanted.get
+
+    @cache
+    def of_groups(raw: bytes) -> SharePartition | None:
+        try:
+            key = decode_key(raw)[1]
+        except InputError:  # it names no share partition
+            return None
+        return key if key.group_id in groups else wanted.get(raw)
+
+    return of_groups
 
 
 def after_record(reading: PartitionReading, addressed: AddressedRecord[StateRecord]) -> PartitionReading:

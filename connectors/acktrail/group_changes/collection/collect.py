@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -55,10 +55,12 @@ class FactsCollection:
     given: TargetOffsets = field(default_factory=dict)
     expansions: Mapping[str, TopicExpansions] = field(default_factory=dict)
     staying: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    all_topics: bool = False
 
     def states(self) -> StateFacts:
-        """What the state topic holds now of every share partition."""
-        return read_states(self.cluster, self.keys())
+        """What the state topic holds now of every share partition; with `all_topics` of all that the groups have."""
+        groups = frozenset(group.group_id for group in self.groups) if self.all_topics else ()
+        return read_states(self.cluster, self.keys(), groups)
 
     def keys(self) -> list[SharePartition]:
         """The keys in the state topic of the share partitions whose topic is there."""
@@ -115,7 +117,16 @@ class FactsCollection:
             states=states,
             expansions=self.expansions,
             staying=tuple(facts(group, part) for group in self.staying for part in self.staying[group]),
+            hidden=self._hidden(states),
         )
+
+    def _hidden(self, states: StateFacts) -> tuple[SharePartition, ...]:
+        """The share partitions that the state topic holds of topics that are there and may not be described. Brokers
+        leave them out of a group's description without an error."""
+        own = frozenset(self.keys())
+        others = [key for key in states.held if key not in own]
+        hidden = self.cluster.admin.hidden_topics({key.topic_id for key in others}) if others else ()
+        return tuple(sorted(key for key in others if key.topic_id in hidden))
 
     def _exists(self, part: Part) -> bool:
         topic = self.topics[part[0]]
@@ -186,6 +197,7 @@ def take_snapshot(
         given=given,
         expansions=expansions,
         staying=staying_parts(parts, topics, {name for name, found in expansions.items() if found.expansions}),
+        all_topics=request.all_topics,
     )
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
     return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms, unmatched=unmatched)
@@ -193,7 +205,7 @@ def take_snapshot(
 
 def collect_again(cluster: Cluster, plan: ResetPlan, *, now_ms: int) -> Snapshot:
     """The facts about every share partition of a plan as they are now. Raises as `take_snapshot`."""
-    inquiry = _inquiry(cluster, plan, plan.group_ids, plan.group_ids)
+    inquiry = replace(_inquiry(cluster, plan, plan.group_ids, plan.group_ids), all_topics=plan.request.all_topics)
     strategy = plan.request.strategy
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
     return inquiry.found(inquiry.states(), now_ms=now_ms, moment_ms=moment_ms)
@@ -266,15 +278,15 @@ def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> S
     )
 
 
-def read_states(cluster: Cluster, keys: Collection[SharePartition]) -> StateFacts:
-    """What the state topic holds of `keys` now. A missing right is a reason; a topic that is not there holds nothing.
-    Raises Unreachable, RetryableError: the cluster does not answer. ForeignCluster: the topic was recreated while it
-    was read."""
+def read_states(cluster: Cluster, keys: Collection[SharePartition], groups: Collection[str] = ()) -> StateFacts:
+    """What the state topic holds of `keys`, and of all that `groups` have, now. A missing right is a reason; a topic
+    that is not there holds nothing. Raises Unreachable, RetryableError: the cluster does not answer. ForeignCluster:
+    the topic was recreated while it was read."""
     try:
         topic = StateTopic(cluster.admin)
         if not topic.is_present:
             return StateFacts(states=dict.fromkeys(keys))
-        readings, ends = cluster.state_lookup(topic).read(keys)
+        readings, ends = cluster.state_lookup(topic).read(keys, groups)
     except NotAuthorized as error:
         return StateFacts(reason=error.message)
     return StateFacts(

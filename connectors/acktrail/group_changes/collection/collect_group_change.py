@@ -33,7 +33,7 @@ _AUTO_RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
 _OF_RECORDS: Final = frozenset(
     {"archived_again", "delivered_again", "skips", "passed_unknown"}
-    | {"offsets_not_records", "without_state", "unanswered_request"}
+    | {"offsets_not_records", "without_state", "unanswered_request", "hidden_topic", "topics_unseen"}
 )
 """Rules about a reset to where the group would begin that hold for a deletion, too."""
 
@@ -53,7 +53,11 @@ def plan_deletion(
     at_ms = now_ms()
     given, notices = _beginnings(cluster.admin, ids, names, at_ms)
     request = ResetRequest(
-        strategy=Strategy(kind=StrategyKind.AFTER_DELETION), groups=tuple(ids), allow_skip=True, without_state=True
+        strategy=Strategy(kind=StrategyKind.AFTER_DELETION),
+        groups=tuple(ids),
+        all_topics=not topics,
+        allow_skip=True,
+        without_state=True,
     )
     reset, snapshot = plan_with_facts(cluster, request, tables=tables, given=given)
     kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS

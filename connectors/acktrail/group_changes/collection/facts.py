@@ -235,6 +235,11 @@ class StateFacts:
     ends: Mapping[int, int] = field(default_factory=dict)
     deleted: Mapping[SharePartition, int] = field(default_factory=dict)
 
+    @property
+    def held(self) -> frozenset[SharePartition]:
+        """The share partitions that have a state, known or not."""
+        return frozenset(key for key, state in self.states.items() if state is not None or key in self.reasons)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencedPartition:
@@ -282,6 +287,7 @@ class Snapshot:
     """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
     `states` what the state topic had. `expansions` of topics, by name. `staying`: the other share partitions of the
     topics with expansions, which the request leaves as they are. `ordered`: the groups that rely on the order of keys.
+    `hidden`: share partitions with a state of topics that may not be described, where all topics are asked for.
     """
 
     taken_at_ms: int
@@ -294,3 +300,4 @@ class Snapshot:
     expansions: Mapping[str, TopicExpansions] = field(default_factory=dict)
     staying: tuple[PartitionFacts, ...] = ()
     ordered: frozenset[str] = frozenset()
+    hidden: tuple[SharePartition, ...] = ()

@@ -138,6 +138,8 @@ def refusal_error(
         error = NotAuthorized(operation, f"group {first.group_id!r}")
     elif first.rule == "unauthorized_topic":
         error = NotAuthorized(operation, f"topic {first.topic!r}")
+    elif first.rule == "hidden_topic":
+        error = NotAuthorized("DESCRIBE", f"the topic with id {first.topic}")
     elif first.rule == "state_unreadable" and first.topic is None:  # a missing right alone makes all of it unreadable
         error = NotAuthorized("READ", f"topic {STATE_TOPIC}")
         error.hint = f"{error.hint}, or give --without-state"

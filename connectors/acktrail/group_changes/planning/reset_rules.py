@@ -6,7 +6,7 @@ records, to make a group, to go without the state topic) turn some refusals into
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -52,6 +52,9 @@ def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, .
     found = [Notice(*one) for one in _on_cluster(request, snapshot)]
     found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
     found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in _on_topic(topic)]
+    for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
+        text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
+        found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
     return by_severity(found)
 
 
@@ -66,6 +69,9 @@ def _on_cluster(request: ResetRequest, snapshot: Snapshot) -> Iterator[Found]:
     if reason is not None and request.without_state:
         text = f"nothing is counted, and only the broker's description can be verified: {reason}"
         yield Severity.SERIOUS, "without_state", text
+        if request.all_topics:
+            text = "topics that this principal may not DESCRIBE are left out unseen, if the groups have any"
+            yield Severity.SERIOUS, "topics_unseen", text
     elif reason is not None:
         text = f"what is forgotten or skipped is not known: {reason} (--without-state plans all the same)"
         yield Severity.REFUSAL, "state_unreadable", text

@@ -120,7 +120,7 @@ def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
     and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
     rows = expanded()
     tables = audited_with_exact_fences(tmp_path, rows)
-    assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE)) > 0
+    assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE), "r", BEGIN) > 0
     later = ExpansionRows()
     look(later, 20, [30, 30, 10, 10, 0, 0, 0], {0: 21})
     for name, own in (("partition_observations", later.observations), ("group_positions", later.positions)):
@@ -153,12 +153,12 @@ def test_records_that_were_lost_void_what_was_known(tmp_path: Path, is_late: boo
     ]
     tables = audited_with_exact_fences(tmp_path, rows)
     if is_late:
-        drop_rows(tables, "partition_observations", ms_of(BEGIN + MINUTE / 4))
+        drop_rows(tables, "partition_observations", ms_of(BEGIN + MINUTE / 4), "r", BEGIN)
     look(late, 5, [12, 17, 1, 1], {})
     late.observations[0] |= {"leader_epoch": 4, "ended_epoch": 3, "epoch_end_offset": 7}
     tables.append("partition_observations", late.observations)
     for minute in (0.0, 0.25, 7.0):
-        drop_rows(tables, "partition_observations", ms_of(BEGIN + minute * MINUTE))
+        drop_rows(tables, "partition_observations", ms_of(BEGIN + minute * MINUTE), "r", BEGIN)
         audit(tables.config, KeyMapping.MURMUR2)
         found = {row["partition"]: row for row in tables.read("expansion_fences").to_pylist()}
         numbers = ("fence_low", "fence_high", "fence_exact", "epoch_end_offset")

@@ -331,7 +331,7 @@ def test_the_next_look_is_compared_with_the_one_before(store: Tables) -> None:
 def test_what_the_audit_finds_is_what_the_suite_compares(store: Tables) -> None:
     """The audit's own tables, of the looks alone: every rule holds but that about the group that was held back."""
     groups = {"billing-workers": "safe", "fraud-scoring": "violation"}
-    rows = expansion_rows([SampleExpansion(verdicts=groups, types={"fraud-scoring": "share"})])
+    rows = expansion_rows([SampleExpansion(verdicts=groups)])
     write_rows(store, {name: rows[name] for name in ("partition_observations", "group_positions")})
     audit(store.config, KeyMapping.MURMUR2, settle=dt.timedelta(minutes=7))
     summary = validate_observation(store, ordered=ORDERED, now=NOW)

@@ -103,7 +103,7 @@ def test_an_audit_alone_closes(tmp_path: Path) -> None:
     assert {each.rule for each in health.findings or ()} == opened(config)
     assert health.overview.findings == {"critical": 1, "warning": 1}
     assert audit(config, KeyMapping.CRC32).findings == {"group_kept_order": 1}
-    assert drop_rows(tables, "group_positions", ms_of(BEGIN + 30 * MINUTE), "r", BEGIN) > 0
+    assert drop_rows(tables, "group_positions", ms_of(BEGIN + 30 * MINUTE), "r", BEGIN).total() > 0
     assert judged(config) == {}
     assert opened(config) == {"unknown"}
     assert {each.rule for each in open_findings(tables, open_runs(tables), closed_too=True)} == {
@@ -187,7 +187,7 @@ def test_expiry_is_found_where_it_leaves_a_verdict_open(tmp_path: Path) -> None:
         "verdicts cannot be proven any more: the retention removed 3 offsets behind the low fence of partition 0, and "
         "reached the fences of 1 of 2 sources"
     )
-    assert drop_rows(Tables(config), "group_positions", ms_of(BEGIN + 11 * MINUTE + MINUTE / 2), "r", BEGIN) > 0
+    assert drop_rows(Tables(config), "group_positions", ms_of(BEGIN + 11 * MINUTE + MINUTE / 2), "r", BEGIN).total() > 0
     assert audit(config, KeyMapping.NONE).verdicts == {"indeterminate": 1}
     assert opened(config) == set()
 

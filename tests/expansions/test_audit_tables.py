@@ -120,7 +120,7 @@ def test_expansions_outlive_the_looks_that_showed_them(tmp_path: Path) -> None:
     and what a key audit found; one that came later follows it, and keys that moved through both are seen."""
     rows = expanded()
     tables = audited_with_exact_fences(tmp_path, rows)
-    assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE), "r", BEGIN) > 0
+    assert drop_rows(tables, "partition_observations", ms_of(BEGIN + 11 * MINUTE), "r", BEGIN).total() > 0
     later = ExpansionRows()
     look(later, 20, [30, 30, 10, 10, 0, 0, 0], {0: 21})
     for name, own in (("partition_observations", later.observations), ("group_positions", later.positions)):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import token
 import tomllib
 from collections import defaultdict
+from io import StringIO
 from pathlib import Path
+from tokenize import generate_tokens
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_THE_WHEEL: Final = 86_000
-"""Of Python and of templates, with blank lines and comments. 57,000 before the dashboard, 72,000 before expansions,
-84,000 before what an observer cannot see was told apart from what is proven."""
+MOST_LINES_OF_CODE: Final = 61_100
+"""Of what the wheel ships, Python and templates, without blank lines, comments and docstrings: it only falls."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
+LAYOUT: Final = frozenset({token.COMMENT, token.NL, token.NEWLINE, token.INDENT, token.DEDENT, token.ENDMARKER})
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 """Module names that a package may have in several folders: each says the same of its own folder."""
@@ -55,12 +58,27 @@ def test_no_two_modules_of_a_package_have_one_name() -> None:
         assert {name: where for name, where in folders.items() if len(where) > 1} == {}
 
 
-def test_the_wheel_stays_small() -> None:
-    """Product code in the wheel has fewer lines than the limit."""
-    files = (*(ROOT / "dags").glob("*.py"), *(file for package in shipped() for file in package.rglob("*")))
-    lines = sum(len(file.read_text("utf-8").splitlines()) for file in files if file.suffix in PRODUCT_CODE)
+def _code_lines(file: Path) -> int:
+    """Lines with code: of a template those that are not blank, of Python those with a token that is no docstring."""
+    text = file.read_text("utf-8")
+    if file.suffix == ".html":
+        return sum(bool(line.strip()) for line in text.splitlines())
+    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(text))]
+    notes = [each for body in bodies if isinstance(body, list) for each in body if _is_text(each)]
+    dropped = {line for each in notes for line in range(each.lineno, (each.end_lineno or 0) + 1)}
+    tokens = [each for each in generate_tokens(StringIO(text).readline) if each.type not in LAYOUT]
+    return len({line for each in tokens for line in range(each.start[0], each.end[0] + 1)} - dropped)
 
-    assert lines < MOST_LINES_OF_THE_WHEEL
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def test_the_wheel_stays_small() -> None:
+    """What the wheel ships has no more lines of code than the limit."""
+    files = (*(ROOT / "dags").glob("*.py"), *(file for package in shipped() for file in package.rglob("*")))
+
+    assert sum(_code_lines(file) for file in files if file.suffix in PRODUCT_CODE) <= MOST_LINES_OF_CODE
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -97,7 +97,7 @@ def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixtur
         except typer.Exit as ended:
             code = ended.exit_code
         said = capsys.readouterr().out
-        return code, [check for check in json.loads(said) if check["command"]] if as_json else said
+        return code, [check for check in map(json.loads, said.splitlines()) if check["command"]] if as_json else said
 
     return run
 

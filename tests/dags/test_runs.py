@@ -122,7 +122,11 @@ def test_looks_are_audited_and_checked(
         until(lambda: admin.topics(["grown"])[0].partition_count == 3)
     second = dag.test(run_conf=conf)
 
-    assert _states(first) == _states(second) == dict.fromkeys(("observe", "audit", "validate", "notify"), "success")
+    assert (
+        _states(first)
+        == _states(second)
+        == dict.fromkeys(("observe", "audit", "validate", "notify", "passed"), "success")
+    )
     before, after = _results(first), _results(second)
     assert (before["audit"]["counts"]["expansions"], after["audit"]["counts"]["expansions"]) == (0, 1)
     assert after["validate"]["counts"]["critical_failures"] == 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy, forgo_pandas, lean_tables
+from acktrail.cli.arrow_without_pandas import forgo_pandas, lean_tables
 from acktrail.cli.common_options import TIME, AsJson, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.reset import reset_options as options
 from acktrail.config import KafkaConfig, TablesConfig
@@ -193,7 +193,7 @@ def apply(
     if own is None:
         text = "the target's tables are not named"
         raise ConfigurationError(text, hint="give --target-tables or --target-profile: the audit is kept there")
-    forgo_numpy()
+    forgo_pandas()
     kafka = _target(target_bootstrap_server, target_client_config, target_profile)
     apply_plan(kafka, own, plan, execute, partial, max_age, wait_empty, wait, watch, as_json)
 

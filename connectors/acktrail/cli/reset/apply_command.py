@@ -50,7 +50,7 @@ def apply(
 
     Example: acktrail reset apply plan.json --execute
     """
-    target = row_tables(tables, tables_options)
+    target = lean_tables(tables, tables_options)
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     apply_plan(kafka, target, plan, execute, partial, max_age, wait_empty, wait, watch, as_json)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, lean_tables, row_tables
+from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, lean_tables
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.plan_decisions import Decision, NotedDecision, decision_command
 from acktrail.cli.reset import reset_options as options
@@ -195,7 +195,7 @@ def _note(decision: Decision) -> NotedDecision:
     return NotedDecision(plan_id=loaded.plan_id, standing=standing.value, command=command)
 
 
-_decision_command = partial(decision_command, _note, row_tables, plan_help="The id of a stored plan, or a plan file.")
+_decision_command = partial(decision_command, _note, lean_tables, plan_help="The id of a stored plan, or a plan file.")
 app.command("approve")(
     _decision_command(
         is_approved=True,

@@ -19,6 +19,7 @@ from acktrail.tables.cluster_check import (
     check_present,
     create_for,
     create_records_for,
+    ensure_root,
     ensure_same_cluster,
 )
 from acktrail.tables.delta.store import Tables
@@ -93,6 +94,7 @@ class DeltaSink(SinkTask):
         other method does it first."""
         if not self._started:
             ensure_same_cluster(self._tables, self._cluster_id)
+            ensure_root(self._tables, self._cluster_id)
             ensure_whole(self._tables)
             copy_ranges(self._tables)
             self._newest = self._tables.snapshot("state_records")

@@ -270,7 +270,11 @@ def test_what_overtakes_is_found_and_what_is_drained_is_safe(
         for group_id, reads in late.items():
             assert any(read.partition == 0 for read in overtaken(reads)), group_id
             found = ledger.verdicts(tables, group_id)
-            assert {found[partition] for partition in behind_0} == {("violation", 0)}, (group_id, found)
+            verdicts = {found[partition] for partition in behind_0}
+            assert ("violation", 0) in verdicts, (group_id, found)
+            # Of a share group it is proven where state records show what was open when the destination was begun.
+            perhaps = {("indeterminate", 0)} if group_id == crowd.share_group else set()
+            assert verdicts <= {("violation", 0), *perhaps}, (group_id, found)
         left = opened(ledger, crowd.share_group)
         behind_0 &= {*new}
         assert {each.source_partition for each in left if each.partition in behind_0} == {0}

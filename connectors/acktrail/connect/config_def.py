@@ -202,7 +202,7 @@ class ConfigDef:
         """Every key's value, in the order of definition, and all that is wrong with it; then the other names in
         `texts`: as they are under an open prefix, else unknown, with the nearest name. No error shows the value of a
         key in `hidden`, nor a password."""
-        found = {name: _value(key, texts, name in hidden) for name, key in self.keys.items()}
+        found = {name: _value(key, texts, is_hidden=name in hidden) for name, key in self.keys.items()}
         parsed = {name: value.value for name, value in found.items()}
         others = [self._other(name, texts[name]) for name in texts if name not in self.keys]
         return [
@@ -231,7 +231,7 @@ def _under(
     return lambda values: function(under(values, prefix))
 
 
-def _value(key: ConfigKey, texts: Mapping[str, Any], is_hidden: bool) -> ConfigValue:  # noqa: FBT001
+def _value(key: ConfigKey, texts: Mapping[str, Any], *, is_hidden: bool) -> ConfigValue:
     """As by Kafka, the validator looks at null where nothing could be parsed, and what it refuses is shown all the
     same."""
     value, errors = None, []

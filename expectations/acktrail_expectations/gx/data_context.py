@@ -54,7 +54,8 @@ def checkpoint_of(
     definitions = []
     for suite, checks, frame in suites:
         _FRAMES.setdefault(context, {})[suite] = frame
-        batch = source._add_asset(TableFrameAsset(name=suite)).add_batch_definition_whole_dataframe(suite)  # noqa: SLF001
+        asset = source._add_asset(TableFrameAsset(name=suite))  # noqa: SLF001  # public ways know GX's own assets alone
+        batch = asset.add_batch_definition_whole_dataframe(suite)
         definition = gx.ValidationDefinition(
             name=suite, data=batch, suite=context.suites.add(documented_suite(suite, checks))
         )

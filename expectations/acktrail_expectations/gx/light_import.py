@@ -55,11 +55,11 @@ def light_import() -> Iterator[None]:
     finder, collects = _LightFinder(), gc.isenabled()
     sys.meta_path.insert(0, finder)
     gc.disable()
-    ModelField.__deepcopy__ = _copied_field  # type: ignore[attr-defined]
+    ModelField.__deepcopy__ = _copied_field  # type: ignore[attr-defined]  # no field has one yet
     try:
         yield
     finally:
-        del ModelField.__deepcopy__  # type: ignore[attr-defined]
+        del ModelField.__deepcopy__  # type: ignore[attr-defined]  # it has one now
         sys.meta_path.remove(finder)
         gc.freeze()
         if collects:

@@ -194,7 +194,8 @@ def export(
 ) -> None:
     """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
 
-    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out.
+    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
+    are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
     """
     from acktrail.group_changes.api import with_offsets
     from acktrail.group_changes.cluster import Cluster

@@ -45,7 +45,7 @@ class HttpServer:
         shown = f"[{host}]" if ":" in host else host
         self.address: Final = f"{shown}:{self._listener.getsockname()[1]}"
         self.url: Final = f"{'https' if certificate else 'http'}://{self.address}"
-        inner: Any = ProxyHeadersMiddleware(app) if is_behind_proxy else app  # type: ignore[arg-type]
+        inner: Any = ProxyHeadersMiddleware(app) if is_behind_proxy else app  # type: ignore[arg-type]  # typed for another ASGI application
         settings = uvicorn.Config(
             _Bounds(inner, self._listener),
             loop="asyncio",

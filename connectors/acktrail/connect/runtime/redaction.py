@@ -48,7 +48,7 @@ class Redaction:
             yield
         except AcktrailError as error:
             raise self.error(error) from None
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # a plug-in raises what it likes
             raise ConfigurationError(self(f"{type(error).__name__}: {error}")) from None
 
     def error(self, error: AcktrailError) -> AcktrailError:

@@ -163,7 +163,7 @@ def _execute(command: list[str], guardian: int, writer: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == guardian:
-            os.execvp(command[0], command)  # noqa: S606 (the command is the owner's)
+            os.execvp(command[0], command)  # noqa: S606  # the command is the owner's
     except OSError as error:
         os.write(writer, str(error.errno).encode())
     finally:

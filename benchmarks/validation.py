@@ -19,9 +19,9 @@ from reconcile import write_tables
 from table import Row
 
 from acktrail.config import TablesConfig
+from acktrail.executors import InProcess
 from acktrail.reconcile.reconcile_run import reconcile
 from acktrail.tables.delta.store import Tables
-from acktrail.workers import InProcessWorkers
 
 _RUN = "benchmark"
 
@@ -42,7 +42,7 @@ def _row(shape: LogShape) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         tables = TablesConfig(uri=folder)
         write_tables(tables, shape)
-        reconcile(tables, lambda _rows: nullcontext(InProcessWorkers()), _RUN)
+        reconcile(tables, lambda _rows: nullcontext(InProcess()), _RUN)
         read_s = _read_s(tables)
         command = [sys.executable, __file__, folder]
         found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()

@@ -49,7 +49,7 @@ def make(profile: DagProfile) -> None:
                 "Cluster and tables",
                 kafka_conn_id=p.kafka_conn_id(profile.kafka_conn_id),
                 tables_uri=p.tables_uri(),
-                spark_master=p.spark_master(),
+                spark_conn_id=p.spark_conn_id(),
             ),
         },
         default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},

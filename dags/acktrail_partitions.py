@@ -44,7 +44,7 @@ def make(profile: DagProfile) -> None:
             "topics": parameters.names("Topics", "The topics to look at. Empty: all that are not internal."),
             "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
             "tables_uri": parameters.tables_uri(),
-            "spark_master": parameters.spark_master(),
+            "spark_conn_id": parameters.spark_conn_id(),
         },
         default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=10)},
     )

@@ -45,7 +45,7 @@ def make(profile: DagProfile) -> None:
             **profile.params(),
             "kafka_conn_id": parameters.kafka_conn_id(None, empty="Empty: the export's."),
             "tables_uri": parameters.tables_uri(empty="the export's"),
-            "spark_master": parameters.spark_master(),
+            "spark_conn_id": parameters.spark_conn_id(),
             "report_folder": parameters.text(
                 "Report folder",
                 "Folder for the HTML report. Empty: ACKTRAIL_REPORTS of the worker.",

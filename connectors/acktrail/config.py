@@ -16,7 +16,7 @@ ACKTRAIL_DASHBOARD_TOKEN    token that readers of the dashboard must have
 ACKTRAIL_DASHBOARD_URL      where people reach the dashboard: ``https://acktrail.example``
 ACKTRAIL_NOTIFIERS          ``module:function`` that gives the Airflow notifiers of reconciliations and resets
 ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``90s``, ``5m`` (default), at most ``1h``
-ACKTRAIL_DRIVER_ROWS        rows (new records and share partitions) that a job takes on without Spark (default 50000)
+ACKTRAIL_SPARK_MASTER       where jobs run that name no Spark master: ``local[4]``, ``sc://host:15002``, ``in-process``
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
                             ``second-person`` (an approval by somebody other than the requester)
 ACKTRAIL_KEY_MAPPINGS       how producers choose partitions, by topic: ``orders=murmur2,legacy-*=crc32``, or a file with
@@ -59,7 +59,6 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
 _LONGEST_SETTLE: Final = dt.timedelta(hours=24)
 _STORAGE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
-_FEW_ROWS: Final = 50_000
 """Their replay costs less than the start of a Spark session."""
 
 
@@ -231,13 +230,9 @@ def notifiers_factory() -> str | None:
     return os.environ.get("ACKTRAIL_NOTIFIERS") or None
 
 
-def driver_rows() -> int:
-    """Rows (new records and share partitions) that a job processes itself, without Spark. Raises ConfigurationError
-    when the variable holds no number of 0 or more."""
-    text = os.environ.get("ACKTRAIL_DRIVER_ROWS") or str(_FEW_ROWS)
-    if not text.isascii() or not text.isdigit():
-        raise ConfigurationError(f"ACKTRAIL_DRIVER_ROWS={text!r} is no number", hint="0: always start Spark")
-    return int(text)
+def spark_master() -> str | None:
+    """Where jobs run that name no Spark master; None: where Spark's own settings say."""
+    return os.environ.get("ACKTRAIL_SPARK_MASTER") or None
 
 
 def reconcile_every() -> dt.timedelta:

@@ -25,6 +25,7 @@ from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
 from acktrail_dags.dag_profiles import own_connection
 from acktrail_dags.plan_text import cell, markdown_table, notice_text, notices_table
+from acktrail_dags.spark_connection import spark_master
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,9 +49,9 @@ class PlannedExpansion(TypedDict):
 
 
 class LookTarget(run_target.Target):
-    """One look and what works on it; `spark_master`: where PySpark runs."""
+    """One look and what works on it; `spark_conn_id`: the connection to Spark; None: none."""
 
-    spark_master: str
+    spark_conn_id: str | None
 
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
@@ -66,7 +67,7 @@ def observe(**context: Unpack[Context]) -> LookTarget:
     with ShareGroupAdmin(kafka) as admin:
         look = asdict(take_look(admin, _tables(target), topics=topics, run_id=target["run_id"]))
     task_results.hand_over(context, target["run_id"], {name: n for name, n in look.items() if isinstance(n, int)})
-    return LookTarget(**target, spark_master=context["params"]["spark_master"])
+    return LookTarget(**target, spark_conn_id=context["params"]["spark_conn_id"])
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
@@ -75,7 +76,7 @@ def audit(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_jobs.commands.expand_audit import audit_partitions
 
-    done = asdict(audit_partitions(_tables(target), target["spark_master"]))
+    done = asdict(audit_partitions(_tables(target), spark_master(target["spark_conn_id"])))
     fallen = list(done.pop("fallen"))
     counts = {name: value for name, value in done.items() if isinstance(value, int | dict)}
     return task_results.hand_over(context, target["run_id"], counts, fallen=fallen)
@@ -189,7 +190,7 @@ def look_again(planned: PlannedExpansion, **context: Unpack[Context]) -> LookTar
         profile=planned["profile"],
         kafka_conn_id=planned["kafka_conn_id"],
         tables_uri=planned["tables_uri"],
-        spark_master=context["params"]["spark_master"],
+        spark_conn_id=context["params"]["spark_conn_id"],
     )
 
 

@@ -21,10 +21,6 @@ NO_CREDENTIALS: Final = r"^(?!\w+://[^/]*@)\S(.*\S)?$"
 
 PLAN_ID: Final = r"^[A-Za-z0-9-]{1,80}$"
 
-_CONNECT: Final = r"sc://[\w.-]+(:\d{1,5})?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
-SPARK_MASTER: Final = rf"^(local(\[(\d+|\*)(,\d+)?\])?|yarn|(spark|k8s)://\S+|{_CONNECT})$"
-"""A master without a Spark Connect token: the worker's environment holds that (SPARK_CONNECT_AUTHENTICATE_TOKEN)."""
-
 TOPIC_NAME: Final = r"^[A-Za-z0-9._-]{1,249}$"
 
 _CONN_ID: Final = r"^[\w.-]{1,250}$"
@@ -222,7 +218,7 @@ def in_form_words(text: str) -> str:
     return _COMMAND_OR_OPTION.sub(lambda at: f"“{title}”" if (title := _OPTIONS.get(at[0])) else at[0], text)
 
 
-def spark_master() -> Param:
-    """Where PySpark runs."""
-    about = "local[N], spark://, k8s://, yarn, or a Spark Connect server: sc://host:15002"
-    return text("Spark master", about, default="local[2]", pattern=SPARK_MASTER)
+def spark_conn_id() -> Param:
+    """The Airflow connection to Spark."""
+    empty = "Empty: ACKTRAIL_SPARK_MASTER of the worker, else two local threads."
+    return text("Spark connection", f"Airflow connection of type spark or spark_connect. {empty}", pattern=_CONN_ID)

@@ -17,6 +17,7 @@ from acktrail.errors import AcktrailError
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags.spark_connection import spark_master
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -83,7 +84,8 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
     """Replay with PySpark, compare with the observation, update the history of every record."""
     from acktrail_jobs.commands import reconcile as command
 
-    done = command.reconcile(_tables(target), target["run_id"], target["spark_master"], with_history=True)
+    master = spark_master(target["spark_conn_id"])
+    done = command.reconcile(_tables(target), target["run_id"], master, with_history=True)
     return task_results.hand_over(context, target["run_id"], dataclasses.asdict(done))
 
 

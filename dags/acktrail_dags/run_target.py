@@ -37,10 +37,10 @@ class Target(TypedDict):
 
 
 class ReconcileTarget(Target):
-    """`report_folder`: where the report is written; `spark_master`: where PySpark runs."""
+    """`report_folder`: where the report is written; `spark_conn_id`: the connection to Spark; None: none."""
 
     report_folder: str
-    spark_master: str
+    spark_conn_id: str | None
 
 
 def export_target(context: Context) -> Target:
@@ -57,7 +57,7 @@ def reconcile_target(context: Context) -> ReconcileTarget:
     if folder is None:
         raise ConfigurationError("no folder for the report", hint="set the parameter report_folder or ACKTRAIL_REPORTS")
     target = _target(context, chosen)
-    return ReconcileTarget(**target, report_folder=str(folder), spark_master=params["spark_master"])
+    return ReconcileTarget(**target, report_folder=str(folder), spark_conn_id=params["spark_conn_id"])
 
 
 def followed_export(context: Context) -> str | None:

@@ -32,7 +32,7 @@ _SETTINGS: Final = MappingProxyType(
         "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
     }
 )
-"""Workers reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
+"""Executors reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
 _CONNECT: Final = "sc://"
 _NAME_OF_APP: Final = "acktrail"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})

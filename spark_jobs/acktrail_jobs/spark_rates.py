@@ -1,4 +1,4 @@
-"""Rates with Spark: the files of the history counted by the workers, added up by Spark."""
+"""Rates with Spark: the files of the history counted by the executors, added up by Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acktrail.columnar.rate_counts import COUNTS, RATE_INPUTS, RATES, partial_ra
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import CHANGES
-from acktrail_jobs.spark_workers import worker_frame
+from acktrail_jobs.spark_executors import share_frame
 
 
 def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> DataFrame:
@@ -22,7 +22,7 @@ def delivery_rates(spark: SparkSession, config: TablesConfig, every_ms: int) -> 
     in ``acktrail.tables.past.history_reader.HistoryReader.completeness``."""
     snapshot = Tables(config).snapshot(CHANGES)
     paths = [] if snapshot is None else [(file.path,) for file in snapshot.files()]
-    pieces = worker_frame(spark, RATES, paths, partial(_counted, config, every_ms))
+    pieces = share_frame(spark, RATES, paths, partial(_counted, config, every_ms))
     sums = [f.when(~f.bool_or(f.isnull(name)), f.try_sum(name)).alias(name) for name in COUNTS]
     return pieces.groupBy("group_id", "topic_id", "partition", "interval_start_ms").agg(*sums)
 

@@ -1,4 +1,4 @@
-"""The state of every share partition at any past moment, as a Spark DataFrame: each worker replays its share."""
+"""The state of every share partition at any past moment, as a Spark DataFrame: each executor replays its share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acktrail.reconcile.replay_resume import ReplayStart, replay_of, replay_shar
 from acktrail.reconcile.state_at import topic_at_time
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.session import parallelism
-from acktrail_jobs.spark_workers import worker_frame
+from acktrail_jobs.spark_executors import share_frame
 
 _NOT_OF_A_MOMENT: Final = ("cluster_id", "run_id", "topic")
 _STATE_AT: Final = pa.schema([field for field in SHARE_PARTITION_STATES if field.name not in _NOT_OF_A_MOMENT])
@@ -33,7 +33,7 @@ def states_at(spark: SparkSession, config: TablesConfig, at_ms: int | None = Non
     """
     moment = topic_at_time(Tables(config), at_ms)
     shares = replay_shares(moment.coverages, ReplayStart(), parallelism(spark))
-    return worker_frame(spark, _STATE_AT, shares, partial(_replay_share, config, moment.observation))
+    return share_frame(spark, _STATE_AT, shares, partial(_replay_share, config, moment.observation))
 
 
 def _replay_share(

@@ -43,7 +43,7 @@ TURNED_ARROWS = [
     ("acktrail/group_changes/turned.py", "import acktrail_simulation"),
     ("acktrail/export/turned.py", "import acktrail.reconcile"),
     ("acktrail/history/turned.py", "import acktrail.reconcile"),
-    ("acktrail/workers.py", "import acktrail.history"),
+    ("acktrail/executors.py", "import acktrail.history"),
     ("acktrail/reconcile/turned.py", "import pyspark"),
     ("acktrail/broker/turned.py", "import acktrail.group_changes"),
     ("acktrail_dags/turned.py", "import acktrail.cli"),

@@ -222,14 +222,9 @@ BAD = [
 ]
 ASKS_NO_BROKER = {("acktrail_maintenance", "kafka_conn_id")}
 BAD_RECONCILE = [
-    ("spark_master", None),
-    ("spark_master", ""),
-    ("spark_master", "local[0x2]"),
-    ("spark_master", "local[2] --conf x=y"),
-    ("spark_master", "http://host"),
-    ("spark_master", "sc://"),
-    ("spark_master", "sc://host:15002/;token=secret"),
-    ("spark_master", "sc://user:secret@host:15002"),
+    ("spark_conn_id", ""),
+    ("spark_conn_id", "local[2] --conf x=y"),
+    ("spark_conn_id", "sc://user:secret@host:15002"),
     ("report_folder", ""),
     ("report_folder", "https://user:secret@host/x"),
     ("report_folder", 1),
@@ -241,8 +236,8 @@ BAD_RECONCILE = [
     [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD if (dag_id, bad[0]) not in ASKS_NO_BROKER]
     + [("acktrail_maintenance", "keep", age) for age in ("", "1 year", "0d", "365", 365)]
     + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE]
-    + [("acktrail_partitions", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_master"]
-    + [("acktrail_expand_topic", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_master"],
+    + [("acktrail_partitions", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_conn_id"]
+    + [("acktrail_expand_topic", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_conn_id"],
 )
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:
     """A value outside a parameter's schema is refused before anything runs."""
@@ -259,12 +254,8 @@ def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) 
         ("tables_uri", "/data/acktrail tables"),
         ("tables_uri", "s3://bucket/a@b/tables"),
         ("tables_uri", None),
-        ("spark_master", "local[4]"),
-        ("spark_master", "local[*]"),
-        ("spark_master", "spark://host:7077"),
-        ("spark_master", "yarn"),
-        ("spark_master", "sc://host:15002"),
-        ("spark_master", "sc://spark.example.org:443/;use_ssl=true"),
+        ("spark_conn_id", "spark_default"),
+        ("spark_conn_id", None),
         ("report_folder", "/var/reports"),
     ],
 )

@@ -112,7 +112,6 @@ def test_looks_are_audited_and_checked(
     """Two looks with an expansion between them: the second one's audit finds it, and its gate passes; both have the
     run id of their look. Without an expansion there is nothing to find."""
     monkeypatch.setenv("ACKTRAIL_SETTLE", "0s")
-    monkeypatch.setenv("ACKTRAIL_DRIVER_ROWS", "1000000")
     workload = Workload(own_broker.config())
     workload.create_topic("grown", 2)
     dag, conf = dag_bag.dags["acktrail_partitions"], {"tables_uri": str(tmp_path), "topics": ["grown"]}
@@ -204,7 +203,7 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
 
 def _automatic(extra: dict[str, Any], folder: Path) -> Any:
     """What of Airflow's context `observe` reads in a run that follows an export."""
-    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder), "spark_master": "local[2]"}
+    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder), "spark_conn_id": None}
     event = SimpleNamespace(extra=extra, timestamp=dt.datetime.now(dt.UTC))
     return {
         "params": params,

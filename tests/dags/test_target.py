@@ -14,7 +14,7 @@ from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow
 
-NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None, "spark_master": "local[2]"}
+NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None, "spark_conn_id": None}
 
 
 def event(minute: int, **extra: object) -> SimpleNamespace:
@@ -61,7 +61,7 @@ def test_parameters_win_over_the_export_and_the_environment() -> None:
     """Who triggers by hand decides."""
     from acktrail_dags.run_target import reconcile_target
 
-    asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r", "spark_master": "yarn"}
+    asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r", "spark_conn_id": "yarn"}
     found = reconcile_target(context(asked, event(1, kafka_conn_id="eu", tables_uri="/eu")))
     assert {name: found[name] for name in asked} == asked  # type: ignore[literal-required]
 
@@ -119,3 +119,38 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "hidden-w0rd" not in str(found)
     assert "hidden-w0rd" not in str(redact("tried with hidden-w0rd twice"))
     assert tables_config(found["tables_uri"]).options["aws_secret_access_key"] == "hidden-w0rd"
+
+
+@pytest.mark.parametrize(
+    ("uri", "master"),
+    [
+        ("spark://local%5B4%5D", "local[4]"),
+        ("spark://yarn", "yarn"),
+        ('{"conn_type": "spark", "host": "spark://host", "port": 7077}', "spark://host:7077"),
+        ('{"conn_type": "spark_connect", "host": "spark.example", "port": 443}', "sc://spark.example:443"),
+        ('{"conn_type": "spark_connect", "host": "sc://here"}', "sc://here:15002"),
+        (
+            '{"conn_type": "spark_connect", "host": "h", "login": "a b", "password": "t;k", "extra": {"use_ssl":true}}',
+            "sc://h:15002/;use_ssl=true;user_id=a%20b;token=t%3Bk",
+        ),
+    ],
+)
+def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both types that the Spark provider has; a value cannot become another parameter of the address."""
+    from acktrail_dags.spark_connection import spark_master
+
+    monkeypatch.setenv("AIRFLOW_CONN_THERE", uri)
+    assert spark_master("there") == master
+    assert spark_master(None) is None
+
+
+def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that adds one; so is one without a host."""
+    from acktrail_dags.spark_connection import spark_master
+
+    with pytest.raises(ConfigurationError, match="there is no Airflow connection 'nowhere'") as found:
+        spark_master("nowhere")
+    assert "airflow connections add nowhere" in (found.value.hint or "")
+    monkeypatch.setenv("AIRFLOW_CONN_EMPTY", "spark://")
+    with pytest.raises(ConfigurationError, match="names no Spark"):
+        spark_master("empty")

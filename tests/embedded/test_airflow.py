@@ -74,7 +74,7 @@ def _inspect(api: AirflowReviewer, home: Path) -> None:
         watch.wait_for_dag(dag_id, timeout_s=300)
     assert api.import_errors() == {}
     with pytest.raises(AirflowRefused, match="400"):
-        api.trigger("acktrail_reconcile", {"spark_master": "local[2] --conf evil"})
+        api.trigger("acktrail_reconcile", {"spark_conn_id": "local[2] --conf evil"})
     api.set_paused("acktrail_export", paused=False)
     run = watch.wait_for_a_run("acktrail_export", timeout_s=300)
     assert run.run_id.startswith("scheduled__")

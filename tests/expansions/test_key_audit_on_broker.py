@@ -32,7 +32,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.expansion_reader import read_fences
 from acktrail.times import now_ms
 from acktrail.topic_expansion.stored_look import take_look
-from acktrail_jobs.commands.open_workers import workers_on
+from acktrail_jobs.commands.engine import executors_on
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -68,7 +68,7 @@ class Expanded:
         return places[0] != places[1]
 
     def audit(self, **named: Any) -> KeyAuditSummary:
-        return audit_keys(self.kafka, self.tables, workers_on(None), self.topic, **named)
+        return audit_keys(self.kafka, self.tables, executors_on(None), self.topic, **named)
 
 
 class Writers:
@@ -211,7 +211,7 @@ def test_the_next_audit_of_expansions_keeps_what_the_keys_show(expanded: Expande
     """The audit that replaces the ledger's tables finds the same expansion, and leaves its fences exact."""
     expanded.audit()
     settle = dt.timedelta(milliseconds=1)
-    audit_expansions(expanded.tables, workers_on(None), settle=settle, mapping_of=lambda _: expanded.mapping)
+    audit_expansions(expanded.tables, executors_on(None), settle=settle, mapping_of=lambda _: expanded.mapping)
     rows = Tables(expanded.tables).read("expansion_fences").to_pylist()
     assert {row["partition"]: row["fence_exact"] for row in rows} == true_fences(expanded)
     assert {row["confidence"] for row in rows} == {"exact"}
@@ -257,7 +257,7 @@ def test_what_cannot_be_audited_is_refused(
     """One clear line each, and nothing is written."""
     tables = rewritten(expanded, tmp_path, **changes)
     with pytest.raises(error, match=says):
-        audit_keys(expanded.kafka, tables, workers_on(None), expanded.topic)
+        audit_keys(expanded.kafka, tables, executors_on(None), expanded.topic)
     assert not Tables(tables).exists("key_audits")
 
 
@@ -270,7 +270,7 @@ def test_a_high_fence_that_came_too_early_is_found(expanded: Expanded, tmp_path:
     place = Tables(tables)
     place.replace("expansion_fences", place.read("expansion_fences").slice(0, 0))
     place.append("expansion_fences", rows)
-    summary = audit_keys(expanded.kafka, tables, workers_on(None), expanded.topic)
+    summary = audit_keys(expanded.kafka, tables, executors_on(None), expanded.topic)
     true = true_fences(expanded)
     late = [source for source, fence in enumerate(expanded.expansion.fences) if true[source] > (fence.low or 0)]
     assert list(summary.settle_too_short) == late
@@ -281,7 +281,7 @@ def test_another_partitioner_is_seen_by_its_records(expanded: Expanded, tmp_path
     """With the other mapping configured, keys lie where neither count puts them: no exact fence is given."""
     other = KeyMapping.CRC32 if expanded.mapping is KeyMapping.MURMUR2 else KeyMapping.MURMUR2
     tables = rewritten(expanded, tmp_path, key_mapping=other.value, fence_exact=None, confidence="bracketed")
-    summary = audit_keys(expanded.kafka, tables, workers_on(None), expanded.topic)
+    summary = audit_keys(expanded.kafka, tables, executors_on(None), expanded.topic)
     assert {row["fence_exact"] for row in summary.sources} == {None}
     assert all("choose partitions in another way" in row["reason"] for row in summary.sources)
     assert {row["confidence"] for row in Tables(tables).rows("expansion_fences")} == {"bracketed"}
@@ -315,7 +315,7 @@ def test_transaction_markers_are_no_records_that_are_left(broker: EmbeddedBroker
 
     def judged() -> dict[str, tuple[str, str | None]]:
         settle = dt.timedelta(milliseconds=1)
-        audit_expansions(tables, workers_on(None), settle=settle, mapping_of=lambda _: KeyMapping.MURMUR2)
+        audit_expansions(tables, executors_on(None), settle=settle, mapping_of=lambda _: KeyMapping.MURMUR2)
         rows = Tables(tables).rows("ordering_audits")
         return {row["group_id"].removesuffix(f"-{topic}"): (row["verdict"], row["reason"]) for row in rows}
 
@@ -332,6 +332,6 @@ def test_transaction_markers_are_no_records_that_are_left(broker: EmbeddedBroker
         take_look(admin, tables, topics=[topic])
     unproven = ("possible_violation", OrderingReason.NO_RECORD_KNOWN.value)
     assert judged() == {"finished": unproven, "behind": unproven}
-    (source,) = audit_keys(kafka, tables, workers_on(None), topic).sources
+    (source,) = audit_keys(kafka, tables, executors_on(None), topic).sources
     assert (source["fence_low"], source["last_record_offset"], source["confidence"]) == (10, 4, "exact")
     assert judged() == {"finished": ("safe", None), "behind": ("violation", None)}

@@ -15,9 +15,17 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import KafkaConfig
 from acktrail.expansions.exact_fences import with_exact_fences
 from acktrail.expansions.key_audit_rows import judged_rows
-from acktrail.expansions.key_moves import COUNTS, KINDS, NEW, OLD, STRETCH_COUNTS, KeyStretch, keys_of_both, moves_in
+from acktrail.expansions.key_moves import (
+    COUNTS,
+    FIND_KEYS,
+    NEW,
+    OLD,
+    STRETCH_COUNTS,
+    KeyStretch,
+    keys_of_both,
+    moves_in,
+)
 from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
-from acktrail.workers import merged
 
 Record = tuple[int, bytes | None]
 """Offset and key."""
@@ -76,7 +84,7 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
 ) -> None:
     """Each record alone, by ``partition_of_key`` with both counts."""
     stretch, parts = log
-    found = merged(moves_in(stretch, as_read(parts, stretch.partition)), KINDS)
+    found = FIND_KEYS.gathered(moves_in(stretch, as_read(parts, stretch.partition)))
 
     old: dict[bytes, list[int]] = {}
     new: dict[bytes, list[int]] = {}
@@ -121,7 +129,7 @@ def test_a_key_is_at_risk_with_records_of_both_counts() -> None:
             {"key": b"a", "partition": 0, "offset": 9, "timestamp": 90, "records": 1},
             {"key": b"b", "partition": 1, "offset": 3, "timestamp": 30, "records": 1},
         ],
-        schema=KINDS[OLD],
+        schema=FIND_KEYS.kinds[OLD],
     )
     new = pa.Table.from_pylist(
         [
@@ -129,7 +137,7 @@ def test_a_key_is_at_risk_with_records_of_both_counts() -> None:
             {"key": b"a", "partition": 2, "offset": 8, "timestamp": 80, "records": 1},
             {"key": b"c", "partition": 3, "offset": 0, "timestamp": 10, "records": 1},
         ],
-        schema=KINDS[NEW],
+        schema=FIND_KEYS.kinds[NEW],
     )
     (row,) = keys_of_both(old, new).to_pylist()
     assert (row["key"], row["partition"], row["offset"], row["records"]) == (b"a", 0, 9, 3)

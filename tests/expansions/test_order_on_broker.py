@@ -20,6 +20,7 @@ from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.columnar.expansion import share_evidence
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.executors import InProcess
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.export.export_run import export
 from acktrail.model.expansion.dependencies import dependencies
@@ -30,7 +31,6 @@ from acktrail.tables.past.open_records_reader import OpenWhenBegun
 from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
 from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 from acktrail.topic_expansion.stored_look import take_look
-from acktrail.workers import InProcessWorkers
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -74,7 +74,7 @@ class Ledger:
 
     def audit(self, mapping: KeyMapping) -> Tables:
         audit_expansions(
-            self.tables, lambda _rows: nullcontext(InProcessWorkers()), settle=SETTLE, mapping_of=lambda _topic: mapping
+            self.tables, lambda _rows: nullcontext(InProcess()), settle=SETTLE, mapping_of=lambda _topic: mapping
         )
         return Tables(self.tables)
 

@@ -17,6 +17,7 @@ from samples.history_tables import build
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
+from acktrail.executors import InProcess
 from acktrail.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
 from acktrail.faults.found_faults import FoundFaults, find_faults
 from acktrail.model.records import StateRecord
@@ -26,7 +27,6 @@ from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.wire.dialects.released import decode
-from acktrail.workers import InProcessWorkers
 from acktrail_expectations.gate import validate_run
 
 GROUP: Final = "order-desk"
@@ -64,9 +64,9 @@ class FaultyWorld:
         self._runs += 1
         run_id = f"r{self._runs}"
         self.world.observe(run_id)
-        reconcile(self.world.config, lambda _rows: nullcontext(InProcessWorkers()), run_id)
+        reconcile(self.world.config, lambda _rows: nullcontext(InProcess()), run_id)
         build(self.world.tables)
-        write_statuses(self.world.config, lambda _rows: nullcontext(InProcessWorkers()), run_id)
+        write_statuses(self.world.config, lambda _rows: nullcontext(InProcess()), run_id)
         summary = validate_run(self.world.tables, run_id, now=self.world.now)
         assert [result.error for result in summary.failed if result.error] == []
         return find_faults(self.world.tables, run_id, injected)

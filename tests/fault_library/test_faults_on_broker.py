@@ -12,13 +12,13 @@ from samples.history_tables import build
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.state_injection import inject_faults
+from acktrail.executors import InProcess
 from acktrail.export.export_run import observe
 from acktrail.faults.found_faults import find_faults, signs_in_run
 from acktrail.faults.library import FAULTS, faults_on
 from acktrail.reconcile.reconcile_run import reconcile
 from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
-from acktrail.workers import InProcessWorkers
 from acktrail_expectations.gate import validate_run
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -27,9 +27,9 @@ RECORDS = 100
 
 def _run(broker: EmbeddedBroker, world: World, run_id: str) -> None:
     observe(broker.config(), world.tables, run_id=run_id)
-    reconcile(world.tables, lambda _rows: nullcontext(InProcessWorkers()), run_id)
+    reconcile(world.tables, lambda _rows: nullcontext(InProcess()), run_id)
     build(Tables(world.tables))
-    write_statuses(world.tables, lambda _rows: nullcontext(InProcessWorkers()), run_id)
+    write_statuses(world.tables, lambda _rows: nullcontext(InProcess()), run_id)
     validate_run(Tables(world.tables), run_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from acktrail_jobs.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session that jobs find and use."""
+    """The session that jobs find and use, from here on to the end of the process."""
+    os.environ.pop("ACKTRAIL_SPARK_MASTER", None)
     with spark_session("local[2]") as session:
         yield session
 

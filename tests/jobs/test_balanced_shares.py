@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.executors import balanced_shares
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import StateLog
 from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
-from acktrail.workers import balanced_shares
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 5))

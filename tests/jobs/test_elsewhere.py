@@ -56,7 +56,7 @@ def test_a_worker_without_acktrail_is_a_clear_error() -> None:
     from pyspark.errors import PySparkException
 
     from acktrail.errors import ConfigurationError
-    from acktrail_jobs.commands.open_workers import translated
+    from acktrail_jobs.commands.engine import translated
 
     with pytest.raises(ConfigurationError, match="workers cannot import acktrail_jobs") as caught, translated():
         raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")

@@ -10,11 +10,11 @@ from samples.audited_ledger import check
 from samples.expansion_world import random_world
 
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail_jobs.commands.open_workers import workers_on
+from acktrail_jobs.commands.engine import executors_on
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 def test_spark_says_what_the_plain_laws_say(tmp_path: Path) -> None:
     """R003-01: the same tables, with each worker reading some of the files and judging some of the topics."""
-    assert check(tmp_path, random_world(Random(13), runs=40), KeyMapping.MURMUR2, workers_on(None))
+    assert check(tmp_path, random_world(Random(13), runs=40), KeyMapping.MURMUR2, executors_on(None))

@@ -20,7 +20,7 @@ from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.history import history_run as job
-from acktrail.history.history_step import STEP_RESULTS, RecordRange, apply_ranges
+from acktrail.history.history_step import HISTORY_STEP, RecordRange, apply_ranges
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
@@ -31,7 +31,6 @@ from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.saved_states import HISTORY, SavedStates
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail.workers import merged
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.spark_rates import delivery_rates
 
@@ -151,7 +150,7 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     paths = [file.path for file in records.files()]
     work = partial(apply_ranges, world.config, paths, SavedStates(table=HISTORY))
     ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
-    assert merged(work(ranges), STEP_RESULTS)["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
+    assert HISTORY_STEP.gathered(work(ranges))["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1
 
 

@@ -16,12 +16,12 @@ from samples.ledger_tables import find_expansions, look
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.executors import InProcess
 from acktrail.expansions import key_audit
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.tables.delta.store import Tables
 from acktrail.times import now_ms
-from acktrail.workers import InProcessWorkers
-from acktrail_jobs.spark_workers import SparkWorkers
+from acktrail_jobs.spark_executors import SparkExecutors
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
@@ -54,7 +54,7 @@ def test_both_kinds_of_workers_find_the_same(
     find_expansions(tables, KeyMapping.MURMUR2, settle_ms=1)
 
     found = {}
-    for workers in (InProcessWorkers(), SparkWorkers(spark)):
+    for workers in (InProcess(), SparkExecutors(spark)):
         summary = key_audit.audit_keys(
             kafka, tables, lambda _rows, own=workers: nullcontext(own), topic, shows_keys=True
         )
@@ -65,4 +65,4 @@ def test_both_kinds_of_workers_find_the_same(
             for name, extra in (("key_audits", ["audited_at"]), ("keys_at_risk", []))
         ]
         found[type(workers)] = (stored, summary.keys)
-    assert found[InProcessWorkers] == found[SparkWorkers]
+    assert found[InProcess] == found[SparkExecutors]

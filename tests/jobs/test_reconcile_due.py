@@ -23,7 +23,7 @@ from acktrail.reconcile.reconcile_due import (
     note_reconciled,
 )
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands import open_workers
+from acktrail_jobs.commands import open_executors
 from acktrail_jobs.commands.reconcile import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -35,7 +35,7 @@ KEY = key_of("a")
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark for these small worlds."""
-    monkeypatch.setattr(open_workers, "_has_session", lambda: False)
+    monkeypatch.setattr(open_executors, "_has_session", lambda: False)
     monkeypatch.delenv("ACKTRAIL_RECONCILE_EVERY", raising=False)
 
 

@@ -17,17 +17,17 @@ from jobs.world import World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.columnar.trend_buckets import added_buckets
 from acktrail.errors import AcktrailError
+from acktrail.executors import Executors, InProcess
 from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail.workers import InProcessWorkers, Workers
 from acktrail_jobs.commands.reconcile import reconcile
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")
 HEALTHY, RELEASING, STUCK, IDLE = (key_of(name) for name in ("healthy", "releasing", "stuck", "idle"))
 
 
-def in_process(_rows: int) -> AbstractContextManager[Workers]:
-    return nullcontext(InProcessWorkers())
+def in_process(_rows: int) -> AbstractContextManager[Executors]:
+    return nullcontext(InProcess())
 
 
 class Clock(World):

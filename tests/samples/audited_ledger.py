@@ -15,12 +15,12 @@ from samples.plain_audit import PlainVerdict, ledgers, ms_of, plain_audit
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.executors import InProcess, OpenExecutors
 from acktrail.expansions.asked_expansions import Change
 from acktrail.expansions.audit_run import ExpansionSummary, audit_expansions
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import PartitionExpansion
 from acktrail.tables.delta.store import Tables
-from acktrail.workers import InProcessWorkers, OpenWorkers
 
 SETTLE: Final = dt.timedelta(seconds=2)
 OBSERVATIONS: Final = "partition_observations"
@@ -28,7 +28,7 @@ POSITIONS: Final = "group_positions"
 
 
 def in_process(rows: int) -> Any:
-    return nullcontext(InProcessWorkers())
+    return nullcontext(InProcess())
 
 
 def filled(folder: Path, world: ExpansionRows, asked: Collection[Change] = ()) -> TablesConfig:
@@ -59,20 +59,20 @@ def _whole(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def audit(
     config: TablesConfig,
     mapping: KeyMapping,
-    open_workers: OpenWorkers = in_process,
+    open_executors: OpenExecutors = in_process,
     settle: dt.timedelta = SETTLE,
     ordered: Container[str] = (),
 ) -> ExpansionSummary:
-    return audit_expansions(config, open_workers, settle=settle, mapping_of=lambda topic: mapping, ordered=ordered)
+    return audit_expansions(config, open_executors, settle=settle, mapping_of=lambda topic: mapping, ordered=ordered)
 
 
-def check(folder: Path, world: ExpansionRows, mapping: KeyMapping, open_workers: OpenWorkers = in_process) -> int:
+def check(folder: Path, world: ExpansionRows, mapping: KeyMapping, open_executors: OpenExecutors = in_process) -> int:
     """Audit the world in both ways, and compare all of it; gives how many verdicts there were."""
     found = ledgers(_whole(OBSERVATIONS, world.observations), SETTLE // dt.timedelta(milliseconds=1))
     changes = [(name, each.old_count, each.new_count) for name, own in found.items() for each in own.expansions]
     asked = changes[::2]
     config = filled(folder, world, asked)
-    summary = audit(config, mapping, open_workers)
+    summary = audit(config, mapping, open_executors)
     observations, positions = _whole(OBSERVATIONS, world.observations), _whole(POSITIONS, world.positions)
     settle_ms = SETTLE // dt.timedelta(milliseconds=1)
     known, expected = plain_audit(observations, positions, settle_ms, lambda _: mapping, asked)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from acktrail.executors import InProcess
 from acktrail.history.history_run import build_history
 from acktrail.tables.delta.store import Tables
-from acktrail.workers import InProcessWorkers
 
 __all__ = ["build"]
 
 
 def build(tables: Tables) -> None:
     """Bring the history of `tables` up to date in this process."""
-    build_history(tables.config, lambda _rows: nullcontext(InProcessWorkers()))
+    build_history(tables.config, lambda _rows: nullcontext(InProcess()))

@@ -20,13 +20,13 @@ from acktrail.broker.ledger.partition_listing import list_partitions
 from acktrail.broker.ledger.partition_observation import observe_partitions
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.executors import InProcess
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import OrderingReason
 from acktrail.model.expansion.partition_ledger import FenceGap
 from acktrail.tables.delta.store import Tables
 from acktrail.topic_expansion.stored_look import take_look
-from acktrail.workers import InProcessWorkers
 from acktrail_expectations.expansion_gate import validate_observation
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -128,7 +128,7 @@ def test_a_log_that_lost_records_and_grew_again_is_never_safe(pair: BrokerPair, 
         look({2: 9, 3: 9})
     mapping = KeyMapping.MURMUR2
     audit_expansions(
-        config, lambda _rows: nullcontext(InProcessWorkers()), settle=dt.timedelta(), mapping_of=lambda _topic: mapping
+        config, lambda _rows: nullcontext(InProcess()), settle=dt.timedelta(), mapping_of=lambda _topic: mapping
     )
 
     fences, verdicts = rows_of(Tables(config), "expansion_fences"), rows_of(Tables(config), "ordering_audits")

@@ -18,6 +18,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster
+from acktrail.executors import Executors, OpenExecutors
 from acktrail.expansions.asked_expansions import asked_expansions
 from acktrail.expansions.audit_findings import findings_of_audit, write_findings
 from acktrail.expansions.audit_rows import NumberedExpansions, StartRows, ordering_rows
@@ -36,12 +37,12 @@ from acktrail.expansions.found_expansions import (
 from acktrail.expansions.initial_starts import initial_starts
 from acktrail.expansions.recorded_work import with_recorded_work, with_shown_open
 from acktrail.expansions.table_shares import (
-    AUDIT_RESULTS,
-    GROUP_RESULTS,
-    LOG_RESULTS,
-    LOOK_RESULTS,
+    AUDIT_GROUPS,
     OBSERVATIONS,
     POSITIONS,
+    READ_GROUPS,
+    READ_LOGS,
+    READ_LOOKS,
     WantedLooks,
     file_shares,
     files_within,
@@ -55,12 +56,9 @@ from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.workers import OpenWorkers, Workers, merged
 
 STEP: Final = "expansions/step"
 """The app id whose number is the newest observation that was read, in microseconds."""
-_ROWS_LIKE_A_RECORD: Final = 40
-"""Rows that take as long to read as one state record takes to replay."""
 _US: Final = dt.timedelta(microseconds=1)
 
 
@@ -85,7 +83,7 @@ class ExpansionSummary:
 
 def audit_expansions(
     tables: TablesConfig,
-    open_workers: OpenWorkers,
+    open_executors: OpenExecutors,
     *,
     settle: dt.timedelta,
     mapping_of: MappingOf,
@@ -109,27 +107,22 @@ def audit_expansions(
         raise ConfigurationError(
             f"no observations of partitions in the tables at {stored.root}", hint="run `acktrail expand observe` first"
         )
-    rows = sum(_rows(snapshot) for snapshot in (observations, positions) if snapshot is not None)
-    with open_workers(rows // _ROWS_LIKE_A_RECORD) as workers:
-        run = _Run(stored, workers, observations, positions, mapping_of, ordered)
+    with open_executors("") as executors:
+        run = _Run(stored, executors, observations, positions, mapping_of, ordered)
         return run.audit(settle // _US)
-
-
-def _rows(snapshot: TableSnapshot) -> int:
-    return sum(file.rows or 0 for file in snapshot.files())
 
 
 class _Run:
     def __init__(
         self,
         stored: Tables,
-        workers: Workers,
+        executors: Executors,
         observations: TableSnapshot,
         positions: TableSnapshot | None,
         mapping_of: MappingOf,
         ordered: Container[str],
     ) -> None:
-        self._stored, self._workers, self._mapping_of, self._ordered = stored, workers, mapping_of, ordered
+        self._stored, self._executors, self._mapping_of, self._ordered = stored, executors, mapping_of, ordered
         self._observations, self._positions = observations, positions
 
     def audit(self, settle_us: int) -> ExpansionSummary:
@@ -180,9 +173,9 @@ class _Run:
 
     def _looks(self) -> tuple[LookColumns, str]:
         doing("reading partition counts")
-        shares = file_shares(self._observations.files(), self._workers.count)
+        shares = file_shares(self._observations.files(), self._executors.count)
         work = partial(read_looks, self._stored.config)
-        rows = merged(self._workers.run(shares, work), LOOK_RESULTS)["looks"]
+        rows = self._executors.run(READ_LOOKS, shares, work)["looks"]
         cluster_id = self._cluster(rows["cluster_id"])
         return LookColumns.of(rows), cluster_id
 
@@ -210,11 +203,11 @@ class _Run:
 
     def _logs(self, wanted: WantedLooks) -> pa.Table:
         if not len(wanted.number):
-            return LOG_RESULTS["logs"].empty_table()
+            return READ_LOGS.kinds["logs"].empty_table()
         doing(f"reading log ends of {counted(len(wanted.number), 'look')}")
         files = files_within(self._observations, np.unique(wanted.at))
         work = partial(read_logs, self._stored.config, wanted)
-        return merged(self._workers.run(file_shares(files, self._workers.count), work), LOG_RESULTS)["logs"]
+        return self._executors.run(READ_LOGS, file_shares(files, self._executors.count), work)["logs"]
 
     def _groups(
         self, cluster_id: str, run_id: str, looks: LookColumns, expansions: Sequence[FencedTopicExpansion]
@@ -225,17 +218,16 @@ class _Run:
         expansions = with_expiry(expansions, looks, self._logs)
         doing("reading groups")
         config, files = self._stored.config, self._positions.files()
-        shares = file_shares(files, self._workers.count)
+        shares = file_shares(files, self._executors.count)
         topic_ids = sorted({each.topic_id for each in expansions})
-        found = merged(self._workers.run(shares, partial(read_groups, config, topic_ids)), GROUP_RESULTS)
+        found = self._executors.run(READ_GROUPS, shares, partial(read_groups, config, topic_ids))
         self._cluster(found["groups"]["cluster_id"], cluster_id)
         oldest = {topic_id: own[0].last_seen_old_at for topic_id, own in by_topic(expansions)}
         plan = with_recorded_work(self._stored, plan_audit(expansions, self._mapping_of, looks, found), oldest)
         doing(f"judging {counted(len(plan.groups), 'group')} of {counted(len(plan.topics), 'topic')}")
         paths = tuple(sorted(file.path for file in files))
-        audits = merged(
-            self._workers.run(list(plan.shares(self._workers.count)), partial(read_audits, config, paths)),
-            AUDIT_RESULTS,
+        audits = self._executors.run(
+            AUDIT_GROUPS, list(plan.shares(self._executors.count)), partial(read_audits, config, paths)
         )
         own = NumberedExpansions(plan, expansions)
         starts = StartRows(own, looks, audits["starts"])

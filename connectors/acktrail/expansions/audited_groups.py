@@ -18,7 +18,7 @@ from acktrail.expansions.found_expansions import FencedTopicExpansion, MappingOf
 from acktrail.expansions.table_shares import TopicShare
 
 _CELLS_AT_ONCE: Final = 36_000_000
-"""Positions that one worker holds at a time, eight bytes each."""
+"""Positions that one executor holds at a time, eight bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class AuditedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
-    """What workers audit: `groups` in the order of the numbers that their results have, `topics`, and `axes` of
+    """What executors audit: `groups` in the order of the numbers that their results have, `topics`, and `axes` of
     readings with the number in `looks` of each one's run (-1: no look is of that run)."""
 
     groups: tuple[AuditedGroup, ...]
@@ -45,11 +45,11 @@ class AuditPlan:
     axes: tuple[ReadingAxis, ReadingAxis]
     runs: tuple[Int64Array, Int64Array]
 
-    def shares(self, workers: int, at_once: int = _CELLS_AT_ONCE) -> Iterator[TopicShare]:
-        """Topics with groups, in shares that fit a worker's memory, one for each worker at least if possible. A topic
+    def shares(self, executors: int, at_once: int = _CELLS_AT_ONCE) -> Iterator[TopicShare]:
+        """Topics with groups, in shares that fit the memory of an executor, one for each at least if possible. A topic
         whose groups are too many is in several shares."""
         sizes = [self._cells(topic) for topic in self.topics]
-        most = min(at_once, max(1, -(-sum(sizes) // workers)))
+        most = min(at_once, max(1, -(-sum(sizes) // executors)))
         own: list[tuple[int, AuditedTopic]] = []
         held = 0
         for number, topic, size in self._pieces(most):

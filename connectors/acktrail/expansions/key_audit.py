@@ -19,18 +19,18 @@ from acktrail.broker.topic_configs import is_compacted
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster, RetryableError, UnknownName
+from acktrail.executors import OpenExecutors, balanced_shares
 from acktrail.expansions.key_audit_rows import judged_rows, write_audit
-from acktrail.expansions.key_moves import COUNTS, KINDS, NEW, OLD, KeyStretch, find_moves, keys_of_both
+from acktrail.expansions.key_moves import COUNTS, FIND_KEYS, NEW, OLD, KeyStretch, find_moves, keys_of_both
 from acktrail.model.expansion.expansion_texts import counted
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.times import instant_text, new_run_id
-from acktrail.workers import OpenWorkers, balanced_shares, merged
 
 _AT_ONCE: Final = 500_000
-"""Offsets of one stretch: what one worker reads before another may help."""
+"""Offsets of one stretch: what one executor reads before another may help."""
 _BEFORE: Final = 1_000
 """Offsets below a low fence that are looked through for the newest record."""
 _MS: Final = dt.timedelta(milliseconds=1)
@@ -74,7 +74,7 @@ class KeyAuditSummary:
 def audit_keys(
     kafka: KafkaConfig,
     tables: TablesConfig,
-    open_workers: OpenWorkers,
+    open_executors: OpenExecutors,
     topic: str,
     *,
     event_id: str | None = None,
@@ -102,11 +102,11 @@ def audit_keys(
         compacted = is_compacted(client_of(admin), topic)
     rows = sum(each.end_offset - each.first_offset + each.before for each in stretches)
     doing(f"reading the keys of about {counted(rows, 'record')}")
-    with open_workers(rows) as workers:
+    with open_executors("") as executors:
         shares = balanced_shares(
-            stretches, lambda each: each.end_offset - each.first_offset + each.before, workers.count
+            stretches, lambda each: each.end_offset - each.first_offset + each.before, executors.count
         )
-        found = merged(workers.run(shares, find_moves), KINDS)
+        found = executors.run(FIND_KEYS, shares, find_moves)
     both = keys_of_both(found[OLD], found[NEW])
     run_id = new_run_id()
     sources = judged_rows(event, scope.fences, scope.ends, found[COUNTS], run_id=run_id, is_compacted=compacted)

@@ -17,8 +17,8 @@ from acktrail.columnar.binary_column import BoolArray, binary_column
 from acktrail.columnar.key_hashes import ANY_PARTITION, hashes_of_keys
 from acktrail.columnar.schemas.schema_types import BINARY, INT32, INT64, schema
 from acktrail.config import KafkaConfig
+from acktrail.executors import JobStep, Results
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.workers import Results
 
 OLD: Final = "old"
 NEW: Final = "new"
@@ -32,7 +32,9 @@ STRETCH_COUNTS: Final = schema(
     (INT64, "last_before"),
 )
 """One stretch. `elsewhere`: records where neither count puts their keys; `last_before`: the last record before it."""
-KINDS: Final = {OLD: MOVED_KEYS, NEW: MOVED_KEYS, COUNTS: STRETCH_COUNTS}
+FIND_KEYS: Final = JobStep(
+    name="find keys of both partition counts", kinds={OLD: MOVED_KEYS, NEW: MOVED_KEYS, COUNTS: STRETCH_COUNTS}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class KeyStretch:
 
 
 def find_moves(share: Iterable[KeyStretch]) -> Results:
-    """Tables of ``KINDS`` for each stretch."""
+    """Results of ``FIND_KEYS`` for each stretch."""
     for stretch in share:
         yield from moves_in(stretch, stretch.read())
 

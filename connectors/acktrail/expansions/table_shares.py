@@ -1,4 +1,4 @@
-"""What workers read of the observations: files in shares, and the pieces of work on them."""
+"""What executors read of the observations: files in shares, and the pieces of work on them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from acktrail.columnar.expansion.position_matrix import (
 )
 from acktrail.columnar.schemas.schema_types import BOOL, INT64, STRING
 from acktrail.config import TablesConfig
+from acktrail.executors import JobStep, Results, balanced_shares
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
-from acktrail.workers import Results, balanced_shares
 
 OBSERVATIONS: Final = "partition_observations"
 POSITIONS: Final = "group_positions"
@@ -42,13 +42,13 @@ READING_ROWS: Final = pa.schema([pa.field("at", INT64), pa.field("run_id", STRIN
 _LOOK_NAMES: Final = ("cluster_id", "run_id", "topic_id", "topic", "consistency")
 _GROUP_NAMES: Final = ("cluster_id", "run_id", *POSITION_NAMES)
 _SHARES_EACH: Final = 4
-"""Shares for each worker: one that is slow holds up the others for less."""
-LOOK_RESULTS: Final = {"looks": LOOK_ROWS}
-LOG_RESULTS: Final = {"logs": LOG_ROWS}
-GROUP_RESULTS: Final = {"groups": GROUP_ROWS, "readings": READING_ROWS}
+"""Shares for each executor: one that is slow holds up the others for less."""
+READ_LOOKS: Final = JobStep(name="read looks at partition counts", kinds={"looks": LOOK_ROWS})
+READ_LOGS: Final = JobStep(name="read log ends at looks", kinds={"logs": LOG_ROWS})
+READ_GROUPS: Final = JobStep(name="read groups", kinds={"groups": GROUP_ROWS, "readings": READING_ROWS})
 _CUT_OFF: Final = 999
 """Microseconds that the statistics of a Delta table do not have."""
-AUDIT_RESULTS: Final = {"ordering": ORDERING_ROWS, "starts": START_ROWS}
+AUDIT_GROUPS: Final = JobStep(name="audit groups", kinds={"ordering": ORDERING_ROWS, "starts": START_ROWS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +66,16 @@ class WantedLooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShare:
-    """Topics whose groups one worker audits."""
+    """Topics whose groups one executor audits."""
 
     topics: tuple[AuditedTopic, ...]
     axes: tuple[ReadingAxis, ReadingAxis]
 
 
-def file_shares(files: Iterable[DataFile], workers: int) -> list[tuple[str, ...]]:
+def file_shares(files: Iterable[DataFile], executors: int) -> list[tuple[str, ...]]:
     """All files, in shares of about equal rows."""
     shares = balanced_shares(
-        sorted(files, key=lambda file: file.path), lambda file: file.rows or 1, workers * _SHARES_EACH
+        sorted(files, key=lambda file: file.path), lambda file: file.rows or 1, executors * _SHARES_EACH
     )
     return [tuple(file.path for file in share) for share in shares]
 

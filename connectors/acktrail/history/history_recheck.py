@@ -1,4 +1,4 @@
-"""The history built again from its first record and compared with the tables: a worker's share of it."""
+"""The history built again from its first record and compared with the tables: a executor's share of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.config import TablesConfig
+from acktrail.executors import Results
 from acktrail.history.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
-from acktrail.workers import Results
 
 RECHECKED: Final = pa.schema(
     [
@@ -35,7 +35,7 @@ _Row = dict[str, Any]
 
 
 def recheck_history(config: TablesConfig, built: Sequence[tuple[int, int, int]]) -> Results:
-    """Results of kind ``rechecked`` (rows of ``RECHECKED``) of a worker's share: state partitions, each with the offset
+    """Results of kind ``rechecked`` (rows of ``RECHECKED``) of a share: state partitions, each with the offset
     up to which its history is built, and that up to which its states are saved."""
     tables = Tables(config)
     for number, end, saved in built:

@@ -14,7 +14,8 @@ from acktrail.columnar.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.history.history_step import STEP_RESULTS, RecordRange, apply_ranges
+from acktrail.executors import Executors, OpenExecutors, run_in_turn
+from acktrail.history.history_step import HISTORY_STEP, RecordRange, apply_ranges
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -22,12 +23,11 @@ from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records
 from acktrail.tables.past.history_tables import HistoryTables, drop_partitions
 from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
-from acktrail.workers import OpenWorkers, Workers, run_in_turn
 
 _PARTITIONS_AT_LEAST: Final = 8
-"""State partitions in one step, if there are enough with new records: work for several workers."""
+"""State partitions in one step, if there are enough with new records: work for several executors."""
 RECORDS_AT_ONCE: Final = 125_000
-"""Records of one step, each of which is one commit: what driver and workers hold at a time."""
+"""Records of one step, each of which is one commit: what driver and executors hold at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class HistorySummary:
     steps: int
 
 
-def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySummary:
+def build_history(tables: TablesConfig, open_executors: OpenExecutors) -> HistorySummary:
     """Bring ``delivery_history`` up to the end of ``state_records``, reading only what is new.
 
-    Stopped at any time it continues where its tables end. No workers are opened where nothing is new.
+    Stopped at any time it continues where its tables end. No executors are opened where nothing is new.
 
     Raises:
         ConfigurationError: nothing was exported, or the tables cannot be read or written.
@@ -58,10 +58,10 @@ def build_history(tables: TablesConfig, open_workers: OpenWorkers) -> HistorySum
         raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
     run = _Run(stored, records, cluster_id)
     if not run.is_done:
-        with open_workers(run.rows) as workers:
+        with open_executors("") as executors:
             while not run.is_done:
                 doing(f"history: about {run.rows:,} records to go")
-                run.step(workers)
+                run.step(executors)
     run.close()
     return HistorySummary(**{name: getattr(run, name) for name in HistorySummary.__slots__})
 
@@ -97,11 +97,11 @@ class _Run:
         """About how many records are new."""
         return sum(self._left().values())
 
-    def step(self, workers: Workers) -> None:
-        """Apply a limited number of records: workers turn them into changes, then two commits follow."""
+    def step(self, executors: Executors) -> None:
+        """Apply a limited number of records: executors turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
         work = partial(apply_ranges, self._stored.config, self._paths, self._saved)
-        found = run_in_turn(workers, ranges, work, STEP_RESULTS)
+        found = run_in_turn(executors, HISTORY_STEP, ranges, work)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
         self._history.add(found["changes"], self._report_from, ends)

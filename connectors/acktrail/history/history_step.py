@@ -1,4 +1,4 @@
-"""New records to changes: what a worker does for its share of the state partitions."""
+"""New records to changes: what an executor does for its share of the state partitions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from acktrail.columnar.model_values import (
     known_states_of,
 )
 from acktrail.config import TablesConfig
+from acktrail.executors import JobStep, Results
 from acktrail.history.marked_changes import MarkedHistory, unattributed
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.saved_states import SavedStates
-from acktrail.workers import Results
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
-STEP_RESULTS: Final = {
-    "changes": CHANGE_COLUMNS,
-    "held": HELD_COLUMNS,
-    "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
-}
-"""What workers hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
+HISTORY_STEP: Final = JobStep(
+    name="build the history of records",
+    kinds={
+        "changes": CHANGE_COLUMNS,
+        "held": HELD_COLUMNS,
+        "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
+    },
+)
+"""What executors hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
 _ROWS_AT_ONCE: Final = 8_192
 CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
@@ -71,8 +74,8 @@ class AppliedRange:
 def apply_ranges(
     config: TablesConfig, paths: Sequence[str], saved: SavedStates, ranges: Sequence[RecordRange]
 ) -> Results:
-    """``STEP_RESULTS`` of a worker's share, ranges of different state partitions: from the states `saved`, with the
-    records in the files `paths`."""
+    """Results of ``HISTORY_STEP`` of a share, ranges of different state partitions: from the states `saved`, with
+    the records in the files `paths`."""
     tables = Tables(config)
     held = saved.rows(tables, [own.state_partition for own in ranges])
     where = reduce(or_, (own.rows for own in ranges))
@@ -83,7 +86,7 @@ def apply_ranges(
         row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
         yield "changes", applied.changes
         yield "held", applied.held
-        yield "ranges", pa.Table.from_pylist([row], schema=STEP_RESULTS["ranges"])
+        yield "ranges", pa.Table.from_pylist([row], schema=HISTORY_STEP.kinds["ranges"])
 
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
+from acktrail.executors import Executors, OpenExecutors
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import share_partition_findings, state_partition_findings, with_critical_findings
 from acktrail.reconcile.neighbour_findings import (
@@ -28,7 +29,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.findings_seen import settled_archives
-from acktrail.workers import OpenWorkers, Workers
 
 _ROWS_AT_ONCE: Final = 50_000
 """Rows of one commit."""
@@ -52,7 +52,7 @@ class ReconcileSummary:
 
 def reconcile(
     tables: TablesConfig,
-    open_workers: OpenWorkers,
+    open_executors: OpenExecutors,
     run_id: str | None = None,
     *,
     before_done: Callable[[str], object] = lambda _run_id: None,
@@ -62,7 +62,7 @@ def reconcile(
 
     Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
     run again changes nothing: a run that was stopped half-way is completed. `before_done` is called with the run's id
-    while the workers are open; where it fails, the run is not noted as reconciled.
+    while the executors are open; where it fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
@@ -77,17 +77,17 @@ def reconcile(
     note_begun(stored, observation.cluster_id, observation.run_id)
     rows = resume.start().rows(resume.coverages)
     doing(f"replaying about {rows:,} records and states")
-    with open_workers(rows) as workers:
-        _reconcile(workers, stored, observation, resume)
+    with open_executors(observation.run_id) as executors:
+        _reconcile(executors, stored, observation, resume)
         before_done(observation.run_id)
     note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason)
 
 
-def _reconcile(workers: Workers, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
+def _reconcile(executors: Executors, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
     coverages = resume.coverages
-    saved = run_replay(workers, stored, observation, coverages, resume.start())
+    saved = run_replay(executors, stored, observation, coverages, resume.start())
     described = read_descriptions(stored, observation.run_id)
     states = one_state_per_partition(replayed_states(saved, observation, coverages))
     verdicts = reconcile_rows(states, described, observation, coverages)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
+from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.reconcile.coverage import (
     QUARANTINE_COLUMNS,
     QUARANTINED,
@@ -39,10 +40,10 @@ from acktrail.tables.saved_states import (
     save,
     source_of,
 )
-from acktrail.workers import Results, Workers, balanced_shares, merged
 
 _RECORDS_OF_A_SHARE: Final = 250_000
-"""A worker holds what it still needs of the records of one share: more records make more shares, not larger ones."""
+"""An executor holds what it still needs of the records of one share: more records make more shares, not larger ones."""
+_REPLAY: Final = JobStep(name="replay the state records", kinds={"saved": SAVED_COLUMNS})
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
 _QUARANTINED: Final = {
     "quarantined": "quarantined",
@@ -57,7 +58,7 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStart:
-    """What workers continue from: the `saved` replay, and the files of ``state_records`` that may have later records
+    """What executors continue from: the `saved` replay, and the files of ``state_records`` that may have later records
     (`paths`; None: all that it has at `records_version`)."""
 
     saved: SavedStates = _NOTHING_SAVED
@@ -158,12 +159,16 @@ class ReplayResume:
 
 
 def run_replay(
-    workers: Workers, tables: Tables, observation: Observation, coverages: Mapping[int, Coverage], start: ReplayStart
+    executors: Executors,
+    tables: Tables,
+    observation: Observation,
+    coverages: Mapping[int, Coverage],
+    start: ReplayStart,
 ) -> pa.Table:
-    """Rows of ``SAVED_COLUMNS``: what a replay by `workers` leaves of every share partition."""
-    shares = replay_shares(coverages, start, workers.count)
+    """Rows of ``SAVED_COLUMNS``: what a replay by `executors` leaves of every share partition."""
+    shares = replay_shares(coverages, start, executors.count)
     work = partial(_replayed, tables.config, observation, start)
-    return merged(workers.run(shares, work), {"saved": SAVED_COLUMNS})["saved"]
+    return executors.run(_REPLAY, shares, work)["saved"]
 
 
 def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
@@ -191,7 +196,7 @@ def replay_of(tables: Tables, observation: Observation, start: ReplayStart, cove
 def _replayed(
     config: TablesConfig, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]
 ) -> Results:
-    """Rows of ``SAVED_COLUMNS`` of a worker's share of the state partitions."""
+    """Rows of ``SAVED_COLUMNS`` of a executor's share of the state partitions."""
     yield "saved", replay_of(Tables(config), observation, start, coverages).rows()
 
 

@@ -22,19 +22,19 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.queue_windows import MOST
 from acktrail.columnar.rate_counts import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.config import TablesConfig
+from acktrail.executors import Executors, JobStep, Results, balanced_shares
 from acktrail.model.queues.queue_window import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.stored_log import offset_shifts
 from acktrail.tables.past.history_tables import CHANGES, positions_at
-from acktrail.workers import Results, Workers, balanced_shares, merged
 
 _TIME: Final = "record_timestamp_ms"
 RUN_NUMBER: Final = "interval_start_ms"
 """Counting by time becomes counting by run: the number of the run stands in place of a time."""
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
-_RESULTS: Final = {"counts": RATES}
+_COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": RATES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def log_ends(tables: Tables, run_id: str) -> dict[int, int]:
 
 
 def count_changes(
-    workers: Workers, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
+    executors: Executors, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
 ) -> tuple[pa.Table, CountedHistory] | None:
     """The counts of a run (key and ``COUNTED``), and what is counted after it; None: there is no history. `bounds`:
     the ``log_ends`` of the run."""
@@ -79,7 +79,7 @@ def count_changes(
     after = CountedHistory(ends={**before.ends, **ends}, table=table, version=version, seen=snapshot.version)
     known = None if before.version is None else tables.paths_at(CHANGES, before.version)
     spans = {number: np.array([before.ends.get(number, 0), end]) for number, end in ends.items()}
-    counts = counts_by_run(workers, tables, snapshot, spans, known=known or frozenset())
+    counts = counts_by_run(executors, tables, snapshot, spans, known=known or frozenset())
     return counts.select([*KEY_COLUMNS, *COUNTED]), after
 
 
@@ -89,7 +89,7 @@ def table_number(snapshot: TableSnapshot) -> int:
 
 
 def counts_by_run(
-    workers: Workers,
+    executors: Executors,
     tables: Tables,
     snapshot: TableSnapshot,
     spans: Mapping[int, Int64Array],
@@ -99,9 +99,9 @@ def counts_by_run(
     """Rows of ``RATES`` with the number of a run in place of a time. `spans`: by state partition, ascending offsets:
     run n has the changes of records from its n-th to before the next. `known`: files that are not read."""
     files = [file for file in snapshot.files() if file.path not in known]
-    shares = balanced_shares(files, lambda file: file.size_bytes, max(1, workers.count))
+    shares = balanced_shares(files, lambda file: file.size_bytes, max(1, executors.count))
     work = partial(_counted, tables.config, dict(spans))
-    found = merged(workers.run([[file.path for file in share] for share in shares], work), _RESULTS)["counts"]
+    found = executors.run(_COUNT, [[file.path for file in share] for share in shares], work)["counts"]
     sums = found.group_by([*KEY_COLUMNS, RUN_NUMBER], use_threads=False).aggregate([(name, "sum") for name in COUNTED])
     counts = sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
     for name in COUNTED:

@@ -14,6 +14,7 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
+from acktrail.executors import OpenExecutors
 from acktrail.statuses.change_counts import RUN_NUMBER, CountedHistory, counts_by_run, covers, log_ends, table_number
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
@@ -23,15 +24,14 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.findings_seen import seen_archives
 from acktrail.tables.past.history_tables import CHANGES, positions_at
 from acktrail.tables.trend_chunks import RebuiltTrends
-from acktrail.workers import OpenWorkers
 
 _OF_FINDINGS: Final = ("findings", "new_findings")
 """Columns of ``run_totals`` that only the run itself could know: a finding keeps the newest run that saw it."""
 
 
-def rebuild_statuses(tables: TablesConfig, open_workers: OpenWorkers) -> StatusSummary:
+def rebuild_statuses(tables: TablesConfig, open_executors: OpenExecutors) -> StatusSummary:
     """Judge every reconciliation again, oldest first, and replace the four tables. The history of deliveries is read
-    once, by the workers; memory holds the trends, the changes and one run.
+    once, by the executors; memory holds the trends, the changes and one run.
 
     Raises:
         ConfigurationError: nothing was reconciled, or the tables cannot be read or written.
@@ -41,7 +41,7 @@ def rebuild_statuses(tables: TablesConfig, open_workers: OpenWorkers) -> StatusS
     runs = _runs(stored)
     done = stored.transaction_version(STATUSES, STEP)
     spans = _spans(stored, runs)
-    counts, counted = _counts(stored, open_workers, spans)
+    counts, counted = _counts(stored, open_executors, spans)
     known = {row["run_id"]: row for row in stored.read("run_totals", columns=["run_id", *_OF_FINDINGS]).to_pylist()}
     trends, changes, totals = RebuiltTrends(), [], []
     before = TABLES[STATUSES].empty_table()
@@ -91,14 +91,14 @@ def _spans(tables: Tables, runs: Sequence[StatusRun]) -> dict[int, Int64Array]:
 
 
 def _counts(
-    tables: Tables, open_workers: OpenWorkers, spans: Mapping[int, Int64Array]
+    tables: Tables, open_executors: OpenExecutors, spans: Mapping[int, Int64Array]
 ) -> tuple[pa.Table | None, CountedHistory]:
     """The counts of all runs, by their number; None: there is no history. And what is counted then."""
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
         return None, CountedHistory()
-    with open_workers(sum(file.rows or 0 for file in snapshot.files())) as workers:
-        counts = counts_by_run(workers, tables, snapshot, spans)
+    with open_executors("") as executors:
+        counts = counts_by_run(executors, tables, snapshot, spans)
     ends = {number: int(own[-1]) for number, own in spans.items()}
     version = snapshot.version if covers(ends, snapshot) else None
     return counts, CountedHistory(ends=ends, table=table_number(snapshot), version=version, seen=snapshot.version)

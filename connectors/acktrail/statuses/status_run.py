@@ -18,6 +18,7 @@ from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
+from acktrail.executors import Executors, OpenExecutors
 from acktrail.statuses.change_counts import CountedHistory, count_changes, log_ends
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
@@ -26,9 +27,7 @@ from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.findings_seen import seen_archives
-from acktrail.tables.past.history_tables import CHANGES
 from acktrail.tables.trend_chunks import TRENDS, add_parts
-from acktrail.workers import OpenWorkers, Workers
 
 STATUSES: Final = "queue_statuses"
 STEP: Final = "statuses/step"
@@ -53,7 +52,7 @@ class StatusSummary:
     is_older: bool = False
 
 
-def write_statuses(tables: TablesConfig, open_workers: OpenWorkers, run_id: str | None = None) -> StatusSummary:
+def write_statuses(tables: TablesConfig, open_executors: OpenExecutors, run_id: str | None = None) -> StatusSummary:
     """Judge the share partitions of the reconciliation `run_id` (None: the newest), once.
 
     Raises:
@@ -64,8 +63,8 @@ def write_statuses(tables: TablesConfig, open_workers: OpenWorkers, run_id: str 
     run = reconciled_run(stored, run_id)
     unfinished = _unfinished(stored)
     if unfinished is not None and unfinished.number < run.number:
-        _write(stored, open_workers, unfinished)
-    return _write(stored, open_workers, run)
+        _write(stored, open_executors, unfinished)
+    return _write(stored, open_executors, run)
 
 
 def reconciled_run(tables: Tables, run_id: str | None) -> StatusRun:
@@ -93,15 +92,15 @@ def _unfinished(tables: Tables) -> StatusRun | None:
     return StatusRun(**rows.slice(0, 1).to_pylist()[0]) if rows.num_rows else None
 
 
-def _write(tables: Tables, open_workers: OpenWorkers, run: StatusRun) -> StatusSummary:
+def _write(tables: Tables, open_executors: OpenExecutors, run: StatusRun) -> StatusSummary:
     snapshot = tables.create(STATUSES)
     done = snapshot.transaction_version(STEP)
     if done is not None and done >= run.number:
         own = snapshot.read(columns=["run_id", "status"])
         return summary_of(run, own, is_older=done > run.number)
     doing(f"judging the statuses of run {run.run_id}")
-    with open_workers(_new_rows(tables, snapshot)) as workers:
-        judged = _judge(workers, tables, run, snapshot)
+    with open_executors(run.run_id) as executors:
+        judged = _judge(executors, tables, run, snapshot)
     commit_run(tables, run, judged, done)
     return summary_of(run, judged.found.statuses, changes=judged.found.changes.num_rows)
 
@@ -115,10 +114,10 @@ class JudgedRun:
     counted: CountedHistory
 
 
-def _judge(workers: Workers, tables: Tables, run: StatusRun, before: TableSnapshot) -> JudgedRun:
+def _judge(executors: Executors, tables: Tables, run: StatusRun, before: TableSnapshot) -> JudgedRun:
     bounds = log_ends(tables, run.run_id)
     counted = counted_history(before, bounds)
-    counts = count_changes(workers, tables, bounds, counted)
+    counts = count_changes(executors, tables, bounds, counted)
     rows = read_run_rows(tables, run.run_id)
     found = judge_run(
         *(run, rows, before.read(), None if counts is None else counts[0]),
@@ -156,14 +155,6 @@ def counted_history(statuses: TableSnapshot, state_partitions: Iterable[int]) ->
     numbers = (statuses.transaction_version(name) for name in (_TABLE, _VERSION, _SEEN))
     table, version, seen = (None if number == _UNKNOWN else number for number in numbers)
     return CountedHistory(ends=ends, table=table, version=version, seen=seen)
-
-
-def _new_rows(tables: Tables, statuses: TableSnapshot) -> int:
-    """About how many changes are to be read, by the logs alone."""
-    history, version = tables.snapshot(CHANGES), statuses.transaction_version(_VERSION)
-    known = None if version in (None, _UNKNOWN) else tables.paths_at(CHANGES, version)
-    files = [] if history is None else history.files()
-    return sum(file.rows or 0 for file in files if known is None or file.path not in known)
 
 
 def summary_of(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:

@@ -38,14 +38,14 @@ def audit(
 
 
 def audit_partitions(tables: TablesConfig, master: str | None = None) -> ExpansionSummary:
-    """See ``acktrail.expansions.audit_run.audit_expansions``, ``workers_on`` and ``translated``; settle time, key
+    """See ``acktrail.expansions.audit_run.audit_expansions``, ``executors_on`` and ``translated``; settle time, key
     mappings and ordered groups are those of the environment."""
     from acktrail.expansions.audit_run import audit_expansions
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    from acktrail_jobs.commands.engine import executors_on, translated
 
     with translated():
         return audit_expansions(
-            *(tables, workers_on(master)),
+            *(tables, executors_on(master)),
             settle=settle_time(),
             mapping_of=key_mappings().of,
             ordered=ordered_groups(),

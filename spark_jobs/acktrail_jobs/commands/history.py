@@ -40,12 +40,12 @@ def _command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """See ``acktrail.history.history_run.build_history``, ``workers_on`` and ``translated``."""
+    """See ``acktrail.history.history_run.build_history``, ``executors_on`` and ``translated``."""
     from acktrail.history.history_run import build_history as run
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    from acktrail_jobs.commands.engine import executors_on, translated
 
     with translated():
-        return run(tables, workers_on(master))
+        return run(tables, executors_on(master))
 
 
 def _text(summary: HistorySummary) -> str:

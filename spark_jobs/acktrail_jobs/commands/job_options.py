@@ -8,5 +8,7 @@ import typer
 
 Master = Annotated[
     str | None,
-    typer.Option("--master", help="Spark master, or sc://host:port. Default: what spark-submit says, else local[2]."),
+    typer.Option(
+        "--master", help="Spark master, sc://host:port or in-process. Default: ACKTRAIL_SPARK_MASTER, else local[2]."
+    ),
 ]

@@ -62,12 +62,12 @@ def audit_keys(
     event_id: str | None = None,
     shows_keys: bool = False,
 ) -> KeyAuditSummary:
-    """See ``acktrail.expansions.key_audit.audit_keys``, ``workers_on`` and ``translated``."""
+    """See ``acktrail.expansions.key_audit.audit_keys``, ``executors_on`` and ``translated``."""
     from acktrail.expansions.key_audit import audit_keys as run
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    from acktrail_jobs.commands.engine import executors_on, translated
 
     with translated():
-        return run(kafka, tables, workers_on(master), topic, event_id=event_id, shows_keys=shows_keys)
+        return run(kafka, tables, executors_on(master), topic, event_id=event_id, shows_keys=shows_keys)
 
 
 def _json(summary: KeyAuditSummary) -> str:

@@ -55,12 +55,12 @@ def _command(
 def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_json: bool) -> None:
     from acktrail.plain_tables import printable, table
     from acktrail.statuses.rebuild import rebuild_statuses
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    from acktrail_jobs.commands.engine import executors_on, translated
 
     if run_id is not None:
         raise InputError("--rebuild-statuses is about all runs", hint="leave --run-id out")
     with showing_activity(), translated():
-        found = rebuild_statuses(tables, workers_on(master))
+        found = rebuild_statuses(tables, executors_on(master))
     rows = [(name, count) for name, count in found.statuses.items()]
     shown = (
         f"statuses of all runs up to {printable(found.run_id)} were judged again\n{table(('status', 'count'), rows)}"
@@ -71,25 +71,25 @@ def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_js
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``workers_on`` and ``translated``. `with_history`: bring
-    ``delivery_history`` up to date and write the statuses of queues with the same workers."""
+    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring
+    ``delivery_history`` up to date and write the statuses of queues with the same executors."""
     from acktrail.history.history_run import build_history
     from acktrail.reconcile.reconcile_run import reconcile as run
     from acktrail.statuses.status_run import write_statuses
     from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    from acktrail_jobs.commands.engine import executors_on, translated
 
-    open_workers = workers_on(master)
+    open_executors = executors_on(master)
 
     def add_history(reconciled: str) -> None:
         if not with_history:
             return
         if Tables(tables).exists("state_records"):
-            build_history(tables, open_workers)
-        write_statuses(tables, open_workers, reconciled)
+            build_history(tables, lambda _no_run: open_executors(reconciled))
+        write_statuses(tables, open_executors, reconciled)
 
     with translated():
-        return run(tables, open_workers, run_id, before_done=add_history)
+        return run(tables, open_executors, run_id, before_done=add_history)
 
 
 def _text(tables: TablesConfig, summary: ReconcileSummary) -> str:

@@ -45,12 +45,12 @@ def _command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """See ``acktrail_jobs.commands.verify_tables.verify``, ``workers_on`` and ``translated``."""
-    from acktrail_jobs.commands.open_workers import translated, workers_on
+    """See ``acktrail_jobs.commands.verify_tables.verify``, ``executors_on`` and ``translated``."""
+    from acktrail_jobs.commands.engine import executors_on, translated
     from acktrail_jobs.commands.verify_tables import verify as run
 
     with translated():
-        return run(tables, workers_on(master))
+        return run(tables, executors_on(master))
 
 
 def _text(summary: VerifySummary) -> str:

@@ -14,6 +14,7 @@ from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
+from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
 from acktrail.history.history_recheck import RECHECKED, first_difference, recheck_history
 from acktrail.reconcile.coverage import ExportedRanges, read_coverage
 from acktrail.reconcile.observed_run import read_observation
@@ -27,9 +28,10 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.tables.saved_states import REPLAY, SavedStates, read_saved
 from acktrail.tables.upkeep.retention import recorded_ends
-from acktrail.workers import OpenWorkers, Results, Workers, run_in_turn
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
+_RECHECK: Final = JobStep(name="build the history again", kinds={"rechecked": RECHECKED})
+_DECODE: Final = JobStep(name="decode raw bytes again", kinds={"contradicting": CONTRADICTIONS})
 _NO_HISTORY: Final = RECHECKED.empty_table()
 
 
@@ -56,7 +58,7 @@ class VerifySummary:
     not_compared: tuple[int, ...] = ()
 
 
-def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
+def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary:
     """Replay all records of ``replay_memory`` again, build ``delivery_history`` again, decode every raw key and value
     again, and compare. Writes nothing. Raises DamagedTables (a table cannot be read, or lost something),
     ConfigurationError (no run saved anything yet)."""
@@ -77,13 +79,13 @@ def verify(tables: TablesConfig, open_workers: OpenWorkers) -> VerifySummary:
     ranges = stored.snapshot(RANGES_TABLE)
     dropped = frozenset(() if ranges is None else recorded_ends(stored, ranges))
     records = sum(coverage.end_offset or 0 for coverage in moment.coverages.values())
-    with open_workers(records) as workers:
+    with open_executors("") as executors:
         doing(f"decoding about {records:,} records again")
-        contradicting = _contradicting(workers, stored)
+        contradicting = _contradicting(executors, stored)
         doing(f"replaying about {records:,} records again")
-        again = _replayed_again(workers, stored, saved, moment)
+        again = _replayed_again(executors, stored, saved, moment)
         doing(f"building the history of about {records:,} records again")
-        rechecked = _rebuilt_history(workers, stored, moment, dropped) if has_history else _NO_HISTORY
+        rechecked = _rebuilt_history(executors, stored, moment, dropped) if has_history else _NO_HISTORY
     own = saved.rows(stored)
     return VerifySummary(
         share_partitions=own.num_rows,
@@ -121,33 +123,33 @@ def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Differenc
             )
 
 
-def _replayed_again(workers: Workers, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
+def _replayed_again(executors: Executors, stored: Tables, saved: SavedStates, moment: TopicAtTime) -> pa.Table:
     """What a replay from the beginning leaves where the saved one ends."""
     coverages = {
         number: replace(moment.coverages[number], end_offset=end)
         for number, end in saved.positions.items()
         if number in moment.coverages
     }
-    return run_replay(workers, stored, moment.observation, coverages, ReplayStart())
+    return run_replay(executors, stored, moment.observation, coverages, ReplayStart())
 
 
-def _rebuilt_history(workers: Workers, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
+def _rebuilt_history(executors: Executors, stored: Tables, moment: TopicAtTime, without: frozenset[int]) -> pa.Table:
     """Rows of ``RECHECKED``, `without` some state partitions."""
     saved, built = saved_positions(stored), change_positions(stored, moment.coverages)
     longest = sorted(
         ((n, end, saved.get(n, 0)) for n, end in built.items() if end and n not in without), key=lambda each: -each[1]
     )
-    return run_in_turn(workers, longest, partial(recheck_history, stored.config), {"rechecked": RECHECKED})["rechecked"]
+    return run_in_turn(executors, _RECHECK, longest, partial(recheck_history, stored.config))["rechecked"]
 
 
-def _contradicting(workers: Workers, stored: Tables) -> pa.Table:
+def _contradicting(executors: Executors, stored: Tables) -> pa.Table:
     """Rows of ``CONTRADICTIONS``: records whose decoded columns are not what their bytes say."""
     records = stored.snapshot(RECORDS)
     if records is None or not reads_as_own(records):
         return CONTRADICTIONS.empty_table()
     paths = [file.path for file in sorted(records.files(), key=lambda file: -file.size_bytes)]
     work = partial(_contradictions_in, stored.config)
-    return run_in_turn(workers, paths, work, {"contradicting": CONTRADICTIONS})["contradicting"]
+    return run_in_turn(executors, _DECODE, paths, work)["contradicting"]
 
 
 def _contradictions_in(config: TablesConfig, paths: Sequence[str]) -> Results:

@@ -1,0 +1,107 @@
+"""Who works on a job: Spark, or this process where a person says so, with the same tables in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs.test_reconcile import busy
+from jobs.world import World, batch, key_of, snapshot
+from pyspark.sql import SparkSession
+
+from acktrail.errors import MissingDependency
+from acktrail.executors import InProcess
+from acktrail_jobs.commands.engine import executors_on
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.spark_executors import SparkExecutors
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+WRITTEN = ("share_partition_states", "reconciliations", "findings", "delivery_history", "held_states", "replay_memory")
+OF_TABLES = {"records_table", "records_files", "unfinished", "exported"}
+MOST_JOBS = 3
+"""One for the replay and its verdicts, one for the history, one for the changes that statuses are judged by."""
+
+
+def scattered(world: World) -> None:
+    """Working groups, one on two state partitions, one that is only described."""
+    busy(world, 3, groups=6)
+    key = key_of("scattered")
+    world.write(snapshot(key, 2))
+    world.write(*[snapshot(key, 2, (batch(2, 3, 4),))] * 5, on=1)
+    world.write(snapshot(key, 2), on=2)
+    world.described[key_of("described")] = {"start_offset": 3, "lag": 97}
+    world.groups["described"] = "Stable"
+
+
+def plain(world: World, name: str) -> list[str]:
+    """Rows of a table without what names the table that they come from."""
+    found = world.tables.read(name).to_pylist()
+    return sorted(str({column: value for column, value in row.items() if column not in OF_TABLES}) for row in found)
+
+
+@pytest.mark.full
+def test_both_make_the_same_tables(tmp_path: Path) -> None:
+    """Row by row, also from one run to the next; and what each kept, the other one finds whole."""
+    here, there = World(tmp_path / "here"), World(tmp_path / "there")
+    for run in ("r0", "r1"):
+        for world in (here, there):
+            scattered(world)
+            world.observe(run)
+        ours = reconcile(here.config, run, "in-process", with_history=True)
+        theirs = reconcile(there.config, run, with_history=True)
+        assert ours == theirs
+        for name in WRITTEN:
+            assert plain(here, name) == plain(there, name) != [], name
+        assert not verify(here.config).differences
+        assert not verify(there.config, "in-process").differences
+
+
+def test_a_reconciliation_is_few_jobs(world: World, spark: SparkSession) -> None:
+    """However many tables are read and written."""
+    scattered(world)
+    world.observe("r0")
+    tracker = spark.sparkContext.statusTracker()
+    reconcile(world.config, "r0", with_history=True)
+    assert 0 < len(tracker.getJobIdsForGroup("acktrail r0")) <= MOST_JOBS
+
+
+@pytest.mark.parametrize(
+    ("master", "variable", "is_here"),
+    [
+        (None, None, False),
+        ("local[2]", None, False),
+        ("in-process", None, True),
+        (None, "in-process", True),
+        ("local[2]", "in-process", False),
+        ("in-process", "local[2]", True),
+    ],
+)
+def test_the_work_is_done_on_spark_unless_a_person_says_otherwise(
+    master: str | None, variable: str | None, is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the option, else by the variable."""
+    if variable:
+        monkeypatch.setenv("ACKTRAIL_SPARK_MASTER", variable)
+    with executors_on(master)("r0") as found:
+        assert isinstance(found, InProcess if is_here else SparkExecutors)
+
+
+def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A JAVA_HOME without Java is found before anything is started."""
+    monkeypatch.setattr("acktrail_jobs.session.running_session", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0"):
+        pass
+
+
+def test_steps_are_named_in_what_spark_shows(world: World, spark: SparkSession) -> None:
+    """Each job has the name of its step and the run, and results are columns with types."""
+    scattered(world)
+    world.observe("r0")
+    reconcile(world.config, "r0", with_history=True)
+    store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
+    jobs = store.jobsList(None)
+    names = {jobs.apply(n).description().getOrElse(None) for n in range(jobs.size())}
+    assert {"acktrail: replay the state records (r0)", "acktrail: build the history of records (r0)"} <= names

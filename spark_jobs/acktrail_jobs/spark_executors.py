@@ -56,7 +56,8 @@ class SparkExecutors:
         )
         grouped = rows.unionByName(numbers).groupBy(GROUP)
         kinds = from_arrow_schema(_structs(then))
-        return self._gathered(then, grouped.applyInArrow(partial(_group_as_structs, then, group_work), kinds))
+        both = JobStep(name=f"{first.name}, {then.name}", kinds=then.kinds)
+        return self._gathered(both, grouped.applyInArrow(_grouped(then, group_work), kinds))
 
     def _gathered(self, step: JobStep, frame: DataFrame) -> dict[str, pa.Table]:
         with described(self._session, step.name, self._run_id):
@@ -102,14 +103,20 @@ def share_frame(
 
 def _structs(step: JobStep) -> pa.Schema:
     """A column of structs for each kind: a row has one of them."""
-    return pa.schema([pa.field(kind, pa.struct(list(schema))) for kind, schema in step.kinds.items()])
+    return pa.schema([pa.field(kind, pa.struct(list(_plain(schema)))) for kind, schema in step.kinds.items()])
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """`schema` without dictionaries, which Spark does not know."""
+    kinds = (field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema)
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
 def _as_structs(step: JobStep, work: Work, share: Any) -> Iterator[pa.RecordBatch]:
     """The results of `work` for `share`, a limited number of rows at a time."""
     schema = _structs(step)
     for kind, rows in work(share):
-        own = step.kinds[kind]
+        own = _plain(step.kinds[kind])
         for batch in rows.select(own.names).cast(own).to_batches(max_chunksize=_ROWS_AT_ONCE):
             struct = pa.StructArray.from_arrays(batch.columns, fields=list(own))
             columns = [
@@ -118,11 +125,15 @@ def _as_structs(step: JobStep, work: Work, share: Any) -> Iterator[pa.RecordBatc
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _group_as_structs(step: JobStep, work: GroupWork, key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-    """The results for one group. The row that only says that there is such a group is no row of it."""
-    own = rows.filter(rows[rows.column_names[0]].is_valid())
-    results = _as_structs(step, lambda number: work(number, own), key[0].as_py())
-    return pa.Table.from_batches(results, schema=_structs(step))
+def _grouped(step: JobStep, work: GroupWork) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    """For ``applyInArrow``, which reads the hints of what it gets."""
+
+    def work_on(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        own = rows.filter(rows[rows.column_names[0]].is_valid())  # one row only says that there is such a group
+        results = _as_structs(step, lambda number: work(number, own), key[0].as_py())
+        return pa.Table.from_batches(results, schema=_structs(step))
+
+    return work_on
 
 
 def _rows_alone(work: Work, share: Any) -> Iterator[pa.RecordBatch]:

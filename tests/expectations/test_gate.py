@@ -174,7 +174,7 @@ def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> Non
     config = TablesConfig(uri=str(tmp_path))
     tables = Tables(config)
     tables.append("offset_observations", logs())
-    commit = {reconciliation_commit("cluster-1", RUN, "0"): 1}
+    commit = {reconciliation_commit("cluster-1", RUN): 1}
     tables.append("reconciliations", TABLES["reconciliations"].empty_table(), transactions=commit)
 
     summary = validate(config, RUN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 from acktrail.reconcile.coverage import Coverage, read_coverage
+from acktrail.reconcile.judged_share import with_cluster
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
+from acktrail.tables.cluster_check import create_anew_for
+from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
@@ -45,7 +49,10 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
         assert coverages == expected
         found = _replay(tables, observation, resume.start(), coverages)
         if keeps:
-            resume.save(found.rows())
+            saved = with_cluster(found.rows(), observation.cluster_id)
+            counts = Counter(saved["state_partition"].to_pylist())
+            create_anew_for(tables, "replay_memory", observation.cluster_id or "")
+            resume.save(written_file(tables.place("replay_memory"), saved), counts)
     files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
     return Replayed(
         rows=_rows(found), full_replay_reason=resume.full_replay_reason, files=files, ranges=ranges, rows_read=seen.rows

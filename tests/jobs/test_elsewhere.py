@@ -58,6 +58,6 @@ def test_a_worker_without_acktrail_is_a_clear_error() -> None:
     from acktrail.errors import ConfigurationError
     from acktrail_jobs.commands.engine import translated
 
-    with pytest.raises(ConfigurationError, match="workers cannot import acktrail_jobs") as caught, translated():
+    with pytest.raises(ConfigurationError, match="executors cannot import acktrail_jobs") as caught, translated():
         raise PySparkException("Traceback\nModuleNotFoundError: No module named 'acktrail_jobs'\n SQLSTATE: 38000")
     assert "install acktrail" in str(caught.value.hint)

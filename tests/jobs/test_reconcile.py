@@ -70,8 +70,8 @@ def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
 
 
 def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a row and not a commit, however the rows are cut into pieces; and a run that was stopped is completed."""
-    monkeypatch.setattr(job, "_ROWS_AT_ONCE", 5)
+    """Not a row and not a commit, however many shares there are; and a run that was stopped is completed."""
+    monkeypatch.setattr(job, "_FEW_ROWS", 5)
     busy(world, 7)
     orphan = key_of("orphan")
     world.write(snapshot(orphan))
@@ -322,7 +322,7 @@ def test_a_reconciliation_without_share_partitions_leaves_its_commit(world: Worl
     world.observe("r1")
     reconcile(world.config)
     cluster_id = world.rows("offset_observations", "r1")[0]["cluster_id"]
-    commit = reconciliation_commit(cluster_id, "r1", "0")
+    commit = reconciliation_commit(cluster_id, "r1")
     assert Tables(world.config).transaction_version("reconciliations", commit) == 1
 
 
@@ -377,14 +377,14 @@ def _versions(tables: Tables) -> dict[str, int]:
 def _refuse(monkeypatch: pytest.MonkeyPatch, table: str) -> pytest.MonkeyPatch:
     """Let commits to `table` fail as when another writer was first."""
     patch = pytest.MonkeyPatch()
-    append = Tables.append
+    commit_files = Tables.commit_files
 
     def refusing(self: Tables, name: str, *arguments: Any, **options: Any) -> int:
         if name == table:
             raise ConcurrentCommit("refused")
-        return append(self, name, *arguments, **options)
+        return commit_files(self, name, *arguments, **options)
 
-    patch.setattr(Tables, "append", refusing)
+    patch.setattr(Tables, "commit_files", refusing)
     return patch
 
 

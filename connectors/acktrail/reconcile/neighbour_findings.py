@@ -18,6 +18,14 @@ from acktrail.tables.delta.store import Tables
 
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 """Three times the pause between two prunings of a share coordinator."""
+PLACES: Final = pa.schema(
+    [
+        pa.field("state_partition", pa.int32()),
+        *(pa.field(name, pa.int64()) for name in ("rows", "without_base", "lowest_base", "newest_ms")),
+    ]
+)
+"""The replayed rows of a state partition in sum: how many, how many states among them have no snapshot, the lowest
+snapshot of the others, and the time of the newest record."""
 _TOPIC: Final = ("group_id", "topic_id")
 
 
@@ -59,19 +67,36 @@ def dropped_letter_findings(tables: Tables, observation: Observation) -> pa.Tabl
     return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
-def unpruned_findings(saved: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:
+def places_of(saved: pa.Table) -> pa.Table:
+    """Rows of ``PLACES`` out of rows of ``SAVED_COLUMNS``."""
+    has_state = pc.is_valid(saved["snapshot_epoch"])
+    base = pc.if_else(has_state, saved["base_offset"], pa.scalar(None, pa.int64()))
+    columns = {
+        "state_partition": saved["state_partition"],
+        "rows": pa.repeat(pa.scalar(1, pa.int64()), saved.num_rows),
+        "without_base": pc.and_(has_state, pc.is_null(base)).cast(pa.int64()),
+        "lowest_base": base,
+        "newest_ms": saved["last_record_timestamp_ms"],
+    }
+    return added_places(pa.table([columns[name] for name in PLACES.names], schema=PLACES))
+
+
+def added_places(places: pa.Table) -> pa.Table:
+    """`places` with one row for each state partition."""
+    sides = [("rows", "sum"), ("without_base", "sum"), ("lowest_base", "min"), ("newest_ms", "max")]
+    sums = places.group_by("state_partition", use_threads=False).aggregate(sides)
+    return sums.select(["state_partition", *(f"{name}_{how}" for name, how in sides)]).rename_columns(PLACES.names)
+
+
+def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` about state partitions whose log begins below every snapshot that is needed, although
     nothing was written for long enough to prune it.
 
-    `saved`: rows of ``SAVED_COLUMNS``. A state partition with a state that has no snapshot is left out.
+    `places`: rows of ``PLACES``, one for each state partition. One with a state that has no snapshot is left out.
     """
-    live = saved.filter(pc.is_valid(saved["snapshot_epoch"]))
-    by_place = live.group_by("state_partition")
-    bases = by_place.aggregate([("base_offset", "min"), ("base_offset", "count"), ([], "count_all")]).to_pylist()
-    needed = {r["state_partition"]: r["base_offset_min"] for r in bases if r["base_offset_count"] == r["count_all"]}
+    needed = {row["state_partition"]: row["lowest_base"] for row in places.to_pylist() if not row["without_base"]}
     quiet_since = int(observation.observed_at.timestamp() * 1_000) - PRUNED_WITHIN_MS
-    newest = saved.group_by("state_partition").aggregate([("last_record_timestamp_ms", "max")])
-    quiet = newest.filter(pc.less_equal(newest["last_record_timestamp_ms_max"], quiet_since))
+    quiet = places.filter(pc.less_equal(places["newest_ms"], quiet_since))
     common = {name: value.as_py() for name, value in common_columns("state_log_pruned", observation).items()}
     rows = []
     for number in sorted(quiet["state_partition"].to_pylist()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.binary_column import BoolArray
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.share_partition_keys import first_matches, key_codes
 from acktrail.errors import ConfigurationError, InputError, UnknownName
@@ -156,6 +157,10 @@ class Descriptions:
     groups: pa.Table
     group_errors: pa.Table
     topics: pa.Table
+
+    def only(self, chosen: BoolArray) -> Descriptions:
+        """The same with the `chosen` ones of its share partitions."""
+        return replace(self, shares=self.shares.filter(pa.array(chosen)))
 
     def only_described(self, replayed: pa.Table) -> pa.Table:
         """The keys (``KEY_COLUMNS``) of share partitions that were described and are not in `replayed`, each once."""

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS, SHARE_PARTITION_STATES
-from acktrail.config import TablesConfig
+from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.executors import Executors, OpenExecutors
-from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.findings import share_partition_findings, state_partition_findings, with_critical_findings
-from acktrail.reconcile.neighbour_findings import (
-    dropped_letter_findings,
-    unpruned_findings,
-    without_start_findings,
-)
-from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
-from acktrail.reconcile.partition_replay import replayed_states
+from acktrail.reconcile.findings import state_partition_findings
+from acktrail.reconcile.judged_share import JUDGE, REPLAY, ShareJudge, replay_numbered
+from acktrail.reconcile.neighbour_findings import added_places, dropped_letter_findings, unpruned_findings
+from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
-from acktrail.reconcile.replay_resume import ReplayResume, run_replay
-from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
+from acktrail.reconcile.replay_resume import ReplayResume, replay_shares
+from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.findings_seen import settled_archives
+from acktrail.tables.saved_states import REPLAY as REPLAY_STATES
 
-_ROWS_AT_ONCE: Final = 50_000
-"""Rows of one commit."""
+_BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
+"""The tables that get one commit of a run, in the order of the commits."""
+_FEW_ROWS: Final = 50_000
+"""Records and states whose share partitions are judged as one share."""
+_GROUPS_EACH: Final = 4
+"""Shares that an executor judges one after the other: it holds one at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +74,7 @@ def reconcile(
     observation = read_observation(stored, run_id or newest_run(stored))
     resume = ReplayResume(stored, observation)
     note_begun(stored, observation.cluster_id, observation.run_id)
-    rows = resume.start().rows(resume.coverages)
-    doing(f"replaying about {rows:,} records and states")
+    doing(f"replaying about {resume.start().rows(resume.coverages):,} records and states")
     with open_executors(observation.run_id) as executors:
         _reconcile(executors, stored, observation, resume)
         before_done(observation.run_id)
@@ -86,50 +84,42 @@ def reconcile(
 
 
 def _reconcile(executors: Executors, stored: Tables, observation: Observation, resume: ReplayResume) -> None:
-    coverages = resume.coverages
-    saved = run_replay(executors, stored, observation, coverages, resume.start())
-    described = read_descriptions(stored, observation.run_id)
-    states = one_state_per_partition(replayed_states(saved, observation, coverages))
-    verdicts = reconcile_rows(states, described, observation, coverages)
-    doing(f"writing the states of {states.num_rows:,} share partitions")
-    for number, rows in _pieces(with_topics(states, described).select(SHARE_PARTITION_STATES.names)):
-        _write_once(stored, observation, "share_partition_states", str(number), rows.cast(SHARE_PARTITION_STATES))
-    found = pa.concat_tables(
-        (
+    """Executors replay, judge and write; their files become part of the tables here, those of the verdicts last."""
+    commit = reconciliation_commit(observation.cluster_id, observation.run_id)
+    missing = {name for name in _BY_COMMIT if stored.transaction_version(name, commit) is None}
+    if not missing and not resume.is_further:
+        return
+    start, coverages = resume.start(), resume.coverages
+    wanted = missing - {"findings"}
+    for name in wanted:
+        stored.create(name)
+    if resume.is_further:
+        wanted.add(create_anew_for(stored, REPLAY_STATES.name, observation.cluster_id or "").name)
+    judge = ShareJudge(
+        tables=stored.config,
+        observation=observation,
+        coverages=coverages,
+        groups=executors.count * _GROUPS_EACH if start.rows(coverages) > _FEW_ROWS else 1,
+        wanted=frozenset(wanted),
+        shown=unseen_time(),
+    )
+    work = partial(replay_numbered, judge, start)
+    shares = replay_shares(coverages, start, executors.count)
+    found = executors.run_grouped(REPLAY, shares, work, JUDGE, judge.groups, judge.judge)
+    files, places = found["files"], added_places(found["places"])
+    once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
+    if "share_partition_states" in missing:
+        stored.commit_files("share_partition_states", files, **once)
+    if "findings" in missing:
+        of_all = (
             state_partition_findings(coverages.values(), observation),
-            unpruned_findings(saved, coverages, observation),
-            without_start_findings(verdicts, observation),
+            unpruned_findings(places, coverages, observation),
             dropped_letter_findings(stored, observation),
         )
-    )
-    _write_once(stored, observation, "findings", "state partitions", found)
-    settled = settled_archives(stored, observation.observed_at)
-    for number, rows in _pieces(verdicts):
-        broken = share_partition_findings(rows, observation, settled)
-        _write_once(stored, observation, "findings", str(number), broken)
-        named = with_critical_findings(rows.select(RECONCILIATIONS.names), broken)
-        _write_once(stored, observation, "reconciliations", str(number), named)
-    resume.save(saved)
-
-
-def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """`rows` in numbered pieces, which depend on the set of rows and not on their order; at least one, so that a
-    reconciliation without a share partition leaves its commit too."""
-    if rows.num_rows > _ROWS_AT_ONCE:
-        rows = rows.sort_by([(name, "ascending") for name in KEY_COLUMNS])
-    for number in range(max(1, -(-rows.num_rows // _ROWS_AT_ONCE))):
-        yield number, rows.slice(number * _ROWS_AT_ONCE, _ROWS_AT_ONCE)
-
-
-def _write_once(stored: Tables, observation: Observation, table: str, piece: str, rows: pa.Table) -> None:
-    """Commit one piece of a table, unless an earlier attempt of this run did."""
-    app_id = reconciliation_commit(observation.cluster_id, observation.run_id, piece)
-    if stored.transaction_version(table, app_id) is not None:
-        return
-    if table == "findings":
-        stored.upsert(table, rows, transactions={app_id: 1})
-    else:
-        stored.append(table, rows, transactions={app_id: 1}, expected={app_id: None})
+        stored.upsert("findings", pa.concat_tables([found["findings"], *of_all]), **once)
+    if "reconciliations" in missing:
+        stored.commit_files("reconciliations", files, **once)
+    resume.save(files, dict(zip(*(places[name].to_pylist() for name in ("state_partition", "rows")), strict=True)))
 
 
 def _summary(stored: Tables, run_id: str) -> ReconcileSummary:

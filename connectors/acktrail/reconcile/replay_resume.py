@@ -37,7 +37,7 @@ from acktrail.tables.saved_states import (
     continued,
     files_to_read,
     read_saved,
-    save,
+    save_files,
     source_of,
 )
 
@@ -120,10 +120,16 @@ class ReplayResume:
             return ReplayStart(records_version=version)
         return ReplayStart(saved=self._saved, records_version=version, paths=tuple(sorted(self._paths)))
 
-    def save(self, rows: pa.Table) -> None:
-        """Save what the replay left (rows of ``SAVED_COLUMNS``), if it went further than the saved one."""
-        is_further = self._unusable is not None or self._ends != dict(self._saved.positions)
-        if self._records is None or self._files is None or self._is_older or not is_further:
+    @property
+    def is_further(self) -> bool:
+        """The replay goes further than the saved one: what it leaves is saved."""
+        is_new = self._unusable is not None or self._ends != dict(self._saved.positions)
+        return self._records is not None and not self._is_older and is_new
+
+    def save(self, files: pa.Table, counts: Mapping[int, int]) -> None:
+        """Save what the replay left, if it is further: `files` (``WRITTEN_FILES``) with `counts` rows of each state
+        partition."""
+        if self._records is None or self._files is None or not self.is_further:
             return
         known = self._exported_ranges.to_save()
         exported = {} if known is None else {n: _exported_column(known, found) for n, found in self.coverages.items()}
@@ -138,7 +144,7 @@ class ReplayResume:
         )
         cluster_id, step = self._observation.cluster_id or "", (self._saved.step or 0) + 1
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation saved its own: as good as this one
-            save(self._tables, saved, rows, cluster_id=cluster_id, step=step)
+            save_files(self._tables, saved, files, counts, cluster_id=cluster_id, step=step)
 
     def _beyond(self) -> list[str]:
         """The files with records after the end of the observation."""
@@ -171,6 +177,13 @@ def run_replay(
     return executors.run(_REPLAY, shares, work)["saved"]
 
 
+def _replayed(
+    config: TablesConfig, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]
+) -> Results:
+    """Rows of ``SAVED_COLUMNS`` of a share of the state partitions."""
+    yield "saved", replay_of(Tables(config), observation, start, coverages).rows()
+
+
 def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
     """About `count` shares of the state partitions that have records; more where these would have too many of them."""
     exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
@@ -191,13 +204,6 @@ def replay_of(tables: Tables, observation: Observation, start: ReplayStart, cove
         return tables.file_batches(RECORDS, start.paths or (), columns=columns, where=where)
 
     return Replay(read, observation, coverages, saved)
-
-
-def _replayed(
-    config: TablesConfig, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]
-) -> Results:
-    """Rows of ``SAVED_COLUMNS`` of a executor's share of the state partitions."""
-    yield "saved", replay_of(Tables(config), observation, start, coverages).rows()
 
 
 def known_ranges(saved: SavedStates) -> KnownRanges | None:

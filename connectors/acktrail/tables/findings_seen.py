@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.status_schemas import FINDINGS_SEEN
-from acktrail.config import unseen_time
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 
@@ -52,10 +51,10 @@ def seen_archives(tables: Tables, until: dt.datetime) -> pa.Table:
     return _most(rows)
 
 
-def settled_archives(tables: Tables, now: dt.datetime) -> pa.Table:
-    """The same with those that have been shown for ``unseen_time``."""
-    shown = pc.field("archived_at") <= pa.scalar(now - unseen_time(), INSTANT)
-    expired = tables.read("queue_statuses", columns=_SETTLED, where=shown)
+def settled_archives(tables: Tables, now: dt.datetime, shown: dt.timedelta) -> pa.Table:
+    """The same with those that have been shown for as long as `shown`."""
+    is_old = pc.field("archived_at") <= pa.scalar(now - shown, INSTANT)
+    expired = tables.read("queue_statuses", columns=_SETTLED, where=is_old)
     return _most(pa.concat_tables([seen_archives(tables, now), expired]))
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.schemas.table_schemas import TABLES, saved_columns
 from acktrail.errors import ConfigurationError
 from acktrail.tables.cluster_check import create_anew_for
+from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -197,10 +198,32 @@ def save(
 ) -> SavedStates:
     """Replace the table by `rows` (``saved_columns``) and the facts of `saved`, which was read at its `step`; the new
     one is `step`. Commits `transactions` too. Raises ConcurrentCommit (another writer came first; nothing landed)."""
-    table, schema = saved.table, TABLES[saved.table.name]
+    create_anew_for(tables, saved.table.name, cluster_id)
+    schema = TABLES[saved.table.name]
+    parts = [_places(saved, _counts(rows["state_partition"])), rows.sort_by("state_partition")]
+    whole = pa.concat_tables([cast_to_schema(part, schema) for part in parts])
+    owned = whole.set_column(0, "cluster_id", pa.repeat(cluster_id, whole.num_rows))
+    moved, expected = {saved.table.step: step, **(transactions or {})}, {saved.table.step: saved.step}
+    version = tables.replace(saved.table.name, owned, transactions=moved, expected=expected)
+    return replace(saved, version=version, step=step, share_partitions=rows.num_rows)
+
+
+def save_files(
+    tables: Tables, saved: SavedStates, files: pa.Table, counts: Mapping[int, int], *, cluster_id: str, step: int
+) -> None:
+    """``save`` of rows that lie in `files` (``WRITTEN_FILES``) already: `counts` of each state partition."""
+    name = saved.table.name
+    create_anew_for(tables, name, cluster_id)
+    places = cast_to_schema(_places(saved, Counter(counts)), TABLES[name])
+    owned = written_file(tables.place(name), places.set_column(0, "cluster_id", pa.repeat(cluster_id, len(places))))
+    moved, expected = {saved.table.step: step}, {saved.table.step: saved.step}
+    both = pa.concat_tables([owned, files])
+    tables.commit_files(name, both, replaces=True, transactions=moved, expected=expected)
+
+
+def _places(saved: SavedStates, counts: Counter[int]) -> pa.Table:
+    """The rows that say how far the states are, and what they were made of."""
     assert saved.source is not None
-    create_anew_for(tables, table.name, cluster_id)
-    counts = _counts(rows["state_partition"])
     of_all = {
         "run_id": saved.run_id,
         "records_version": saved.used.version,
@@ -219,12 +242,7 @@ def save(
         }
         for number, end in saved.positions.items()
     ]
-    parts = [pa.Table.from_pylist(places, schema=schema), rows.sort_by("state_partition")]
-    whole = pa.concat_tables([cast_to_schema(part, schema) for part in parts])
-    owned = whole.set_column(0, "cluster_id", pa.repeat(cluster_id, whole.num_rows))
-    moved, expected = {table.step: step, **(transactions or {})}, {table.step: saved.step}
-    version = tables.replace(table.name, owned, transactions=moved, expected=expected)
-    return replace(saved, version=version, step=step, share_partitions=rows.num_rows)
+    return pa.Table.from_pylist(places, schema=TABLES[saved.table.name])
 
 
 def _is_damaged(places: Iterable[Mapping[str, Any]], counts: Counter[int]) -> bool:

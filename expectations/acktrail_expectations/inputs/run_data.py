@@ -279,7 +279,7 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
     if verdicts:
         return
     named = _own(store, run_id, "offset_observations", ("cluster_id",))["cluster_id"]
-    found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id, "0")
+    found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id)
     if store.transaction_version("reconciliations", found_nothing) is not None:
         return
     if not rows["group_observations"] and not rows["offset_observations"]:

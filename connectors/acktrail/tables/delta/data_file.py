@@ -1,5 +1,6 @@
-"""Data files of ``state_records``, written by Arrow row group by row group as the rows lie in memory: delta-rs's writer
-takes twice the time, and needs the rows in one piece to keep their order."""
+"""Data files, written by Arrow row group by row group as the rows lie in memory, by whoever has the rows: executors
+write, the driver commits the names. (delta-rs's writer takes twice the time, and needs the rows in one piece to keep
+their order.)"""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import contextlib
 import json
 import time
 import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,13 +51,40 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
         partition_values={},
         modification_time=time.time_ns() // 1_000_000,
         data_change=True,
-        stats=_statistics(writer.writer.metadata, rows, measured_columns(place.name, rows.schema)),
+        stats=_statistics(place.name, writer.writer.metadata, rows),
     )
 
 
-def _statistics(file: pq.FileMetaData, rows: pa.Table, names: list[str]) -> str:
-    """Counts and bounds of the columns `names`, as Delta's protocol has them. A column without a bound has no values:
+WRITTEN_FILES: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("table", "path", "stats")),
+        *(pa.field(name, pa.int64()) for name in ("size", "modification_time", "rows")),
+    ]
+)
+"""A data file that is no part of its table yet."""
+
+
+def written_file(place: TablePlace, rows: pa.Table) -> pa.Table:
+    """Write `rows` as a new file; gives its row of ``WRITTEN_FILES``; none for no rows. Raises OSError."""
+    if not rows.num_rows:
+        return WRITTEN_FILES.empty_table()
+    done = write_data_file(place, rows)
+    named = {name: getattr(done, name) for name in ("path", "stats", "size", "modification_time")}
+    return pa.Table.from_pylist([{"table": place.name, "rows": rows.num_rows, **named}], schema=WRITTEN_FILES)
+
+
+def add_actions(files: pa.Table) -> list[AddAction]:
+    """What makes `files` (``WRITTEN_FILES``) part of their table."""
+    columns = files.select(["path", "stats", "size", "modification_time"]).to_pylist()
+    return [AddAction(**each, partition_values={}, data_change=True) for each in columns]
+
+
+def _statistics(table: str, file: pq.FileMetaData, rows: pa.Table) -> str:
+    """Counts and bounds of the measured columns, as Delta's protocol has them. A column without a bound has no values:
     delta-rs takes an absent bound for one that no value satisfies."""
+    names = measured_columns(table, rows.schema)
+    if table != "state_records":
+        return Measure.text([Measure.of(rows, names)])
     least, greatest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
     index = {groups[0].column(number).path_in_schema: number for number in range(file.num_columns)}
@@ -68,22 +98,76 @@ def _statistics(file: pq.FileMetaData, rows: pa.Table, names: list[str]) -> str:
             bounds = min(each.min for each in filled), max(each.max for each in filled)
         else:  # Parquet has none of long texts
             bounds = tuple(pc.min_max(rows[name]).as_py().values())
-        least[name], greatest[name] = lower_bound(bounds[0]), upper_bound(bounds[1])
+        least[name], greatest[name] = _lower_bound(bounds[0]), _upper_bound(bounds[1])
     content = {"numRecords": file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return statistics_text(content)
+    return _text(content)
 
 
-def statistics_text(content: dict[str, Any]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Counts and bounds of some rows, for the log."""
+
+    rows: int
+    nulls: dict[str, int]
+    least: dict[str, Any]
+    greatest: dict[str, Any]
+
+    @classmethod
+    def of(cls, rows: pa.Table, columns: Iterable[str]) -> Measure:
+        nulls, least, greatest = dict[str, int](), dict[str, Any](), dict[str, Any]()
+        for name in columns:
+            column = rows[name]
+            nulls[name] = column.null_count
+            if not _has_bounds(column.type):
+                continue
+            found = pc.min_max(column)
+            least[name], greatest[name] = found["min"].as_py(), found["max"].as_py()
+        return cls(rows=rows.num_rows, nulls=nulls, least=least, greatest=greatest)
+
+    @staticmethod
+    def text(parts: Sequence[Measure]) -> str:
+        """The statistics of a file, as Delta's protocol has them."""
+        nulls = {name: sum(part.nulls[name] for part in parts) for name in parts[0].nulls}
+        least = {name: _bound(min, parts, "least", name) for name in parts[0].least}
+        greatest = {name: _bound(max, parts, "greatest", name) for name in parts[0].greatest}
+        return _text(
+            {
+                "numRecords": sum(part.rows for part in parts),
+                "minValues": {name: _lower_bound(_plain(value)) for name, value in least.items() if value is not None},
+                "maxValues": {
+                    name: _upper_bound(_plain(value)) for name, value in greatest.items() if value is not None
+                },
+                "nullCount": nulls,
+            }
+        )
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Whether the log gets least and greatest values of such a column: those that are text in one way alone."""
+    is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
+
+
+def _bound(choose: Callable[..., Any], parts: Sequence[Measure], side: str, name: str) -> Any:
+    return choose((value for part in parts if (value := getattr(part, side)[name]) is not None), default=None)
+
+
+def _plain(value: Any) -> Any:
+    """Instants as text; a file has them in UTC and in µs."""
+    return value if isinstance(value, int | str) else f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _text(content: dict[str, Any]) -> str:
     """As JSON without escapes: delta-rs reads those of characters beyond U+FFFF as other characters."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
-def lower_bound(value: Any) -> Any:
+def _lower_bound(value: Any) -> Any:
     """`value`, or a short text that is no greater than it."""
     return value[:_LONGEST_TEXT] if isinstance(value, str) else value
 
 
-def upper_bound(value: Any) -> Any:
+def _upper_bound(value: Any) -> Any:
     """`value`, or a short text that is no less than it, where there is one."""
     if not isinstance(value, str) or len(value) <= _LONGEST_TEXT or value[_LONGEST_TEXT] == _BEYOND:
         return value

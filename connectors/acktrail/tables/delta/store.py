@@ -22,7 +22,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
-from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
+from acktrail.tables.delta.table_commit import check_expected, commit, write_files, write_rows
 from acktrail.tables.delta.table_layout import (
     CHUNK,
     cast_to_schema,
@@ -199,6 +199,23 @@ class Tables:
         ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
         write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)
         return commit(snapshot, write, transactions, metadata)
+
+    def commit_files(
+        self,
+        name: str,
+        files: pa.Table,
+        *,
+        replaces: bool = False,
+        transactions: Mapping[str, int] = _NOTHING,
+        expected: Mapping[str, int | None] | None = None,
+    ) -> int:
+        """Make data files (``WRITTEN_FILES``) that others wrote part of a table, in the place of all its rows where it
+        `replaces` them. One commit, with `transactions` and `expected` as in ``append``; gives its version."""
+        snapshot = self.create(name)
+        check_expected(snapshot, expected)
+        own = files.filter(pc.equal(files["table"], name))
+        write = write_files(snapshot, own, mode="overwrite" if replaces else "append")
+        return commit(snapshot, write, transactions, {})
 
     def upsert(
         self,

@@ -19,7 +19,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
-from acktrail.tables.delta.data_file import write_data_file
+from acktrail.tables.delta.data_file import add_actions, write_data_file
 from acktrail.tables.delta.storage_errors import needs_newer_release
 from acktrail.tables.delta.table_layout import writer_properties
 from acktrail.tables.delta.table_place import TablePlace
@@ -75,6 +75,16 @@ def write_rows(
             writer_properties=writer_properties(snapshot.name),
             commit_properties=properties,
         )
+
+    return write
+
+
+def write_files(snapshot: TableSnapshot, files: pa.Table, *, mode: Literal["append", "overwrite"]) -> Write:
+    """The write, for ``commit``, of files that are there (``WRITTEN_FILES``): only their names are written."""
+
+    def write(properties: CommitProperties) -> None:
+        actions, schema = add_actions(files), snapshot.delta.schema()
+        snapshot.delta.create_write_transaction(actions, mode, schema, commit_properties=properties)
 
     return write
 

@@ -265,10 +265,9 @@ def _own(entries: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def reconciliation_commit(cluster_id: str | None, run_id: str, piece: str) -> str:
-    """The app id of the commit that brought a piece of a reconciliation; pieces of rows are numbered from 0, which is
-    always there."""
-    return f"acktrail.reconcile/{cluster_id}/{run_id}/{piece}"
+def reconciliation_commit(cluster_id: str | None, run_id: str) -> str:
+    """The app id of the commit that brought a reconciliation to a table."""
+    return f"acktrail.reconcile/{cluster_id}/{run_id}"
 
 
 def all_of(*conditions: pc.Expression | None) -> pc.Expression | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from operator import or_
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import DamagedTables
-from acktrail.tables.delta.data_file import lower_bound, statistics_text, upper_bound
+from acktrail.tables.delta.data_file import Measure
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -162,7 +162,7 @@ class _Writer:
         self._group = self._options.pop("row_group_size")
         self._open: tuple[pq.ParquetWriter, pa.BufferOutputStream] | None = None
         self._held: list[pa.Table] = []
-        self._measures: list[_Measure] = []
+        self._measures: list[Measure] = []
         self._added: list[AddAction] = []
 
     def add(self, rows: pa.Table) -> None:
@@ -186,7 +186,7 @@ class _Writer:
         writer, sink = self._open
         for begin, end in pairwise(self._group_edges(rows)):
             writer.write_table(rows.slice(begin, end - begin), row_group_size=self._group)
-        self._measures.append(_Measure.of(rows, measured_columns(self._snapshot.name, self._schema)))
+        self._measures.append(Measure.of(rows, measured_columns(self._snapshot.name, self._schema)))
         if sink.tell() >= MOST_BYTES:
             self._end_file()
 
@@ -219,61 +219,7 @@ class _Writer:
                 partition_values={} if self._chunk is None else {CHUNK: self._chunk},
                 modification_time=self._modified_ms,
                 data_change=False,
-                stats=_Measure.text(self._measures),
+                stats=Measure.text(self._measures),
             )
         )
         self._measures = []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measure:
-    """Counts and bounds of some rows, for the log."""
-
-    rows: int
-    nulls: dict[str, int]
-    least: dict[str, Any]
-    greatest: dict[str, Any]
-
-    @classmethod
-    def of(cls, rows: pa.Table, columns: Iterable[str]) -> _Measure:
-        nulls, least, greatest = dict[str, int](), dict[str, Any](), dict[str, Any]()
-        for name in columns:
-            column = rows[name]
-            nulls[name] = column.null_count
-            if not _has_bounds(column.type):
-                continue
-            found = pc.min_max(column)
-            least[name], greatest[name] = found["min"].as_py(), found["max"].as_py()
-        return cls(rows=rows.num_rows, nulls=nulls, least=least, greatest=greatest)
-
-    @staticmethod
-    def text(parts: Sequence[_Measure]) -> str:
-        """The statistics of a file, as Delta's protocol has them."""
-        nulls = {name: sum(part.nulls[name] for part in parts) for name in parts[0].nulls}
-        least = {name: _bound(min, parts, "least", name) for name in parts[0].least}
-        greatest = {name: _bound(max, parts, "greatest", name) for name in parts[0].greatest}
-        return statistics_text(
-            {
-                "numRecords": sum(part.rows for part in parts),
-                "minValues": {name: lower_bound(_plain(value)) for name, value in least.items() if value is not None},
-                "maxValues": {
-                    name: upper_bound(_plain(value)) for name, value in greatest.items() if value is not None
-                },
-                "nullCount": nulls,
-            }
-        )
-
-
-def _has_bounds(kind: pa.DataType) -> bool:
-    """Whether the log gets least and greatest values of such a column: those that are text in one way alone."""
-    is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
-
-
-def _bound(choose: Callable[..., Any], parts: Sequence[_Measure], side: str, name: str) -> Any:
-    return choose((value for part in parts if (value := getattr(part, side)[name]) is not None), default=None)
-
-
-def _plain(value: Any) -> Any:
-    """Instants as text; a file has them in UTC and in µs."""
-    return value if isinstance(value, int | str) else f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"

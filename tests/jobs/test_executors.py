@@ -62,10 +62,10 @@ def test_both_make_the_same_tables(tmp_path: Path) -> None:
 def test_a_reconciliation_is_few_jobs(world: World, spark: SparkSession) -> None:
     """However many tables are read and written."""
     scattered(world)
-    world.observe("r0")
+    world.observe("few")
     tracker = spark.sparkContext.statusTracker()
-    reconcile(world.config, "r0", with_history=True)
-    assert 0 < len(tracker.getJobIdsForGroup("acktrail r0")) <= MOST_JOBS
+    reconcile(world.config, "few", with_history=True)
+    assert 0 < len(tracker.getJobIdsForGroup("acktrail few")) <= MOST_JOBS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ All share partitions of a group and topic are in one share, so that findings abo
 there::
 
     replayed rows  -> the one state of each share partition
-    descriptions   -> what the cluster said of them, and of those without a state
+    descriptions   -> what the cluster says about them, and about those without a state
     both           -> verdicts -> findings
 """
 

@@ -12,12 +12,12 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.model_values import record_of
 from acktrail.columnar.replaying.raw_log import RawLogReplay
 from acktrail.model.replay import replay
+from acktrail.wire.raw_record import RawRecord, decode_raw
 
 ROWS_AT_ONCE = 131_072
+_RAW = ("state_partition", "offset", "timestamp_ms", "key", "value")
 _FOLDED_STATE_PARTITIONS = 3
 """The plain fold gets the records of these alone: it takes too long for all."""
 
@@ -27,7 +27,9 @@ def compare(records: int = 2_000_000, share_partitions: int = 5_000, count: int 
     shape = LogShape(records=records, share_partitions=share_partitions)
     raw = raw_log(shape).combine_chunks()
     few = raw.filter(pc.less(raw["partition"], _FOLDED_STATE_PARTITIONS))
-    decoded = [record_of(row) for row in decode_records(few).to_pylist() if row["decode_status"] == "decoded"]
+    columns = (few[name].to_pylist() for name in ("partition", "offset", "timestamp", "key", "value"))
+    found = (decode_raw(RawRecord(**dict(zip(_RAW, row, strict=True)))).record for row in zip(*columns, strict=True))
+    decoded = [record for record in found if record is not None]
     with kafka_peer(raw) as kafka:
         times = rounds(
             {

@@ -16,6 +16,7 @@ import expansion
 import expansion_audit
 import export
 import fate
+import history_changes
 import maintenance
 import pages
 import reconcile
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "export": export.compare,
     "steady": steady.compare,
     "soak": soak.compare,
+    "history": history_changes.compare,
     "fate": fate.compare,
     "describe": describe.compare,
     "reset": reset_plan.compare,

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples.decoded_rows import record_of
 
 from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, count_readable, decode_records, decode_strictly
-from acktrail.columnar.model_values import record_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

@@ -1,4 +1,4 @@
-"""Orders by packed integers are those that numpy's stable sorts give."""
+"""Orders digit by digit are those that numpy's stable sorts give."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "export": {"count": 2_000, "rounds": 1},
     "steady": {"loads": ((20, (100, 500)),), "partitions": 2, "seconds": 3.0},
     "soak": {"commits": 24, "records": 60},
+    "history": {"records": 2_000, "share_partitions": (20,), "by_the_model": 200},
     "fate": {"changes": 2_500, "share_partitions": 50, "changes_of_a_step": 1_000, "rounds": 1},
     "reset": {"groups": 2, "partitions": 2, "rounds": 1},
     "describe": {"group": "g-000", "rounds": 1, "partitions": 2, "some": 3, "many": 5},

@@ -2,43 +2,78 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import key_of
-from samples.random_records import batches, records
+from samples.random_records import batches, disjoint_batches, records
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.model_values import HELD_COLUMNS, change_table, changes_of, known_state_table, known_states_of
+from acktrail.columnar.model_values import HELD_COLUMNS, change_table, changes_of, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.history.history_step import AppliedRange, RecordRange, apply_range
-from acktrail.model.offset_history.offset_status import KnownState
+from acktrail.model.delivery import StateBatch
+from acktrail.model.offset_history.offset_status import LAST_OFFSET, KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
+from acktrail.tables.past.history_tables import drop_partitions
 from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3
-Log = list[StateRecord | SharePartition | None]
-"""A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read."""
+SKIPPED = "skipped"
+Entry = StateRecord | SharePartition | str | None
+"""A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read, a string
+for one of a type that a broker skips."""
+Log = list[Entry]
 
+few_batches = st.one_of(batches(high=9, most=3), disjoint_batches(), batches(low=LAST_OFFSET - 6, high=LAST_OFFSET - 5))
+starts = st.one_of(st.none(), st.integers(0, 9), st.sampled_from([-5, 2**40, LAST_OFFSET - 3, LAST_OFFSET]))
 small_updates = st.builds(
     ShareUpdate,
     key=st.sampled_from(KEYS),
     snapshot_epoch=st.just(0),
-    leader_epoch=st.none(),
-    start_offset=st.one_of(st.none(), st.integers(0, 9)),
+    leader_epoch=st.one_of(st.none(), st.integers(0, 2)),
+    start_offset=starts,
+    delivery_complete_count=st.one_of(st.none(), st.integers(0, 2)),
+    batches=few_batches,
+)
+small_snapshots = st.builds(
+    ShareSnapshot,
+    key=st.sampled_from(KEYS),
+    snapshot_epoch=st.integers(0, 1),
+    state_epoch=st.integers(0, 2),
+    leader_epoch=st.integers(0, 1),
+    start_offset=starts,
     delivery_complete_count=st.none(),
-    batches=batches(high=9, most=3),
+    create_timestamp_ms=st.integers(1, 2),
+    write_timestamp_ms=st.integers(1, 2),
+    batches=st.one_of(st.just(()), few_batches),
 )
-logs: st.SearchStrategy[Log] = st.lists(
-    st.one_of(small_updates, records(st.sampled_from(KEYS)), st.sampled_from([*KEYS, None])), max_size=16
+entries: st.SearchStrategy[Entry] = st.one_of(
+    small_updates,
+    small_updates,
+    small_snapshots,
+    records(st.sampled_from(KEYS)),
+    st.sampled_from([*KEYS, None, SKIPPED, *(Tombstone(key=key) for key in KEYS)]),
 )
+
+
+@st.composite
+def some_logs(draw: st.DrawFn) -> Log:
+    """Records of all kinds, some of them repeated."""
+    own = draw(st.lists(entries, min_size=1, max_size=10))
+    return draw(st.permutations(own + draw(st.lists(st.sampled_from(own), max_size=6))))
+
+
+logs = st.one_of(st.just([]), some_logs())
 
 
 def rows_of(log: Log) -> pa.Table:
@@ -51,9 +86,11 @@ def rows_of(log: Log) -> pa.Table:
     return decode_records(pa.Table.from_pylist(raw, schema=RAW_RECORDS))
 
 
-def _bytes(record: StateRecord | SharePartition | None) -> tuple[bytes, bytes | None]:
+def _bytes(record: Entry) -> tuple[bytes, bytes | None]:
     if record is None:
         return b"\x00", b"\x00"
+    if isinstance(record, str):
+        return b"\x00\x07" + encode_key(1, KEYS[0])[2:], b"\x00"
     return (encode_key(1, record), b"\x00") if isinstance(record, SharePartition) else encode(record)
 
 
@@ -65,6 +102,8 @@ def expected(log: Log, missing: range = range(0)) -> tuple[list[StatusChange], d
             changes += history.gap(offset) if offset == missing[0] else ()
         elif record is None:
             changes += history.unattributed(offset=offset, timestamp_ms=1_000 + offset)
+        elif isinstance(record, str):
+            continue
         elif isinstance(record, SharePartition):
             changes += history.unreadable(record, offset=offset, timestamp_ms=1_000 + offset)
         else:
@@ -87,7 +126,7 @@ def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: i
 
 
 def merged(old: pa.Table, new: pa.Table) -> pa.Table:
-    return known_state_table(PLACE, {**dict(known_states_of(old)), **dict(known_states_of(new))})
+    return pa.concat_tables([drop_partitions(old, new), new])
 
 
 @given(logs, st.lists(st.integers(0, 16), max_size=3))
@@ -169,6 +208,33 @@ def test_dense_offsets_need_no_spans() -> None:
         RecordRange(state_partition=PLACE, begin=0, report_from=0, end=9), rows, HELD_COLUMNS.empty_table(), spans
     )
     assert found.records == 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thousand_updates_of_one_range_equal_the_model(seed: int) -> None:
+    """Narrow and wide batches over each other, start offsets that move both ways: more cuts than are made in one go."""
+    dice = random.Random(seed)
+    log: Log = [_wide_update(dice, begin) for begin in range(1_000)]
+    changes, states = expected(log)
+    found = applied(rows_of(log), 0, len(log), HELD_COLUMNS.empty_table())
+    assert list(changes_of(found.changes)) == changes
+    assert dict(known_states_of(found.held)) == states
+
+
+def _wide_update(dice: random.Random, begin: int) -> ShareUpdate:
+    first = dice.randrange(200)
+    last = first + dice.choice((0, 3, 250))
+    own = StateBatch(
+        first_offset=first, last_offset=last, delivery_state=dice.choice((0, 2)), delivery_count=1 + begin // 100
+    )
+    return ShareUpdate(
+        key=KEYS[0],
+        snapshot_epoch=0,
+        leader_epoch=None,
+        start_offset=dice.choice([None] * 20 + [dice.randrange(20)]),
+        delivery_complete_count=None,
+        batches=(own,),
+    )
 
 
 def _hostile() -> Iterator[StatusChange]:

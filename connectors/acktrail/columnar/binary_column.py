@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ np.empty((32 << 20) - 65_536, np.uint8)
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+_DIGIT_BITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,30 +117,26 @@ def strides(first: Int64Array, lengths: Int64Array, width: int) -> Int64Array:
 def ascending(numbers: Int64Array) -> Int64Array:
     """The stable ascending order of `numbers`, as row numbers; both of shape (n,).
 
-    Number and row are packed into one integer where they fit into 63 bits: sorting these is much faster than argsort.
+    A radix sort, which is what numpy does for numbers of 16 bits: 5 ns a row and digit, eight times less than argsort.
 
     >>> ascending(np.array([20, 10, 20, 10])).tolist()
     [1, 3, 0, 2]
     """
     if not len(numbers):
         return np.empty(0, np.int64)
-    lowest, row_bits = int(numbers.min()), len(numbers).bit_length()
-    if (int(numbers.max()) - lowest).bit_length() + row_bits > 63:
-        return np.argsort(numbers, kind="stable")
-    packed = (numbers - lowest) << row_bits | np.arange(len(numbers))
-    packed.sort()
-    order: Int64Array = packed & ((1 << row_bits) - 1)
+    above = (numbers - numbers.min()).view(np.uint64)  # as unsigned numbers the difference cannot overflow
+    order: Int64Array = np.argsort(above.astype(np.uint16), kind="stable")
+    for shift in range(_DIGIT_BITS, int(above.max()).bit_length(), _DIGIT_BITS):
+        order = order[np.argsort((above[order] >> shift).astype(np.uint16), kind="stable")]
     return order
+
+
+def starts_of(numbers: Int64Array) -> Int64Array:
+    """Where each of the ascending `numbers`, none negative, begins."""
+    return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def by_partition_and_offset(partition_index: Int64Array, offsets: Int64Array) -> Int64Array:
-    """The stable order of rows by share partition, then offset; all arrays of shape (n,).
-
-    Records that already ascend by offset within each share partition, as in a log, are sorted only once.
-    """
-    order = ascending(partition_index)
-    grouped, ordered = partition_index[order], offsets[order]
-    if ((ordered[1:] < ordered[:-1]) & (grouped[1:] == grouped[:-1])).any():
-        order = ascending(offsets)
-        order = order[ascending(partition_index[order])]
-    return order
+    """The stable order of rows by share partition, then offset; all arrays of shape (n,)."""
+    order = ascending(offsets)
+    return order[ascending(partition_index[order])]

@@ -1,4 +1,4 @@
-"""Rows of records, of states and of changes of the history to values of the model, and back."""
+"""Rows of states and of changes of the history to values of the model; changes also back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, HELD_STATE
 from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.offset_status import KnownState, OffsetStatus, OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
 
 _STATE_NUMBERS: Final = tuple(name for name in SharePartitionState.__slots__ if name not in {"key", "batches"})
-_UPDATE_NUMBERS: Final = tuple(name for name in ShareUpdate.__slots__ if name not in {"key", "batches"})
 
 RECORD_COLUMNS: Final = ("offset", "record_type", *KEY_COLUMNS, *_STATE_NUMBERS, "batches", "decode_status")
-"""The columns that ``record_of`` needs, and what chooses its rows."""
+"""The columns of a record that change a state, and those that choose records."""
 
 HELD_COLUMNS: Final = saved_columns(HELD_STATES)
 CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.name not in ("cluster_id", "chunk")])
@@ -31,16 +29,6 @@ _key: Final = attrgetter(*KEY_COLUMNS)
 _status: Final = attrgetter("kind.value", "delivery_state", "delivery_count")
 _STATE: Final = "state"
 _ROWS_AT_ONCE: Final = 8_192
-
-
-def record_of(row: _Row) -> StateRecord:
-    """The record of one decoded row."""
-    key = share_partition_of(row)
-    if row["record_type"] == "tombstone":
-        return Tombstone(key=key)
-    if row["record_type"] == "update":
-        return ShareUpdate(key=key, batches=_batches(row), **{name: row[name] for name in _UPDATE_NUMBERS})
-    return ShareSnapshot(key=key, batches=_batches(row), **{name: row[name] for name in _STATE_NUMBERS})
 
 
 def share_partition_of(row: _Row) -> SharePartition:
@@ -59,22 +47,6 @@ def replayed_state_of(row: _Row) -> SharePartitionState:
 
 def _batches(row: _Row) -> tuple[StateBatch, ...]:
     return tuple(StateBatch(**batch) for batch in row["batches"])
-
-
-def known_state_table(state_partition: int, held: Mapping[SharePartition, KnownState]) -> pa.Table:
-    """Rows of ``HELD_COLUMNS``, one a share partition."""
-    rows = []
-    for key, state in held.items():
-        row = {"state_partition": state_partition, **dict(zip(KEY_COLUMNS, _key(key), strict=True))}
-        if isinstance(state, SharePartitionState):
-            row |= {name: getattr(state, name) for name in _STATE_NUMBERS} | {"held": _STATE}
-            row["batches"] = [
-                (b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches
-            ]
-        else:
-            row["held"] = state.value
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=HELD_COLUMNS)
 
 
 def known_states_of(rows: pa.Table) -> Iterator[tuple[SharePartition, KnownState]]:

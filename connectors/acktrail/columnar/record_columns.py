@@ -80,8 +80,23 @@ _STATE_BIAS: Final = 128
 _FEW: Final = 16
 
 
+class ArrayColumns:
+    """Arrays, which a subclass names."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def take(self, rows: Int64Array | slice) -> Self:
+        """What is in `rows`."""
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.__slots__})
+
+    @classmethod
+    def concat(cls, pieces: Sequence[Self]) -> Self:
+        """The pieces end to end."""
+        return cls(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in cls.__slots__})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClippedBatches:
+class ClippedBatches(ArrayColumns):
     """Batches, each with its segment: arrays of shape (batches,).
 
     Where two batches of a segment overlap the higher `priority` wins: delivery count first, then delivery state, as in
@@ -110,15 +125,6 @@ class ClippedBatches:
     def __len__(self) -> int:
         return len(self.segment)
 
-    def take(self, rows: Int64Array | slice) -> Self:
-        """The batches in `rows`."""
-        return type(self)(**{name: getattr(self, name)[rows] for name in self.__slots__})
-
-    @classmethod
-    def concat(cls, pieces: Sequence[Self]) -> Self:
-        """The pieces end to end."""
-        return cls(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in cls.__slots__})
-
 
 def state_and_count(priority: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int16]]:
     """Delivery states and delivery counts out of priorities."""
@@ -139,7 +145,7 @@ def batches_from(last: Int64Array, counts: Int64Array, prune_below: Int64Array) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchColumns:
+class BatchColumns(ArrayColumns):
     """State batches of many rows, end to end: the next ``counts[i]`` belong to row i.
 
     `counts` has shape (rows,), the other arrays have shape (batches,).
@@ -151,11 +157,11 @@ class BatchColumns:
     delivery_state: npt.NDArray[np.int8]
     delivery_count: npt.NDArray[np.int16]
 
-    def take(self, rows: Int64Array) -> BatchColumns:
+    def take(self, rows: Int64Array | slice) -> Self:
         """The batches of `rows`, in that order."""
         counts = self.counts[rows]
         places = strides((np.cumsum(self.counts) - self.counts)[rows], counts, 1)
-        return BatchColumns(counts=counts, **{name: getattr(self, name)[places] for name in _FIELDS})
+        return type(self)(counts=counts, **{name: getattr(self, name)[places] for name in _FIELDS})
 
     def clip(self, segment: Int64Array, prune_below: Int64Array) -> ClippedBatches:
         """The batches at or above `prune_below`; both arguments have one number for each row."""
@@ -202,11 +208,6 @@ class BatchColumns:
             for name, kind in _FIELDS.items()
         }
         return cls(counts=np.array([len(row) for row in rows], np.int64), **numbers)
-
-    @classmethod
-    def concat(cls, pieces: Sequence[BatchColumns]) -> BatchColumns:
-        """The pieces end to end."""
-        return cls(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import (
-    CHANGE_COLUMNS,
-    HELD_COLUMNS,
-    RECORD_COLUMNS,
-    known_state_table,
-    known_states_of,
-)
+from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, RECORD_COLUMNS
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
-from acktrail.history.marked_changes import MarkedHistory, unattributed
-from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.history.record_changes import record_changes
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.saved_states import SavedStates
@@ -38,7 +31,6 @@ HISTORY_STEP: Final = JobStep(
     },
 )
 """What executors hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
-_ROWS_AT_ONCE: Final = 8_192
 CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
 
@@ -95,15 +87,10 @@ def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: Comm
     Kafka either; any others were not exported."""
     ascending = records.sort_by("offset")
     gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
-    concerns_all = bool(gaps) or pc.any(unattributed(ascending)).as_py()
-    touched = dict(known_states_of(held if concerns_all else _touched(held, ascending)))
-    history = MarkedHistory(own.state_partition, touched, own.report_from)
-    batches = ascending.to_batches(max_chunksize=_ROWS_AT_ONCE)
-    changes = [table for batch in batches for table in history.apply(batch, gaps)]
-    history.settle()
+    changes, states = record_changes(own.state_partition, held, ascending, gaps, own.report_from)
     return AppliedRange(
-        changes=pa.concat_tables([CHANGE_COLUMNS.empty_table(), *changes]),
-        held=known_state_table(own.state_partition, touched),
+        changes=changes,
+        held=states,
         records=ascending.num_rows,
         end=ascending["offset"][-1].as_py() + 1 if ascending.num_rows else own.begin,
     )
@@ -125,13 +112,3 @@ def _gaps(own: RecordRange, offsets: Any, spans: CommitSpans) -> dict[int, int]:
     known = spans(own.state_partition, own.begin)
     missing = ((int(before[at]) + 1, int(offsets[at])) for at in holes)
     return {end: first for first, end in missing if not any(low < first and end <= high for low, high in known)}
-
-
-def _touched(held: pa.Table, records: pa.Table) -> pa.Table:
-    """The rows of `held` whose share partitions the records name."""
-    if not held.num_rows or not records.num_rows:
-        return held.slice(0, 0)
-    key = list(KEY_COLUMNS)
-    named = records.select(key).filter(pc.field("group_id").is_valid()).group_by(key).aggregate([])
-    numbered = held.select(key).append_column("row", pa.array(range(held.num_rows), pa.int64()))
-    return held.take(numbered.join(named, keys=key, join_type="left semi")["row"])

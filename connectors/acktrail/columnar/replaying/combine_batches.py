@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array, ascending
+from acktrail.columnar.binary_column import BoolArray, Int64Array, ascending, starts_of
 from acktrail.columnar.decoding.regular_values import LazyBatches, LazyRecords
 from acktrail.columnar.record_columns import BatchColumns, ClippedBatches, NumberColumn, RecordColumns, state_and_count
 from acktrail.columnar.replaying.interval_cover import cover
@@ -162,16 +162,11 @@ def _clipped(records: ConcatenatedRecords, prune_below: Int64Array, segments: Se
     return clipped.take(slice(int(np.searchsorted(clipped.segment, 0)), None))
 
 
-def _starts(segment: Int64Array) -> Int64Array:
-    """Where each segment begins in an ascending array of segments."""
-    return np.flatnonzero(np.diff(segment, prepend=-1))
-
-
 def _irregular_segments(clipped: ClippedBatches, count: int) -> BoolArray:
     """Which segments must be combined record by record; shape (count,)."""
     irregular = np.zeros(count, np.bool_)
     irregular[clipped.segment[clipped.first > clipped.last]] = True
-    starts = _starts(clipped.segment)
+    starts = starts_of(clipped.segment)
     if len(starts):
         lowest, highest = np.minimum.reduceat(clipped.first, starts), np.maximum.reduceat(clipped.last, starts)
         # As unsigned numbers the difference cannot overflow.
@@ -182,15 +177,15 @@ def _irregular_segments(clipped: ClippedBatches, count: int) -> BoolArray:
 
 def _pieces(clipped: ClippedBatches) -> Iterator[ClippedBatches]:
     """Whole segments, about ``_BATCHES_AT_ONCE`` batches together."""
-    starts = _starts(clipped.segment)
-    begins = starts[_starts(starts // _BATCHES_AT_ONCE)].tolist()
+    starts = starts_of(clipped.segment)
+    begins = starts[starts_of(starts // _BATCHES_AT_ONCE)].tolist()
     for begin, end in zip(begins, [*begins[1:], len(clipped)], strict=False):
         yield clipped.take(slice(begin, end))
 
 
 def _covered(clipped: ClippedBatches) -> _Combined:
     """Segments shifted side by side on one axis and covered at once, then shifted back."""
-    starts = _starts(clipped.segment)
+    starts = starts_of(clipped.segment)
     lowest, highest = np.minimum.reduceat(clipped.first, starts), np.maximum.reduceat(clipped.last, starts)
     room = highest - lowest + 2  # a free point between neighbours, so that they never touch
     begin = np.cumsum(room) - room

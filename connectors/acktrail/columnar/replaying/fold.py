@@ -50,7 +50,7 @@ def fold(records: ConcatenatedRecords, order: Int64Array, starts: Int64Array) ->
     """
     segments = Segments.of(order, starts)
     newest_known = {name: records.column(name) for name in _OF_NEWEST_KNOWN}
-    start_offsets = _start_offsets(newest_known["start_offset"], segments)
+    start_offsets = starts_in_force(newest_known["start_offset"], segments)
     return RecordColumns(
         numbers={
             **records.numbers_of(order[segments.starts], _OF_BASE),
@@ -70,7 +70,7 @@ def _newest_known(column: NumberColumn, segments: Segments) -> Int64Array:
     return newest
 
 
-def _start_offsets(column: NumberColumn, segments: Segments) -> Int64Array:
+def starts_in_force(column: NumberColumn, segments: Segments) -> Int64Array:
     """The start offset in force after each record; ``LOWEST`` where none is known yet."""
     known = column.mask[segments.order]
     values = np.where(known, column.values[segments.order], LOWEST)

@@ -1,0 +1,169 @@
+"""Rows of records to rows of changes and of held states, for all share partitions of a state partition at once.
+
+``model.offset_history.status_changes`` defines them record by record; tests compare both on random logs. A *run* is a
+share partition's records from one that does not depend on those before it (a snapshot, a tombstone, one that cannot be
+read, an update without a state) to the next such one. A *mark* is the status of an offset as one integer: within a run
+an update raises the marks of its offsets, and one that moves the start offset replaces those that it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.columnar.binary_column import Int64Array, ascending, by_partition_and_offset, strides
+from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn
+from acktrail.columnar.replaying.combine_batches import LOWEST, ConcatenatedRecords, Segments
+from acktrail.columnar.replaying.fold import fold, starts_in_force
+from acktrail.columnar.replaying.mark_timelines import MarkChanges, MarkedRanges, timelines
+from acktrail.history.history_log import ABSENT, CAUSES, HELD_NAMES, STATE, UNKNOWN, UPDATE, HistoryLog
+from acktrail.model.offset_history.offset_status import LAST_OFFSET
+from acktrail.model.offset_history.status_changes import DATING, Cause
+from acktrail.model.share_partition import KEY_COLUMNS
+
+_LEAST_RECORDED: Final = -(1 << 24)
+"""Lower bound of the marks of delivery states: delivery count (16 bits), then state (8 bits), as batches combine."""
+_STATE_BITS: Final = 8
+_NO_STATE: Final = 128  # added to a state, so that negative ones come first
+_STANDINGS: Final = pa.array(["recorded", "unrecorded", "uninitialized", "absent", "unknown", "below_start"])
+"""All other marks by how far they are below, greatest first: with a start offset, uninitialized becomes unrecorded."""
+_UNRECORDED, _UNINITIALIZED, _ABSENT, _UNKNOWN, _BELOW_START, _NEVER_SEEN = (_LEAST_RECORDED - n for n in range(1, 7))
+_CAUSE_NAMES: Final = pa.array([cause.value for cause in CAUSES])
+_DATING: Final = [CAUSES[cause] for cause in DATING]
+
+
+def record_changes(
+    state_partition: int, held: pa.Table, records: pa.Table, gaps: Mapping[int, int], report_from: int
+) -> tuple[pa.Table, pa.Table]:
+    """Rows of ``CHANGE_COLUMNS`` in log order, and rows of ``HELD_COLUMNS`` for all share partitions with a record.
+
+    Args:
+        held: rows of ``HELD_COLUMNS``: the states before the first record.
+        records: rows of ``HISTORY_INPUTS`` in log order.
+        gaps: the first missing offset, by the offset of the record after it: from there on no state is known.
+        report_from: changes of records before this offset are left out.
+    """
+    log = HistoryLog.of(held, records, gaps)
+    if not len(log.owner):
+        return CHANGE_COLUMNS.empty_table(), HELD_COLUMNS.empty_table()
+    changes = _changes(log)
+    reported = np.flatnonzero(log.offset[changes.row] >= report_from)
+    in_log = np.empty(len(log.place), np.int64)
+    in_log[by_partition_and_offset(log.place, log.owner)] = np.arange(len(in_log))
+    changes = changes.take(reported[ascending(in_log[changes.row[reported]])]).joined()
+    return _change_table(state_partition, log, changes), _held_table(state_partition, log)
+
+
+def _changes(log: HistoryLog) -> MarkChanges:
+    """The changes of all rows; those of one row ascend. At the base of a run the state before it ends."""
+    runs = timelines(_marked_ranges(log))
+    is_first = np.append(log.is_first, True)
+    is_compared = ~log.is_held & (~log.is_first | (log.kind != UNKNOWN))
+    new = np.flatnonzero(is_compared & log.is_first)
+    bases = np.flatnonzero(log.kind != UPDATE)
+    following = np.append(bases[1:], len(log.base))[np.searchsorted(bases, runs.ends.run)]
+    old = replace(runs.ends, run=following, row=following - 1).take(np.flatnonzero(~is_first[following]))
+    own = replace(runs.begins, replaces=np.ones(len(runs.begins.run), np.bool_))
+    own = own.take(np.flatnonzero(is_compared[own.run]))
+    never = replace(MarkedRanges.of(new, 0, LAST_OFFSET, _NEVER_SEEN), row=new - 1)
+    ranges = MarkedRanges.concat([old, never, own])
+    return MarkChanges.concat([runs.changes, timelines(ranges.take(ascending(ranges.run))).changes])
+
+
+def _marked_ranges(log: HistoryLog) -> MarkedRanges:
+    """What each row marks."""
+    start, is_base = log.content.numbers["start_offset"], log.kind != UPDATE
+    at_least_0 = NumberColumn(values=np.maximum(start.values, 0), known=start.known)
+    starts = starts_in_force(at_least_0, Segments.of(log.source, np.flatnonzero(is_base)))
+    before = np.where(is_base, LOWEST, np.append(LOWEST, starts[:-1]))
+    low, old_low, rest = np.maximum(starts, 0), np.maximum(before, 0), _marks_of_rest(log, starts)
+    begun = np.flatnonzero(is_base | ((before == LOWEST) & (starts != LOWEST)))
+    passed, back = np.flatnonzero(low > old_low), np.flatnonzero(low < old_low)
+    # A base is not pruned at its own start offset: where the next one is lower, its batches there count from then.
+    shown = back[is_base[back - 1]]
+    parts = [
+        MarkedRanges.of(begun, low[begun], LAST_OFFSET, rest[begun]),
+        MarkedRanges.of(passed, old_low[passed], low[passed] - 1, _BELOW_START, replaces=True),
+        MarkedRanges.of(back, low[back], old_low[back] - 1, rest[back]),
+        _marked_batches(log, np.arange(len(low)), low, np.full(len(low), LAST_OFFSET), 0),
+        _marked_batches(log, shown, low[shown], old_low[shown] - 1, 1),
+    ]
+    ranges = MarkedRanges.concat(parts)
+    ranges = ranges.take(ascending(ranges.row))
+    return replace(ranges, run=log.base[ranges.row])
+
+
+def _marks_of_rest(log: HistoryLog, starts: Int64Array) -> Int64Array:
+    """For each row the mark of the offsets at or above the start offset that are in no batch (``kind_of_rest``)."""
+    has_snapshot = log.content.numbers["state_epoch"].mask[log.source[log.base]]
+    cases = [log.kind[log.base] == ABSENT, ~has_snapshot, starts == LOWEST]
+    return np.select(cases, [_ABSENT, _UNKNOWN, _UNINITIALIZED], _UNRECORDED)
+
+
+def _marked_batches(log: HistoryLog, rows: Int64Array, low: Int64Array, high: Int64Array, back: int) -> MarkedRanges:
+    """The batches between `low` and `high` of the rows that are so far `back`, as if `rows` had them."""
+    batches = log.content.batches.take(log.source[rows - back])
+    row, low, high = (np.repeat(each, batches.counts) for each in (rows, low, high))
+    mark = (batches.delivery_count.astype(np.int64) << _STATE_BITS) + batches.delivery_state + _NO_STATE
+    first, last = np.maximum(batches.first_offset, low), np.minimum(batches.last_offset, high)
+    return MarkedRanges.of(row, first, last, mark).take(np.flatnonzero(first <= last))
+
+
+def _change_table(state_partition: int, log: HistoryLog, changes: MarkChanges) -> pa.Table:
+    row, after = changes.row, changes.after
+    cause = log.cause[row]
+    was = np.where(cause == CAUSES[Cause.INITIALIZE], _ABSENT, _UNKNOWN)
+    before = np.where(changes.before == _NEVER_SEEN, was, changes.before)
+    is_dated = (before != _UNKNOWN) | np.isin(cause, _DATING)
+    is_dated |= (cause == CAUSES[Cause.UPDATE]) & (after >= _LEAST_RECORDED)
+    columns = {
+        **_addresses(state_partition, log, row),
+        "first_offset": changes.first,
+        "last_offset": changes.last,
+        **_status_columns("before_standing", "before_state", "before_count", before),
+        **_status_columns("standing", "delivery_state", "delivery_count", after),
+        "cause": _CAUSE_NAMES.take(pa.array(cause)),
+        "is_dated": is_dated,
+        "record_offset": log.offset[row],
+        "record_timestamp_ms": log.content.numbers["timestamp_ms"].take(log.seen[row]).to_arrow(pa.int64()),
+    }
+    return pa.Table.from_pydict(columns, schema=CHANGE_COLUMNS)
+
+
+def _held_table(state_partition: int, log: HistoryLog) -> pa.Table:
+    """The state after the last row of each share partition."""
+    last = np.flatnonzero(np.diff(log.owner, append=-1))
+    rows = strides(log.base[last], last - log.base[last] + 1, 1)
+    starts = np.flatnonzero(log.kind[rows] != UPDATE)
+    states = fold(ConcatenatedRecords([log.content]), log.source[rows], starts)
+    kind = log.kind[rows[starts]]
+    columns = {
+        **_addresses(state_partition, log, last),
+        "held": HELD_NAMES.take(pa.array(kind)),
+        **{name: states.numbers[name].to_arrow(HELD_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
+        "batches": states.batches.to_arrow(kind == STATE),
+    }
+    return pa.Table.from_pydict(columns, schema=HELD_COLUMNS)
+
+
+def _addresses(state_partition: int, log: HistoryLog, rows: Int64Array) -> dict[str, pa.Array]:
+    keys = log.keys.take(pa.array(log.owner[rows]))
+    number = pa.repeat(pa.scalar(state_partition, pa.int32()), len(rows))
+    return {"state_partition": number, **{name: keys[name] for name in KEY_COLUMNS}}
+
+
+def _status_columns(standing: str, state: str, count: str, marks: Int64Array) -> dict[str, pa.Array]:
+    """The columns of a status; `marks`: int64, shape (changes,)."""
+    is_recorded = marks >= _LEAST_RECORDED
+    counts, states = marks >> _STATE_BITS, marks & (1 << _STATE_BITS) - 1
+    kinds = np.where(is_recorded, 0, _LEAST_RECORDED - marks)
+    return {
+        standing: _STANDINGS.take(pa.array(kinds)),
+        state: pa.array((states - _NO_STATE).astype(np.int8), mask=~is_recorded),
+        count: pa.array(np.where(is_recorded, counts, 0).astype(np.int16), mask=~is_recorded),
+    }

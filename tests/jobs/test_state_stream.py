@@ -1,26 +1,29 @@
-"""The streaming source gives what an export gives: from checkpoint to checkpoint, and never of another topic."""
+"""What the stream of Spark leaves in the tables is what an export leaves: records, ranges, positions, verdicts."""
 
 from __future__ import annotations
 
-import json
+from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from broker.workload import Workload
-from confluent_kafka import TopicPartition
-from pyspark.errors import StreamingQueryException
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from acktrail.broker.state import state_range
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.errors import ConfigurationError, ForeignCluster, InvalidConfiguration
-from acktrail.export.export_run import export
+from acktrail.connect.contract import LeaseTerms
+from acktrail.errors import ForeignCluster, LeaseLost, LogChanged, Unreachable
+from acktrail.export.export_run import ExportRun, ExportSummary, observe
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.state_stream import STREAM_KEYS, ShareGroupState, StateStreamReader, limited
+from acktrail.tables.lease import log_lease
+from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.state_stream import ENDS, StateStreamReader, StreamPlan, limited
+from acktrail_jobs.stream_tables import TableStream, foreseen, write_share
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
 
@@ -28,160 +31,183 @@ BY = [("state_partition", "ascending"), ("offset", "ascending")]
 
 
 @pytest.fixture
-def topic(kafka: KafkaConfig, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A topic in the place of the state topic, for this process: it can be pruned and deleted."""
-    name = f"stream-{uuid4().hex}"
-    Workload(kafka).create_topic(name, 2)
-    monkeypatch.setattr(state_range, "STATE_TOPIC", name)
+def group(kafka: KafkaConfig) -> str:
+    """A group with a topic of its name, at work."""
+    name = f"stream-{uuid4().hex[:8]}"
+    Workload(kafka).create_topic(name)
+    work(kafka, name, 20)
     return name
-
-
-def reader(kafka: KafkaConfig, **options: str) -> StateStreamReader:
-    return StateStreamReader(STREAM_KEYS.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers, **options}))
-
-
-def read(stream: StateStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-    batches = [batch for part in stream.partitions(start, end) for batch in stream.read(part)]
-    return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
 def work(kafka: KafkaConfig, group: str, count: int) -> None:
     workload = Workload(kafka)
-    if group not in workload.admin.list_topics(timeout=60).topics:
-        workload.create_topic(group)
     workload.produce(group, count)
     workload.acknowledge(group, group, count)
 
 
-def run_query(spark: SparkSession, kafka: KafkaConfig, folder: Path, **options: str) -> None:
-    """All that is there now, from the checkpoint on, into Parquet files."""
-    source = spark.readStream.format("share_group_state").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    sink = source.options(**options).load().writeStream.format("parquet").option("path", str(folder / "rows"))
-    query = sink.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(120)
-    finally:
-        query.stop()
+def tables_in(folder: Path) -> TablesConfig:
+    return TablesConfig(uri=str(folder))
 
 
-def checkpoints(folder: Path) -> list[dict[str, Any]]:
-    """The offsets of each micro-batch."""
-    files = sorted((each for each in (folder / "checkpoint/offsets").glob("[0-9]*")), key=lambda each: int(each.name))
-    return [json.loads(file.read_text().splitlines()[-1]) for file in files]
+def stream(
+    spark: SparkSession, kafka: KafkaConfig, tables: TablesConfig, owner: str = "s", **plan: int
+) -> ExportSummary:
+    """One run of ``acktrail stream`` in this process."""
+    run = ExportRun(kafka, tables, None, Event(), None, lambda _: None)
+    made = TableStream(
+        run=run,
+        plan=StreamPlan(kafka=kafka, tables=tables, run_id=run.summary().run_id, **plan),
+        checkpoint=f"{tables.uri}/_acktrail/stream",
+        lease=log_lease(tables, LeaseTerms(connector="", owner=owner, ttl_s=30)),
+        stop=Event(),
+    )
+    with run.open():
+        run.sample("before", reads_state=False)
+        made.drain(lambda: spark)
+        run.sample("after", reads_state=False)
+    made.lease.release()
+    return run.checked_summary()
 
 
-def test_two_micro_batches_are_what_an_export_gives(spark: SparkSession, kafka: KafkaConfig, tmp_path: Path) -> None:
-    """With a restart from the checkpoint between them: record by record the rows of ``acktrail export``, columns that
-    name the run aside. A checkpoint of another cluster is refused."""
-    spark.dataSource.register(ShareGroupState)
-    group = f"stream-{uuid4().hex[:8]}"
-    work(kafka, group, 20)
-    run_query(spark, kafka, tmp_path)
-    first = spark.read.parquet(str(tmp_path / "rows")).count()
+def records(tables: TablesConfig) -> list[dict[str, Any]]:
+    return Tables(tables).read("state_records").drop_columns(["run_id"]).sort_by(BY).to_pylist()
+
+
+def covered(tables: TablesConfig) -> dict[int, list[tuple[Any, ...]]]:
+    """Ranges of each state partition, in order."""
+    names = ("first_offset", "last_offset", "gap_first", "gap_last", "gap_reason", "records_read", "records_decoded")
+    rows = Tables(tables).read("export_ranges").sort_by([(name, "ascending") for name in names[:1]]).to_pylist()
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        found.setdefault(row["state_partition"], []).append(tuple(row[name] for name in names))
+    return found
+
+
+def test_stream_and_export_continue_each_other(
+    spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
+) -> None:
+    """Streamed, exported, streamed: record by record the rows of one export, each partition covered without a hole,
+    and verdict by verdict the reconciliation of the export."""
+    mixed, whole = tables_in(tmp_path / "mixed"), tables_in(tmp_path / "whole")
+    first = stream(spark, kafka, mixed)
+    assert first.records_read == len(records(mixed)) > 0
     work(kafka, group, 15)
-    run_query(spark, kafka, tmp_path)
-    tables = TablesConfig(uri=str(tmp_path / "tables"))
-    export(kafka, tables, connectors=["state"])
+    observe(kafka, mixed)
+    work(kafka, group, 10)
+    last = stream(spark, kafka, mixed, most=3)
+    observed = observe(kafka, whole)
 
-    found = spark.read.parquet(str(tmp_path / "rows")).drop("run_id").toArrow().sort_by(BY)
-    exported = Tables(tables).read("state_records").drop_columns(["run_id"]).sort_by(BY)
-    assert found.to_pylist() == exported.to_pylist()
-    assert 20 <= first <= found.num_rows - 15
-    assert len(checkpoints(tmp_path)) == 2
-
-    newest = max((tmp_path / "checkpoint/offsets").glob("[0-9]*"), key=lambda each: int(each.name))
-    cluster_id = checkpoints(tmp_path)[-1]["cluster_id"]
-    newest.write_text(newest.read_text().replace(cluster_id, "another"))
-    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
-    with pytest.raises(StreamingQueryException, match="the offsets are of cluster another"):
-        run_query(spark, kafka, tmp_path)
-
-
-def test_pruned_offsets_fail_or_are_a_row(kafka: KafkaConfig, topic: str) -> None:
-    """Whichever is chosen, they are never passed over; what is there is read either way."""
-    workload = Workload(kafka)
-    workload.produce(topic, 10)
-    stream = reader(kafka)
-    start = stream.initialOffset()
-    end = stream.latestOffset(start, ReadAllAvailable())
-    assert [row["offset"] for row in read(stream, start, end)] == list(range(10))
-    for future in workload.admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        future.result()
-    with pytest.raises(ConfigurationError, match="offsets 0 to 3 of partition 0"):
-        read(stream, start, end)
-    marking = reader(kafka, gaps="rows")
-    rows = read(marking, start, end)
-    assert [(row["offset"], row["gap_first"], row["gap_last"], row["gap_reason"]) for row in rows] == [
-        (None, 0, 3, "pruned"),
-        *((offset, None, None, None) for offset in range(4, 10)),
-    ]
-    for future in workload.admin.delete_records([TopicPartition(topic, 0, 10)]).values():
-        future.result()
-    assert [(row["gap_first"], row["gap_last"]) for row in read(marking, start, end)] == [(0, 9)]
-    assert marking.initialOffset()["partitions"] == {"0": 10, "1": 0}
+    assert records(mixed) == records(whole)
+    assert last.records_read == last.records_decoded > 3
+    assert last.rows["state_records"] == last.records_read
+    for number, ranges in covered(mixed).items():
+        (only,) = covered(whole)[number]
+        assert (ranges[0][0], ranges[-1][1]) == only[:2]
+        assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
+        assert [sum(each[5] for each in ranges), sum(each[6] for each in ranges)] == list(only[5:])
+    reconcile(mixed, last.run_id)
+    reconcile(whole, observed.run_id)
+    assert verdicts(mixed, last.run_id) == verdicts(whole, observed.run_id)
+    assert (group, "match") in {(name, verdict) for name, *_, verdict in verdicts(mixed, last.run_id)}
 
 
-def test_another_topic_or_cluster_is_refused(kafka: KafkaConfig, topic: str) -> None:
-    """A topic that was recreated under the same name, a log that ends before the checkpoint, another cluster: when the
-    batch is planned and when it is read."""
-    workload, stream = Workload(kafka), reader(kafka, startingOffsets="latest")
-    workload.produce(topic, 3)
-    start = stream.initialOffset()
-    assert start["partitions"] == {"0": 3, "1": 0}
-    workload.produce(topic, 3)
-    end = stream.latestOffset(start, ReadAllAvailable())
-    (part,) = stream.partitions(start, end)
-    for wrong, says in (
-        ({"cluster_id": "another"}, "of cluster another"),
-        ({"partitions": {"0": 7, "1": 0}}, "ends at 6, before the offset 7"),
-    ):
-        with pytest.raises(ForeignCluster, match=says):
-            stream.latestOffset({**start, **wrong}, ReadAllAvailable())
-    workload.delete_topic(topic)
-    workload.create_topic(topic, 2)
-    for call in (lambda: stream.latestOffset(end, ReadAllAvailable()), lambda: list(stream.read(part))):
-        with pytest.raises(ForeignCluster, match="deleted or recreated"):
-            call()
+def verdicts(tables: TablesConfig, run_id: str) -> set[tuple[Any, ...]]:
+    names = ("group_id", "topic_id", "partition", "durable_start_offset", "durable_lag", "verdict")
+    return {tuple(row[name] for name in names) for row in Tables(tables).rows("reconciliations", {"run_id": run_id})}
 
 
-def test_a_topic_that_is_not_there_is_waited_for(kafka: KafkaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that began before the state topic has all of it later."""
-    name = f"stream-{uuid4().hex}"
-    monkeypatch.setattr(state_range, "STATE_TOPIC", name)
-    stream = reader(kafka, startingOffsets="latest", runId="r")
-    start = stream.initialOffset()
-    assert stream.latestOffset(start, ReadAllAvailable()) == start
-    workload = Workload(kafka)
-    workload.create_topic(name)
-    workload.produce(name, 2)
-    rows = read(stream, start, stream.latestOffset(start, ReadAllAvailable()))
-    assert [(row["offset"], row["run_id"]) for row in rows] == [(0, "r"), (1, "r")]
+def test_where_nothing_is_new_no_spark_is_asked_for(
+    spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
+) -> None:
+    """Not a session, not a commit of records; and tables that are those of before the last micro-batch get what they
+    lack, whatever the checkpoint says."""
+    tables = tables_in(tmp_path / "tables")
+    stream(spark, kafka, tables)
+    version = Tables(tables).snapshot("state_records").version  # type: ignore[union-attr]
+    again = stream(None, kafka, tables)  # type: ignore[arg-type]
+    assert (again.records_read, again.status) == (0, "complete")
+    assert Tables(tables).snapshot("state_records").version == version  # type: ignore[union-attr]
+
+    lost = tables_in(tmp_path / "lost")
+    (tmp_path / "lost/_acktrail").mkdir(parents=True)
+    (tmp_path / "tables/_acktrail/stream").rename(tmp_path / "lost/_acktrail/stream")
+    stream(spark, kafka, lost)
+    assert records(lost) == records(tables)
 
 
-def test_a_micro_batch_has_a_limit(kafka: KafkaConfig, topic: str) -> None:
-    """Batch by batch all offsets once, and none that came after the start of a run that ends."""
-    workload, stream = Workload(kafka), reader(kafka, maxOffsetsPerTrigger="3")
-    for partition, count in enumerate((7, 2)):
-        workload.produce(topic, count, partition)
-    stream.prepareForTriggerAvailableNow()
-    workload.produce(topic, 5)
-    at, rows, sizes = stream.initialOffset(), list[tuple[int, int]](), list[int]()
-    while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
-        found = read(stream, at, end)
-        rows += [(row["state_partition"], row["offset"]) for row in found]
-        sizes.append(len(found))
-        at = end
-    assert sizes == [3, 3, 3]
-    assert sorted(rows) == [*((0, offset) for offset in range(7)), (1, 0), (1, 1)]
-    assert stream.getDefaultReadLimit() == ReadMaxRows(3)
-    assert limited({}, {"0": 9, "1": 9}, 1) == {"0": 1, "1": 0}
+def test_one_of_several_exports_at_a_time(spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+    """Another holder of the lease is named, and nothing is read."""
+    tables = tables_in(tmp_path)
+    held = log_lease(tables, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
+    assert held.acquire()
+    with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
+        stream(spark, kafka, tables)
+    assert not Tables(tables).exists("state_records")
+    held.release()
+    assert stream(spark, kafka, tables).records_read > 0
 
 
-def test_options_are_checked(kafka: KafkaConfig) -> None:
-    """A misspelt one, a value that is none, no broker named."""
-    for wrong in ({"gap": "rows"}, {"gaps": "skip"}, {"maxOffsetsPerTrigger": "0"}, {"startingOffsets": "middle"}):
-        with pytest.raises(InvalidConfiguration):
-            reader(kafka, **wrong)
-    with pytest.raises(InvalidConfiguration, match="bootstrap"):
-        ShareGroupState({}).schema()
-    assert reader(kafka).getDefaultReadLimit() == ReadAllAvailable()
+def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+    """What one task of a micro-batch does, done twice: the same spans, files that are no part of any table."""
+    plan = StreamPlan(kafka=kafka, tables=tables_in(tmp_path), run_id="r")
+    _, logs = plan.backlog()
+    number, (begin, end) = max(logs.items(), key=lambda each: each[1][1] - each[1][0])
+    ends = pa.RecordBatch.from_pydict({"state_partition": [number], "end_offset": [end - 2]}, schema=ENDS)
+    spans = []
+    for _ in range(2):
+        found = [row for batch in write_share(plan, [ends]) for row in batch.to_pylist()]
+        spans.append([row for row in found if row["path"] is None])
+        assert [row["size"] > 0 for row in found if row["path"] is not None] == [True]
+    assert spans[0] == spans[1]
+    assert (spans[0][0]["first_offset"], spans[0][-1]["position"]) == (begin, end - 2)
+    assert sum(row["records"] for row in spans[0]) == end - 2 - begin
+    assert not Tables(plan.tables).exists("state_records")
+
+
+def test_tables_of_another_cluster_are_refused(
+    spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
+) -> None:
+    """Before a record is read."""
+    tables = tables_in(tmp_path)
+    Tables(tables).create("state_records", properties={"cluster_id": "another"})
+    with pytest.raises(ForeignCluster, match="belong to cluster another"):
+        stream(spark, kafka, tables)
+
+
+def test_an_error_of_another_process_keeps_its_class(spark: SparkSession) -> None:
+    """By the last line of its traceback, which Spark hands over as text; what is not acktrail's stays Spark's."""
+    text = "Traceback (most recent call last):\n  File ...\nacktrail.errors.LogChanged: the leader changed\n\nat org..."
+    found = foreseen(RuntimeError(text))
+    assert isinstance(found, LogChanged)
+    assert found.message == str(found) == "the leader changed"
+    assert foreseen(RuntimeError("ValueError: no")) is None
+
+    def unreachable(_: Any) -> Any:
+        raise Unreachable("broker:9")
+
+    with pytest.raises(Exception, match="Unreachable") as raised:
+        spark.range(1).mapInArrow(unreachable, "id long").collect()
+    assert isinstance(foreseen(raised.value), Unreachable)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6), st.integers(1, 60))
+def test_a_micro_batch_has_a_limit(logs: list[tuple[int, int]], most: int) -> None:
+    """As many offsets as the limit and the logs allow, and no log is read beyond its end."""
+    begins = {number: begin for number, (begin, _) in enumerate(logs)}
+    ends = {number: begin + backlog for number, (begin, backlog) in enumerate(logs)}
+    taken = {number: end - begins[number] for number, end in limited(begins, ends, most).items()}
+    assert sum(taken.values()) == min(most, sum(backlog for _, backlog in logs))
+    assert all(0 <= taken[number] <= backlog for number, (_, backlog) in enumerate(logs))
+
+
+def test_tasks_share_partitions(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Every partition is in one task; few records are one task's, and no topic is a task without work."""
+    reader = StateStreamReader(StreamPlan(kafka=kafka, tables=tables_in(tmp_path), run_id="r", tasks=4))
+    ends = {str(number): 100_000 * number for number in range(8)}
+    tasks = reader.partitions({}, {"partitions": ends})
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert {str(row["state_partition"]): row["end_offset"] for row in rows} == ends
+    assert len(tasks) == 4
+    assert len(reader.partitions({}, {"partitions": {"0": 9, "1": 9}})) == 1
+    (idle,) = reader.partitions({}, {"partitions": {}})
+    assert [batch.num_rows for batch in reader.read(idle)] == [0]

@@ -74,6 +74,7 @@ EXTRAS: Final = MappingProxyType(
         "reset": "kafka,tables",
         "state": "spark",
         "status": "tables",
+        "stream": "kafka,spark",
         "validate": "quality",
         "verify": "spark",
     }

@@ -261,11 +261,12 @@ class WorkLease(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
     """The connector that a lease is for, the name of the worker that wants it, and how long it lasts unless it is
-    renewed."""
+    renewed. `reads_logs` as of the connector's source."""
 
     connector: str
     owner: str
     ttl_s: float
+    reads_logs: bool = False
 
 
 class SinkConnector(ABC):

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import Final
 
+import pyarrow as pa
+
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.groups.observation import observe as observe_brokers
 from acktrail.broker.groups.observation import unanswered_groups
 from acktrail.broker.state.state_source import StateSourceStatus, StateTask
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
-from acktrail.connect.source_batches import SourceBatch
+from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -66,6 +68,10 @@ class ExportSummary:
     rows: dict[str, int] = field(default_factory=dict)
     """Rows committed, by table."""
     unanswered: tuple[str, ...] = ()
+
+
+Written = tuple[Sequence[SourceBatch], pa.Table]
+"""Batches without rows, and the data files that have them (``acktrail.tables.exported.written_records``)."""
 
 
 def check_connectors(connectors: Sequence[str]) -> None:
@@ -194,6 +200,24 @@ class ExportRun:
         """Read the state topic from where the tables end: to its present end, or until `stop` is set."""
         self._resuming(lambda: self._read(stop or self._stop, bounded=bounded))
 
+    def commit_written(self, app_id: str, number: int, write: Callable[[str], Written]) -> None:
+        """Commit the state records that others have written when `write`, which gets the cluster's id, returns, with
+        `number` of `app_id` as an application transaction. Nothing is done where the tables have that or a later one:
+        a repetition brings nothing twice."""
+
+        def commit() -> None:
+            known = self._sink.position(SourcePartition(app_id))
+            if known is not None and known >= number:
+                return
+            batches, files = write(self._cluster_id)
+            self._sink.put_files(batches, files, {app_id: number})
+            rows = self._sink.flush().rows
+            for done in map(summary_of, batches):
+                self._add(done)
+            self._add(TaskSummary(commits=1 if rows else 0, rows=rows))
+
+        self._resuming(commit)
+
     def summary(self) -> ExportSummary:
         """What was done so far; `gaps` are at most the newest thousand."""
         done, status = self._done, "state_topic_absent" if self.is_topic_absent else "complete"
@@ -235,6 +259,10 @@ class ExportRun:
             else:
                 return
 
+    def _add(self, more: TaskSummary) -> None:
+        done = self._done.followed_by(more)
+        self._done = replace(done, gaps=done.gaps[-_GAPS_KEPT:])
+
     def _renew_sink(self) -> None:
         self._sink = DeltaSink(Tables(self._tables), cluster_id=self._cluster_id, run_id=self._run_id)
 
@@ -267,8 +295,7 @@ class ExportRun:
             with _tuned_interpreter():
                 run.run(stop)
         finally:
-            done = self._done.followed_by(run.summary)
-            self._done = replace(done, gaps=done.gaps[-_GAPS_KEPT:])
+            self._add(run.summary)
         self.is_topic_absent = source.status is StateSourceStatus.STATE_TOPIC_ABSENT
         if run.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True

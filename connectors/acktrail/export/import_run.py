@@ -148,7 +148,7 @@ def _destination(
     partitions = {partition for file in summaries for partition in file.offset_ranges}
     named = {p: state_source_partition(plan.cluster_id, topic_id, p) for p in partitions}
     for partition, source_partition in named.items():
-        if sink.stored_log(source_partition, partition).offset_shift:
+        if sink.stored.stored_log(source_partition, partition).offset_shift:
             raise ConfigurationError(
                 f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
                 "are shifted",

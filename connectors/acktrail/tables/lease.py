@@ -21,7 +21,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -32,6 +32,7 @@ from acktrail.tables.conditional_object import ConditionalObject, ObjectVersion,
 from acktrail.times import now_ms
 
 _FOLDER: Final = "_acktrail/leases"
+_LOG: Final = "state_records"
 _LONGEST_NAME: Final = 200
 _PATIENCE: Final = 1.1
 """A worker that stands by waits this many times the holder's `ttl_s`: clocks need not run at one speed."""
@@ -211,6 +212,11 @@ class SinkLease:
     def release(self) -> None:
         self._renewed_at = -math.inf
         self._lease.release()
+
+
+def log_lease(config: TablesConfig, terms: LeaseTerms) -> SinkLease:
+    """The lease of whoever exports the state topic into the tables: one for all, whatever the connector is called."""
+    return SinkLease(config, replace(terms, connector=_LOG))
 
 
 def lease_path(name: str) -> str:

@@ -132,14 +132,14 @@ class PartitionBuffer:
     """Decoded records and gaps of one partition of `topic` (whose log is as it is `now`), between consumer and source
     task.
 
-    `next_offset` is the offset to read next; `end_offset` (exclusive) is where a bounded reading stops, None: never.
+    `next_offset` is the offset to read next; `end_offset` (exclusive) is where the reading stops, None: never.
     Both are Kafka's; batches have the opening's `offset_shift` added.
     """
 
-    def __init__(self, topic: StateTopic, now: LogOffsets, opening: Opening, *, bounded: bool) -> None:
+    def __init__(self, topic: StateTopic, now: LogOffsets, opening: Opening, end_offset: int | None) -> None:
         self.partition = now.partition
         self.next_offset = opening.next_offset or 0
-        self.end_offset = now.last_stable_offset or 0 if bounded else None
+        self.end_offset = end_offset
         self.leader_epoch = opening.leader_epoch
         self._source_partition = state_source_partition(topic.cluster_id, topic.topic_id, now.partition)
         self._shift = opening.offset_shift

@@ -29,7 +29,8 @@ _STALL_S: Final = 90.0
 
 
 class StateTopicConsumer:
-    """Reads the state topic into one buffer a partition. `bounded`: up to the ends seen when a partition is opened.
+    """Reads the state topic into one buffer a partition. `bounded`: up to the ends seen when a partition is opened,
+    or the offsets `ends` where they come first.
 
     Where the leader of a partition is another one than when it was stored, its log is compared with the stored records
     before any batch is given. Every record that is given was read from the topic incarnation of `topic`: it is fetched
@@ -37,12 +38,19 @@ class StateTopicConsumer:
     """
 
     def __init__(
-        self, config: KafkaConfig, topic: StateTopic, *, run_id: str, bounded: bool, linger_s: float = 0.0
+        self,
+        config: KafkaConfig,
+        topic: StateTopic,
+        *,
+        run_id: str,
+        bounded: bool,
+        ends: Mapping[int, int] | None = None,
+        linger_s: float = 0.0,
     ) -> None:
         self._topic = topic
         self._config = config
         self._run_id = run_id
-        self._bounded = bounded
+        self._bounded, self._bounds = bounded, ends or {}
         self._linger_s = linger_s
         self._buffers: dict[int, PartitionBuffer] = {}
         self._uncompared: dict[int, Resumption] = {}
@@ -76,7 +84,9 @@ class StateTopicConsumer:
             self._begin(now, resumed.in_same_log())
 
     def _begin(self, now: LogOffsets, opening: Opening) -> None:
-        buffer = self._buffers[now.partition] = PartitionBuffer(self._topic, now, opening, bounded=self._bounded)
+        seen, bound = now.last_stable_offset or 0, self._bounds.get(now.partition)
+        end = None if not self._bounded else seen if bound is None else min(seen, bound)
+        buffer = self._buffers[now.partition] = PartitionBuffer(self._topic, now, opening, end)
         self._assign(buffer)
 
     def read(self, timeout_s: float) -> list[SourceBatch]:
@@ -216,7 +226,7 @@ class StateTopicConsumer:
             self._reading.discard(partition)
 
 
-def state_rows(raw: pa.Table, cluster_id: str, run_id: str | None) -> pa.Table:
+def state_rows(raw: pa.Table, cluster_id: str, run_id: str) -> pa.Table:
     """Raw records (``RAW_RECORDS``) as rows of ``STATE_RECORDS``."""
     decoded = decode_records(raw.combine_chunks())
     origin = [pa.repeat(pa.scalar(text, pa.string()), decoded.num_rows) for text in (cluster_id, run_id)]

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.descriptions import LogOffsets
 from acktrail.broker.state.log_fetcher import FetchEvent, LogFetcher
-from acktrail.broker.state.state_consumer import state_rows
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
@@ -74,21 +73,13 @@ def state_topic_now(config: KafkaConfig) -> tuple[Incarnation, Mapping[int, LogO
         return Incarnation(topic.cluster_id, topic.topic_id), topic.log_offsets()
 
 
-def read_range(
-    config: KafkaConfig, wanted: StateRange, *, run_id: str | None = None
-) -> Iterator[pa.Table | PrunedOffsets]:
-    """The records of a range (``STATE_RECORDS``) in their order, some megabytes at a time, and what was pruned.
+def read_raw_range(config: KafkaConfig, topic_name: str, wanted: StateRange) -> Iterator[pa.Table | PrunedOffsets]:
+    """The records of a range of any topic (``RAW_RECORDS``) in their order, some megabytes at a time, without those of
+    aborted transactions, and what was pruned. An open transaction before `end_offset` keeps it waiting.
 
     Raises ForeignCluster (another cluster, or the topic was recreated), LogChanged (the log was truncated), and as
     `LogFetcher`; RetryableError also when nothing came for 90 s.
     """
-    for part in read_raw_range(config, STATE_TOPIC, wanted):
-        yield part if isinstance(part, PrunedOffsets) else state_rows(part, wanted.incarnation.cluster_id, run_id)
-
-
-def read_raw_range(config: KafkaConfig, topic_name: str, wanted: StateRange) -> Iterator[pa.Table | PrunedOffsets]:
-    """The same of any topic, as ``RAW_RECORDS``, without those of aborted transactions. Raises as `read_range`; an open
-    transaction before `end_offset` keeps it waiting."""
     with ShareGroupAdmin(config) as admin:
         topic = StateTopic(admin, topic_name)
         wanted.incarnation.check(Incarnation(topic.cluster_id, topic.topic_id if topic.is_present else ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -30,11 +30,11 @@ class StateTask(SourceTask):
     """Reads ``__share_group_state`` record by record, decoded, nothing left out.
 
     A batch has consecutive rows of ``state_records`` of one partition, or none and a gap in its span: offsets that were
-    pruned before they could be read. `bounded`: it ends where the logs ended when it was started. `partitions` None:
-    all of them. `linger_s`: how long records may wait for others after all that was there has been read; a longer wait
-    costs less. Where the context has the sink's logs, a log that Kafka replaced, and a state topic that was deleted or
-    recreated, are noticed. A continuous task waits for a state topic that is not there yet, unless
-    `waits` is False: then it is finished.
+    pruned before they could be read. `bounded`: it ends where the logs ended when it was started, or at the offsets
+    `ends` of Kafka's logs, by partition, where they come first. `partitions` None: all of them. `linger_s`: how long
+    records may wait for others after all that was there has been read; a longer wait costs less. Where the context has
+    the sink's logs, a log that Kafka replaced, and a state topic that was deleted or recreated, are noticed. A
+    continuous task waits for a state topic that is not there yet, unless `waits` is False: then it is finished.
 
     Raises NotAuthorized (READ on the topic is missing), ForeignCluster (the stored records are of another incarnation
     of the topic, or it is gone), LogChanged (the leader of a partition changed: start again), Unreachable,
@@ -47,10 +47,12 @@ class StateTask(SourceTask):
         *,
         bounded: bool = True,
         partitions: Collection[int] | None = None,
+        ends: Mapping[int, int] | None = None,
         linger_s: float = 0.0,
         waits: bool = True,
     ) -> None:
         self._config, self._bounded, self._chosen, self._linger_s = config, bounded, partitions, linger_s
+        self._ends = ends
         self._waits = waits and not bounded
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
@@ -101,7 +103,12 @@ class StateTask(SourceTask):
             return
         self.status = StateSourceStatus.PRESENT
         consumer = self._consumer = StateTopicConsumer(
-            self._config, topic, run_id=self._context.run_id, bounded=self._bounded, linger_s=self._linger_s
+            self._config,
+            topic,
+            run_id=self._context.run_id,
+            bounded=self._bounded,
+            ends=self._ends,
+            linger_s=self._linger_s,
         )
         for number in range(topic.partition_count) if self._chosen is None else sorted(self._chosen):
             source_partition = state_source_partition(topic.cluster_id, topic.topic_id, number)

@@ -104,7 +104,7 @@ def export(
                     stop=stop,
                     policy=policy,
                     progress=shown,
-                    notice=partial(_notice, line),
+                    notice=partial(notice, line),
                 )
             elif observation and not connector:
                 summary = export_run.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
@@ -113,9 +113,9 @@ def export(
                     kafka, target, run_id=run_id, connectors=chosen, stop=stop, policy=policy, progress=shown
                 )
     except NotAllAnswered as error:
-        _show(error.summary, as_json=as_json)
+        show_summary(error.summary, as_json=as_json)
         raise
-    _show(summary, as_json=as_json)
+    show_summary(summary, as_json=as_json)
     if not as_json and "group_observations" not in summary.rows:
         from acktrail.tables.cluster_overview import no_share_group
         from acktrail.tables.delta.store import Tables
@@ -125,11 +125,12 @@ def export(
             typer.echo(nothing)
 
 
-def _show(summary: ExportSummary, *, as_json: bool) -> None:
+def show_summary(summary: ExportSummary, *, as_json: bool) -> None:
+    """What a run wrote, on stdout."""
     typer.echo(json.dumps(asdict(summary)) if as_json else _export_text(summary))
 
 
-def _notice(line: LiveLine, text: str) -> None:
+def notice(line: LiveLine, text: str) -> None:
     """One line on stderr, with the local time, on a line of its own."""
     line.clear()
     typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

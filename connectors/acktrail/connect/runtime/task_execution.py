@@ -261,7 +261,7 @@ class TaskExecution:
             self._sink.put(batch)
             size = size_of(batch)
         self._pending_bytes += size
-        self._pending = self._pending.followed_by(_read(batch, size))
+        self._pending = self._pending.followed_by(summary_of(batch, size))
         self._report()
 
     def _is_due(self, flushed_at: float) -> bool:
@@ -300,7 +300,7 @@ class TaskExecution:
         )
 
 
-def _read(batch: SourceBatch, size: int) -> TaskSummary:
+def summary_of(batch: SourceBatch, size: int = 0) -> TaskSummary:
     """What a batch of `size` bytes adds to the counts."""
     span, counts = batch.span, batch.row_counts
     if span is None:

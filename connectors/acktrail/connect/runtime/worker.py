@@ -307,7 +307,8 @@ class Worker:
         rule = self._lease
         if rule is None:
             return None
-        return made.sink.lease(LeaseTerms(connector=made.name, owner=rule.owner, ttl_s=rule.ttl_s))
+        terms = LeaseTerms(connector=made.name, owner=rule.owner, ttl_s=rule.ttl_s, reads_logs=made.source.reads_logs)
+        return made.sink.lease(terms)
 
     def _merged(self, config: Texts) -> dict[str, Any]:
         return {**self._usable_defaults(config), **config}

@@ -208,14 +208,16 @@ class Tables:
         replaces: bool = False,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
+        metadata: Mapping[str, str] = _NO_TEXT,
+        at: TableSnapshot | None = None,
     ) -> int:
         """Make data files (``WRITTEN_FILES``) that others wrote part of a table, in the place of all its rows where it
-        `replaces` them. One commit, with `transactions` and `expected` as in ``append``; gives its version."""
-        snapshot = self.create(name)
+        `replaces` them. One commit, with all else as in ``append``; gives its version."""
+        snapshot = self.create(name) if at is None else at
         check_expected(snapshot, expected)
         own = files.filter(pc.equal(files["table"], name))
         write = write_files(snapshot, own, mode="overwrite" if replaces else "append")
-        return commit(snapshot, write, transactions, {})
+        return commit(snapshot, write, transactions, metadata)
 
     def upsert(
         self,

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES, TOPICS
 from acktrail.connect.contract import SinkTask
-from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, StoredLogs
+from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition
 from acktrail.errors import ForeignCluster
 from acktrail.tables.cluster_check import (
     OWN_DIALECT,
-    check_present,
     create_for,
     create_records_for,
     ensure_root,
@@ -27,7 +26,7 @@ from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, merge_spans, range_rows, ranges_text
-from acktrail.tables.exported.stored_log import StoredRecords, log_marks
+from acktrail.tables.exported.stored_log import TableLogs, log_marks
 
 _HIDDEN: Final = "not_authorized"
 _LASTING: Final = ("topic", "partition_count", "is_internal")
@@ -43,6 +42,8 @@ class _Pending:
 
     rows: int = 0
     records: list[pa.Table] = field(default_factory=list)
+    files: list[pa.Table] = field(default_factory=list)
+    """Data files that have the rows of all spans already."""
     positions: dict[SourcePartition, int] = field(default_factory=dict)
     spans: dict[SourcePartition, tuple[LogSpan, ...]] = field(default_factory=dict)
     observations: dict[str, dict[str, list[pa.Table]]] = field(default_factory=dict)
@@ -102,29 +103,17 @@ class DeltaSink(SinkTask):
                 self._tables.prepare()
             self._started = True
 
-    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
-        """What the tables have of the log of `source_partition` (``connect.source_batches.StoredLogs``)."""
-        self.start()
-        return StoredRecords(self._newest, source_partition, partition)
-
-    def check_state_topic(self, topic_id: str | None) -> None:
-        """See ``connect.source_batches.StoredLogs``."""
-        self.start()
-        if self._newest is not None:
-            check_present(self._tables, self._newest, topic_id)
-
     def position(self, source_partition: SourcePartition) -> int | None:
         """The next offset `source_partition` is to read; None when it never committed."""
         self.start()
         if source_partition not in self._committed:
-            self._committed[source_partition] = (
-                None if self._newest is None else self._newest.transaction_version(source_partition)
-            )
+            self._committed[source_partition] = self.stored.position(source_partition)
         return self._committed[source_partition]
 
     @property
-    def stored(self) -> StoredLogs:
-        return self
+    def stored(self) -> TableLogs:
+        self.start()
+        return TableLogs(self._tables, self._newest)
 
     @property
     def pending_rows(self) -> int:
@@ -143,6 +132,21 @@ class DeltaSink(SinkTask):
         else:
             raise ValueError(f"{batch.source_partition}: the position of state records is a number")
 
+    def put_files(self, batches: Iterable[SourceBatch], files: pa.Table, numbers: Mapping[str, int]) -> None:
+        """Take state records that lie in data files already (``WRITTEN_FILES``), and no others in the same commit:
+        `batches` without rows have their spans. `numbers`: app transactions of the commit, where there is one. Raises
+        ValueError as ``put``."""
+        self.start()
+        pending = self._pending
+        for batch in batches:
+            assert isinstance(batch.position, int)
+            self._put_records(batch, batch.position, is_written=True)
+        lie, taken = pc.sum(files["rows"]).as_py() or 0, sum(_count(spans) for spans in pending.spans.values())
+        if lie != taken or any(rows.num_rows for rows in pending.records):
+            raise ValueError(f"data files have {lie} rows, but their spans say {taken}")
+        pending.files.append(files)
+        pending.marks |= numbers if pending.positions else {}
+
     def flush(self) -> Commit:
         """Commit everything put so far. After an error nothing is pending: start the source at its positions again."""
         self.start()
@@ -160,7 +164,7 @@ class DeltaSink(SinkTask):
         self._committed |= pending.positions
         return Commit(rows=rows, positions=dict(pending.positions))
 
-    def _put_records(self, batch: SourceBatch, position: int) -> None:
+    def _put_records(self, batch: SourceBatch, position: int, *, is_written: bool = False) -> None:
         pending, span = self._pending, batch.span
         before = (
             pending.positions[batch.source_partition]
@@ -175,12 +179,13 @@ class DeltaSink(SinkTask):
         rows = batch.rows.get("state_records")
         if rows is None:
             rows = TABLES["state_records"].empty_table()
-        _check_span(batch.source_partition, span, rows, before, position)
+        count = span.records if is_written else rows.num_rows
+        _check_span(batch.source_partition, span, count, before, position)
         if span.topic_id not in self._own_topics:
             create_records_for(self._tables, self._cluster_id, span.topic_id, self._dialect)
             self._own_topics.add(span.topic_id)
         pending.records.append(rows)
-        pending.rows += rows.num_rows
+        pending.rows += count
         pending.positions[batch.source_partition] = position
         pending.spans[batch.source_partition] = merge_spans(pending.spans.get(batch.source_partition, ()), span)
 
@@ -208,22 +213,22 @@ class DeltaSink(SinkTask):
                 self._pending.rows += part.num_rows
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
-        # By state partition: a reader of some of them skips the row groups of others.
-        empty = TABLES["state_records"].empty_table()
-        placed = sorted(pending.records, key=lambda rows: rows["state_partition"][0].as_py() if rows.num_rows else -1)
-        parts = pa.concat_tables([empty, *placed], promote_options="default")
-        if parts.num_rows < len(placed) * _FEW_ROWS:
-            parts = parts.combine_chunks()
-        records = self._stamped("state_records", parts)
+        records = self._stamped("state_records", placed(pending.records))
+        spans = [span for own in pending.spans.values() for span in own]
         ranges = range_rows(
-            (span for spans in pending.spans.values() for span in spans),
+            spans,
             cluster_id=self._cluster_id,
             run_id=self._run_id,
             exported_at=self._clock(),
         )
-        self._tables.append(
+        rows, write = (
+            (pa.concat_tables(pending.files), self._tables.commit_files)
+            if pending.files
+            else (records, self._tables.append)
+        )
+        write(
             "state_records",
-            records,
+            rows,
             transactions={
                 **{str(source_partition): position for source_partition, position in pending.positions.items()},
                 **pending.marks,
@@ -237,7 +242,7 @@ class DeltaSink(SinkTask):
             create_for(self._tables, "export_ranges", self._cluster_id)
             self._has_ranges = True
         copied = copy_ranges(self._tables)
-        return {"state_records": records.num_rows, "export_ranges": copied} if pending.positions else {}
+        return {"state_records": _count(spans), "export_ranges": copied} if pending.positions else {}
 
     def _commit_observations(self, pending: _Pending) -> dict[str, int]:
         rows = {name: self._append_new(name, by_app) for name, by_app in pending.observations.items()}
@@ -277,12 +282,23 @@ class DeltaSink(SinkTask):
                 )
 
 
+def placed(records: Iterable[pa.Table]) -> pa.Table:
+    """State records by state partition: a reader of some of them skips the row groups of others."""
+    ordered = sorted(records, key=lambda rows: rows["state_partition"][0].as_py() if rows.num_rows else -1)
+    parts = pa.concat_tables([TABLES["state_records"].empty_table(), *ordered], promote_options="default")
+    return parts.combine_chunks() if parts.num_rows < len(ordered) * _FEW_ROWS else parts
+
+
+def _count(spans: Iterable[LogSpan]) -> int:
+    return sum(span.records for span in spans)
+
+
 def _check_span(
-    source_partition: SourcePartition, span: LogSpan, rows: pa.Table, before: int | None, position: int
+    source_partition: SourcePartition, span: LogSpan, count: int, before: int | None, position: int
 ) -> None:
-    """A batch's span must agree with its rows, and begin at the position before it."""
-    if rows.num_rows != span.records:
-        raise ValueError(f"{source_partition}: {rows.num_rows} rows, but the span says {span.records}")
+    """A batch's span must agree with the number of its rows, and begin at the position before it."""
+    if count != span.records:
+        raise ValueError(f"{source_partition}: {count} rows, but the span says {span.records}")
     if before is not None and position <= before:
         raise ValueError(f"{source_partition}: position {position} does not lie after {before}")
     first = span.first_offset if span.first_offset is not None else position

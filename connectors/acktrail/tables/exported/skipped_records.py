@@ -20,7 +20,7 @@ def skip_records(tables: Tables, positions: Mapping[SourcePartition, int]) -> No
         raise InputError("positions of one cluster are moved at a time", hint="name the others in a call of their own")
     sink = DeltaSink(tables, cluster_id=clusters.pop(), run_id=new_run_id())
     for source_partition, (_, topic_id, number) in logs.items():
-        shift = sink.stored_log(source_partition, number).offset_shift
+        shift = sink.stored.stored_log(source_partition, number).offset_shift
         position = positions[source_partition]
         span = LogSpan(
             topic_id=topic_id,

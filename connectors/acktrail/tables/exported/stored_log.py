@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import LogSpan, SourcePartition, state_source_partition
+from acktrail.tables.cluster_check import check_present
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.wire.raw_record import record_fingerprint
@@ -58,6 +59,27 @@ def newest_shifts(tables: Tables) -> dict[int, int]:
 def _greatest(rows: pa.Table) -> dict[int, int]:
     found = rows.group_by("state_partition", use_threads=False).aggregate([("offset_shift", "max")])
     return {row["state_partition"]: row["offset_shift_max"] for row in found.to_pylist()}
+
+
+class TableLogs:
+    """What ``state_records`` has of the logs of the state topic (``connect.source_batches.StoredLogs``). `snapshot`
+    None: nothing is stored."""
+
+    def __init__(self, tables: Tables, snapshot: TableSnapshot | None) -> None:
+        self._tables, self._snapshot = tables, snapshot
+
+    def position(self, source_partition: SourcePartition) -> int | None:
+        """The next offset to read; None: it never committed."""
+        return None if self._snapshot is None else self._snapshot.transaction_version(source_partition)
+
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
+        """See ``StoredLogs``."""
+        return StoredRecords(self._snapshot, source_partition, partition)
+
+    def check_state_topic(self, topic_id: str | None) -> None:
+        """See ``StoredLogs``."""
+        if self._snapshot is not None:
+            check_present(self._tables, self._snapshot, topic_id)
 
 
 class StoredRecords:

@@ -1,0 +1,110 @@
+"""``acktrail stream``: the export by Spark, for those who outgrow one machine."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.config import KafkaConfig, TablesConfig, spark_master
+from acktrail.errors import InputError
+from acktrail_jobs.commands.engine import IN_PROCESS
+from acktrail_jobs.commands.job_options import Master
+
+if TYPE_CHECKING:
+    from acktrail.export.export_run import ExportSummary
+    from acktrail.stderr_lines import LiveLine
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+_CHECKPOINT: Final = "_acktrail/stream"
+_LEASE_S: Final = 30.0
+
+
+@app.command("stream")
+def _command(
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    every: Annotated[
+        float | None, typer.Option("--every", min=0, help="Run until Ctrl-C: seconds between two micro-batches.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="Spark's checkpoint. Default: _acktrail/stream under a folder of tables."),
+    ] = None,
+    observation: Annotated[
+        bool, typer.Option("--observe/--no-observe", help="Ask the brokers before and after; not with --every.")
+    ] = True,
+    most: Annotated[int, typer.Option("--max-offsets", min=1, help="Offsets of a micro-batch at most.")] = 1_000_000,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export state records with Spark's Structured Streaming, exactly once: executors read and write.
+
+    Writes the tables that `acktrail export` and the Connect worker write, continues where they ended, and they where
+    it ended; under one lease, one of worker and stream works at a time. Ends at the topic's present end, or runs on
+    with --every. Killed at any moment, it loses nothing and doubles nothing. Nothing in the cluster is changed.
+
+    Example: acktrail stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
+    """
+    from acktrail.cli.commands.export import notice, show_summary
+    from acktrail.connect.contract import LeaseTerms
+    from acktrail.connect.signals import stop_on_signals
+    from acktrail.export.export_run import ExportRun
+    from acktrail.stderr_lines import LiveLine
+    from acktrail.tables.lease import log_lease
+    from acktrail.times import new_run_id
+    from acktrail_jobs.commands.engine import translated
+    from acktrail_jobs.session import spark_session
+    from acktrail_jobs.state_stream import StreamPlan
+    from acktrail_jobs.stream_tables import TableStream
+
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = TablesConfig.from_environment(tables, tables_options)
+    place = checkpoint or _default_checkpoint(target)
+    run_id, master = run_id or new_run_id(), master or spark_master()
+    if master == IN_PROCESS:
+        raise InputError("a stream is Spark's", hint="in this process `acktrail export` does the same")
+    with LiveLine() as line, translated(), stop_on_signals() as stop, ExitStack() as after:
+        run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
+        lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=_LEASE_S))
+        after.callback(lease.release)
+        session = cache(lambda: after.enter_context(spark_session(master)))
+        stream = TableStream(
+            run=run,
+            plan=StreamPlan(kafka=kafka, tables=target, run_id=run_id, most=most),
+            checkpoint=place,
+            lease=lease,
+            stop=stop,
+            shown=partial(_shown, line),
+        )
+        if every is not None:
+            stream.keep_up(session, every, partial(notice, line))
+        else:
+            with run.open():
+                is_sampled = observation and run.sample("before", reads_state=False)
+                stream.drain(session)
+                if is_sampled and not stop.is_set():
+                    run.sample("after", reads_state=False)
+    show_summary(run.summary(), as_json=as_json)
+
+
+def _default_checkpoint(tables: TablesConfig) -> str:
+    from acktrail.tables.delta.table_place import table_root
+
+    root = table_root(tables)
+    if not root.is_local:
+        raise InputError(
+            "a stream into object storage needs --checkpoint", hint="name a location that Spark itself can write"
+        )
+    return f"{root.uri}/{_CHECKPOINT}"
+
+
+def _shown(line: LiveLine, summary: ExportSummary) -> None:
+    line.show(f"{summary.records_read:,} records committed by {summary.commits:,} commits", is_urgent=True)

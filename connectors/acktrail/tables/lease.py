@@ -215,7 +215,7 @@ class SinkLease:
 
 
 def log_lease(config: TablesConfig, terms: LeaseTerms) -> SinkLease:
-    """The lease of whoever exports the state topic into the tables: one for all, whatever the connector is called."""
+    """The lease of the export of the state topic into the tables: one for all workers and streams."""
     return SinkLease(config, replace(terms, connector=_LOG))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -92,7 +93,8 @@ def _command(
                 stream.drain(session)
                 if is_sampled and not stop.is_set():
                     run.sample("after", reads_state=False)
-    show_summary(run.summary(), as_json=as_json)
+    show_summary(replace(run.summary(), status="stopped") if stop.is_set() else run.summary(), as_json=as_json)
+    run.checked_summary()
 
 
 def _default_checkpoint(tables: TablesConfig) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,12 +146,8 @@ def after_decoded(rows: list[Row], base: pa.Table) -> pa.Table:
     """The states after `rows` as the tables hold them, continued from the states `base`."""
     newest, records = NewestOffsets(), decode_records(table_of(rows))
     states = StateColumns.of_arrow(base, newest.index)
-    newest.add(records)
-    records = records.filter(pc.equal(records["decode_status"], "decoded"))
-    numbers = newest.numbers_of(records)
-    needed = records["offset"].to_numpy() >= newest.first_replayed[numbers]
-    states = states.where(states.next_offsets > newest.first_replayed[states.partition_index])
-    return replay_decoded(records.filter(pa.array(needed)), numbers[needed], states).to_arrow(newest.index)
+    numbers = newest.add(records)
+    return replay_decoded(records, numbers, states, newest.first_replayed).to_arrow(newest.index)
 
 
 def cut(rows: list[Row], data: st.DataObject) -> list[list[Row]]:

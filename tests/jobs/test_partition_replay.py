@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import key_of, snapshot, update
 from samples.random_records import batches, records
 
 from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.columnar.replaying.apply_records import replay_decoded
+from acktrail.columnar.replaying.state_columns import StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.reconcile import partition_replay
 from acktrail.reconcile.coverage import Coverage, Gap
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
@@ -40,9 +46,17 @@ damaged_logs: st.SearchStrategy[Log] = st.lists(
     st.one_of(records(st.sampled_from(KEYS)), st.sampled_from(KEYS)), max_size=30
 )
 
+long_logs: st.SearchStrategy[Log] = st.lists(
+    st.one_of(records(st.sampled_from(KEYS[:2])), st.builds(Tombstone, key=st.sampled_from(KEYS[:2]))),
+    min_size=10,
+    max_size=30,
+)
 
-def replayed(log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7) -> dict[SharePartition, dict[str, Any]]:
-    """Rows by share partition, read from small pieces in an order that is not the log's."""
+
+def replayed(
+    log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7, held: int = 1 << 19
+) -> dict[SharePartition, dict[str, Any]]:
+    """Rows by share partition, read from small pieces in an order that is not the log's. `held`: see ``holding``."""
     decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
     ends = pc.add(pc.max(decoded["offset"]), 1).as_py() or 0
     coverages = [
@@ -61,10 +75,20 @@ def replayed(log: Log, gaps: dict[int, Gap] | None = None, pieces: int = 7) -> d
 
     logs = dict.fromkeys(range(PARTITIONS), StateLog())
     observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
-    rows = Replay(read, observation, coverages).states().to_pylist()
+    with holding(held):
+        rows = Replay(read, observation, coverages).states().to_pylist()
     found = {SharePartition(**{n: row[n] for n in ("group_id", "topic_id", "partition")}): row for row in rows}
     assert len(found) == len(rows)
     return found
+
+
+@contextmanager
+def holding(rows: int) -> Iterator[None]:
+    """Within the block a replay applies its records whenever it holds that number of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(partition_replay, "_ROWS_HELD", rows)
+        patched.setattr(partition_replay, "_ROWS_AT_ONCE", 1)
+        yield
 
 
 def raw_records(log: Log) -> Iterator[dict[str, Any]]:
@@ -81,18 +105,49 @@ def raw_records(log: Log) -> Iterator[dict[str, Any]]:
         }
 
 
-@given(logs)
+@given(logs, st.sampled_from([1, 1 << 19]))
 @settings(max_examples=200)
-def test_states_are_those_of_the_plain_fold(log: Log) -> None:
-    """For any log: exactly the share partitions that a fold over every record leaves, in that state."""
+def test_states_are_those_of_the_plain_fold(log: Log, held: int) -> None:
+    """For any log, however few records are held: exactly the share partitions that a fold over every record leaves, in
+    that state."""
     expected = replay(record for record in log if not isinstance(record, SharePartition))
-    found = replayed(log)
+    found = replayed(log, held=held)
     assert {key: state_of(row) for key, row in found.items()} == expected
     for key, row in found.items():
         newest = max(o for o, r in enumerate(log) if not isinstance(r, SharePartition) and r.key == key)
         assert (row["last_record_offset"], row["last_record_timestamp_ms"]) == (newest, 1_000 + newest)
         assert row["completeness"] == ("no_snapshot" if expected[key].state_epoch is None else "complete")
         assert row["is_misplaced"] is False
+
+
+@given(long_logs, st.integers(1, 4), st.randoms(use_true_random=False), st.booleans())
+@settings(max_examples=100)
+def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, dice: Random, in_order: bool) -> None:
+    """And then no more of them are held than a limit; in any other order they are read at most twice. The rows are the
+    same."""
+    decoded = decode_records(pa.Table.from_pylist([*raw_records(log)], schema=RAW_RECORDS))
+    pieces = decoded.to_batches(max_chunksize=2)
+    if not in_order:
+        dice.shuffle(pieces)
+    reads, most = 0, 0
+
+    def read(columns: Sequence[str], _where: pc.Expression) -> Iterator[pa.RecordBatch]:
+        nonlocal reads
+        reads += 1
+        yield from (piece.select(list(columns)) for piece in pieces)
+
+    def applied(records: pa.Table, *others: Any) -> StateColumns:
+        nonlocal most
+        most = max(most, records.num_rows)
+        return replay_decoded(records, *others)
+
+    whole = _replay(decoded, len(log), (), SavedReplay())
+    with holding(held), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(partition_replay, "replay_decoded", applied)
+        found = Replay(read, *_observed(len(log), ()))
+    assert _rows(found) == _rows(whole)
+    assert reads <= (1 if in_order else 2)
+    assert reads == 2 or most <= held + 1
 
 
 @given(damaged_logs)
@@ -144,10 +199,17 @@ def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
     assert row["archived_at"] == (shown[-1] if shown else None)
 
 
-@given(damaged_logs, st.lists(st.integers(0, 30), max_size=3), st.integers(0, 30), st.integers(0, 5), st.booleans())
+@given(
+    damaged_logs,
+    st.lists(st.integers(0, 30), max_size=3),
+    st.integers(0, 30),
+    st.integers(0, 5),
+    st.booleans(),
+    st.sampled_from([1, 5, 1 << 19]),
+)
 @settings(max_examples=50)
 def test_going_on_from_memory_is_a_replay_of_all(
-    log: Log, cuts: list[int], first: int, length: int, lost: bool
+    log: Log, cuts: list[int], first: int, length: int, lost: bool, held: int
 ) -> None:
     """However a log is cut, with records that cannot be decoded and records that were lost: rows and memory after the
     last piece are those of one replay of everything. Only the new records are read."""
@@ -157,7 +219,8 @@ def test_going_on_from_memory_is_a_replay_of_all(
         decoded = decoded.filter((pc.field("offset") < first) | (pc.field("offset") > first + length))
     memory = SavedReplay()
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
-        replay_of_new = _replay(decoded, end, gaps, memory)
+        with holding(held):
+            replay_of_new = _replay(decoded, end, gaps, memory)
         memory = SavedReplay(rows=replay_of_new.rows(), positions=dict.fromkeys(range(PARTITIONS), end))
     whole = _replay(decoded, len(log), gaps, SavedReplay())
     assert _rows(replay_of_new) == _rows(whole)
@@ -165,8 +228,10 @@ def test_going_on_from_memory_is_a_replay_of_all(
     assert memory.rows.sort_by(names).to_pylist() == whole.rows().sort_by(names).to_pylist()
 
 
-def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: SavedReplay) -> Replay:
-    coverages = [
+def _observed(end: int, gaps: tuple[Gap, ...]) -> tuple[Observation, list[Coverage]]:
+    logs = dict.fromkeys(range(PARTITIONS), StateLog())
+    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
+    return observation, [
         Coverage(
             state_partition=number,
             log=StateLog(),
@@ -176,15 +241,15 @@ def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: SavedRep
         for number in range(PARTITIONS)
     ]
 
+
+def _replay(decoded: pa.Table, end: int, gaps: tuple[Gap, ...], memory: SavedReplay) -> Replay:
     def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
         found = ds.dataset(decoded).to_table(columns=[*columns], filter=where)
         begins = [memory.positions.get(number, 0) for number in found["state_partition"].to_pylist()]
         assert all(o >= begin for o, begin in zip(found["offset"].to_pylist(), begins, strict=True))
         yield from found.to_batches(max_chunksize=5)
 
-    logs = dict.fromkeys(range(PARTITIONS), StateLog())
-    observation = Observation(cluster_id="c1", run_id="r1", after_began_at=NOW, observed_at=NOW, state_logs=logs)
-    return Replay(read, observation, coverages, memory)
+    return Replay(read, *_observed(end, gaps), memory)
 
 
 def _rows(replayed: Replay) -> list[dict[str, Any]]:

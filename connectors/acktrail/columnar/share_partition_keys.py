@@ -15,22 +15,24 @@ from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition,
 
 _ROWS_AT_ONCE: Final = 1 << 20
 _ASCII: Final = 128
+_MOST_CODES: Final = 1 << 62
 
 
 def key_codes(columns: Iterable[pa.ChunkedArray]) -> Int64Array:
     """A number for each row, equal where all `columns` are equal; from 0 as keys first appear. Null equals null. Cost:
-    a hash table lookup for each row and column.
+    a hash table lookup for each row, and one for each of a column that is no dictionary.
 
     >>> groups, partitions = pa.chunked_array([["a", "a", "b", "a"]]), pa.chunked_array([[0, 1, 1, 0]])
     >>> key_codes([groups, partitions]).tolist()
     [0, 1, 2, 0]
     """
-    codes: Int64Array | None = None
+    codes, count = np.zeros(1, np.int64), 1
     for column in columns:
-        indices, count = _encoded(column)
-        codes = indices if codes is None else _encoded(pa.chunked_array([pa.array(codes * count + indices)]))[0]
-    assert codes is not None
-    return codes
+        indices, distinct = _encoded(column)
+        if count > _MOST_CODES // distinct:
+            codes, count = _encoded(pa.chunked_array([codes]))
+        codes, count = codes * distinct + indices, count * distinct
+    return _encoded(pa.chunked_array([codes]))[0]
 
 
 def first_matches(rows: Sequence[pa.ChunkedArray], among: Sequence[pa.ChunkedArray]) -> pa.Array:
@@ -95,8 +97,12 @@ def _sums(numbers: npt.NDArray[np.generic], bounds: npt.NDArray[np.int32]) -> np
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Int64Array, int]:
     """The distinct values' numbers, row by row, and how many there are."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    if pa.types.is_dictionary(column.type) and column.num_chunks:
+        chunks = column.unify_dictionaries().chunks
+        texts = pa.concat_arrays([chunks[0].dictionary, pa.nulls(1, column.type.value_type)])
+        numbers = texts.dictionary_encode("encode").indices.to_numpy()  # equal texts that stand twice, and null
+        rows = [chunk.indices.fill_null(len(texts) - 1).to_numpy() for chunk in chunks]
+        return numbers[np.concatenate(rows)].astype(np.int64), len(texts)
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     indices = [chunk.indices.to_numpy() for chunk in encoded.chunks]
     count = len(encoded.chunk(encoded.num_chunks - 1).dictionary) if encoded.num_chunks else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
@@ -282,22 +282,23 @@ def count_quarantined(
 ) -> dict[int, Coverage]:
     """`coverages` with quarantined records counted: `batches` of ``QUARANTINE_COLUMNS`` where ``QUARANTINED``. Those
     before `positions` (by state partition) are counted already."""
-    counted = dict(coverages)
+    found: dict[int, list[tuple[int, int | None]]] = {}
     for row in (row for batch in batches for row in batch.to_pylist()):
-        coverage = counted.get(row["state_partition"])
-        begin = positions.get(row["state_partition"], 0)
-        if coverage is not None and begin <= row["offset"] < (coverage.end_offset or 0):
-            counted[coverage.state_partition] = _with_quarantined_row(coverage, row)
-    return counted
+        number, offset = row["state_partition"], row["offset"]
+        coverage = coverages.get(number)
+        if coverage is not None and positions.get(number, 0) <= offset < (coverage.end_offset or 0):
+            # a broker skips a type it does not know
+            is_skipped = row["group_id"] is not None or row["decode_status"] == "unknown_type"
+            found.setdefault(number, []).append((offset, None if is_skipped else offset))
+    return {**coverages, **{number: _with_quarantined(coverages[number], rows) for number, rows in found.items()}}
 
 
-def _with_quarantined_row(coverage: Coverage, row: Mapping[str, Any]) -> Coverage:
-    unattributed = coverage.unattributed_at
-    if row["group_id"] is None and row["decode_status"] != "unknown_type":  # a broker skips a type it does not know
-        unattributed = max(row["offset"], -1 if unattributed is None else unattributed)
+def _with_quarantined(coverage: Coverage, rows: Sequence[tuple[int, int | None]]) -> Coverage:
+    """`rows`: the offset of each record, and again where it names no share partition."""
+    newest, unattributed = zip((coverage.quarantined_at, coverage.unattributed_at), *rows, strict=True)
     return replace(
         coverage,
-        quarantined=coverage.quarantined + 1,
-        quarantined_at=max(row["offset"], -1 if coverage.quarantined_at is None else coverage.quarantined_at),
-        unattributed_at=unattributed,
+        quarantined=coverage.quarantined + len(rows),
+        quarantined_at=max(offset for offset in newest if offset is not None),
+        unattributed_at=max((offset for offset in unattributed if offset is not None), default=None),
     )

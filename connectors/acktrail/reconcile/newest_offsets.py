@@ -1,4 +1,4 @@
-"""The first reading of exported records: which offsets of each share partition matter, which were ever archived."""
+"""What exported records show in any order: whose they are, which offsets matter, which were ever archived."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
-from acktrail.columnar.replaying.key_index import SharePartitionIndex
+from acktrail.columnar.record_columns import NumberColumn
+from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
 from acktrail.columnar.replaying.pending_records import first_replayed
+from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.columnar.share_partition_keys import key_codes
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -19,20 +21,11 @@ from acktrail.model.share_partition import KEY_COLUMNS
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000
 """Ranges are united when there are more of them, and more than twice those left the last time."""
+_NO_ROOM: Final = 1 << 62
 _FULL: Final = 2.0**63 * 1.5
 """Beyond it a count wraps to a positive number."""
 ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
 """What names a share partition's records: a key found on two state partitions is two of them."""
-FIRST_PASS_COLUMNS: Final = (
-    *ADDRESS,
-    "offset",
-    "record_type",
-    "leader_epoch",
-    "create_timestamp_ms",
-    "write_timestamp_ms",
-    "batches",
-    "decode_status",
-)
 _NEWEST: Final = (
     "last_record_offset",
     "base_offset",
@@ -53,6 +46,7 @@ class NewestOffsets:
     def __init__(self) -> None:
         self.index = SharePartitionIndex()
         self._newest = {name: np.empty(0, np.int64) for name in _NEWEST}
+        self._timestamps = NumberColumn(values=np.empty(0, np.int64), known=np.empty(0, np.bool_))
         self._archived = ArchivedRanges()
 
     def resume(self, saved: pa.Table) -> None:
@@ -60,28 +54,40 @@ class NewestOffsets:
         numbers = self.numbers_of(saved)
         for name in _NEWEST:
             self._newest[name][numbers] = pc.fill_null(saved[name], _NONE).to_numpy()
+        self._timestamps.put(numbers, NumberColumn.of_arrow(saved["last_record_timestamp_ms"].combine_chunks()))
         archived = saved["archived_ranges"].combine_chunks()
         self._archived.add(numbers[pc.list_parent_indices(archived).to_numpy()], pc.list_flatten(archived))
 
-    def add(self, records: pa.Table) -> None:
-        """Take in records (``FIRST_PASS_COLUMNS``), in any order; those whose key could not be read are skipped."""
-        named = records.filter(records["group_id"].is_valid()) if records["group_id"].null_count else records
+    def add(self, records: pa.Table) -> Int64Array:
+        """Take in records (``RECORD_COLUMNS`` and their place and time), in any order, also twice. Gives the number of
+        each one's share partition; ``UNREADABLE`` where key or value could not be read."""
+        is_named = records["group_id"].is_valid()
+        named = records.filter(is_named) if records["group_id"].null_count else records
         numbers, offsets = self.numbers_of(named), named["offset"].to_numpy()
         rows, ranges = _archived_batches(named)
-        for name, chosen in {**_rows_by_meaning(named), "archived_offset": rows}.items():
+        meanings = _rows_by_meaning(named)
+        for name, chosen in {**meanings, "archived_offset": rows}.items():
             np.maximum.at(self._newest[name], numbers[chosen], offsets[chosen])
         self._archived.add(numbers[rows], ranges)
+        decoded = meanings["last_record_offset"]
+        last = decoded[offsets[decoded] == self._newest["last_record_offset"][numbers[decoded]]]
+        self._timestamps.put(numbers[last], NumberColumn.of_arrow(named["timestamp_ms"].combine_chunks()).take(last))
+        found = np.full(records.num_rows, UNREADABLE)
+        found[np.flatnonzero(is_named)[decoded]] = numbers[decoded]
+        return found
 
     def numbers_of(self, records: pa.Table) -> Int64Array:
         """The number of each row's share partition (columns ``ADDRESS``, none null). Only distinct rows are indexed."""
         codes = key_codes(records[name] for name in ADDRESS)
         first_rows = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
         distinct = records.select(ADDRESS).take(pa.array(first_rows))
-        keys = snapshot_keys(*(distinct[name].combine_chunks() for name in KEY_COLUMNS))
+        keys = snapshot_keys(*(distinct[n].cast(STATE_RECORDS.field(n).type).combine_chunks() for n in KEY_COLUMNS))
         homes = distinct["state_partition"].to_numpy()
         numbers, _ = self.index.add_keys(pa.chunked_array([keys]), homes)
         for name, newest in self._newest.items():
             self._newest[name] = np.append(newest, np.full(len(self.index) - len(newest), _NONE))
+        new = np.zeros(len(self.index) - len(self._timestamps.values), np.int64)
+        self._timestamps = NumberColumn.concat([self._timestamps, NumberColumn(values=new, known=new > 0)])
         found: Int64Array = numbers[codes]
         return found
 
@@ -104,20 +110,18 @@ class NewestOffsets:
             "topic_id": keys.topic_id,
             "partition": pa.array(keys.partition),
             **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
+            "last_record_timestamp_ms": self._timestamps.to_arrow(pa.int64()),
             "archived_ranges": self._archived.lists(len(self.index)),
         }
 
 
 def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
     """The rows of `records` that are what a column of ``_NEWEST`` asks for."""
-    is_decoded = pc.equal(records["decode_status"], "decoded")
-    is_tombstone, is_snapshot = (pc.equal(records["record_type"], kind) for kind in ("tombstone", "snapshot"))
+    decoded = _are(records["decode_status"], "decoded")
+    tombstone, snapshot = (_are(records["record_type"], kind) for kind in ("tombstone", "snapshot"))
     is_new = pc.equal(records["create_timestamp_ms"], records["write_timestamp_ms"])
     is_bare = pc.and_(pc.equal(records["leader_epoch"], 0), pc.equal(pc.list_value_length(records["batches"]), 0))
-    decoded, tombstone, snapshot, initializes = (
-        pc.fill_null(mask, fill_value=False).to_numpy()
-        for mask in (is_decoded, is_tombstone, is_snapshot, pc.and_(is_new, is_bare))
-    )
+    initializes = pc.fill_null(pc.and_(is_new, is_bare), fill_value=False).to_numpy()
     masks = {
         "last_record_offset": decoded,
         "base_offset": decoded & (snapshot | tombstone),
@@ -126,6 +130,18 @@ def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
         "unreadable_offset": ~decoded,
     }
     return {name: np.flatnonzero(mask) for name, mask in masks.items()}
+
+
+def _are(texts: pa.ChunkedArray, text: str) -> BoolArray:
+    """Which rows are `text`. Of a dictionary, each text is compared once."""
+    found = [
+        pc.equal(chunk.dictionary, text).take(chunk.indices)
+        if pa.types.is_dictionary(texts.type)
+        else pc.equal(chunk, text)
+        for chunk in texts.chunks
+    ]
+    mask: BoolArray = pc.fill_null(pa.chunked_array(found, pa.bool_()), fill_value=False).to_numpy()
+    return mask
 
 
 def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:
@@ -186,12 +202,18 @@ def offset_counts(ranges: pa.ListArray) -> pa.Array:
 
 
 def _disjoint(owners: Int64Array, firsts: Int64Array, lasts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    order = np.lexsort((firsts, owners))
-    owners, firsts, lasts = owners[order], firsts[order], lasts[order]
     if not len(owners):
         return owners, firsts, lasts
-    distinct, ranks = np.unique(lasts, return_inverse=True)
-    reached = distinct[np.maximum.accumulate(owners * len(distinct) + ranks) - owners * len(distinct)]
+    least = int(firsts.min())
+    starts, ends, room, distinct = firsts - least, lasts - least, int(lasts.max()) - least + 1, None
+    if room * (int(owners.max()) + 1) > _NO_ROOM:
+        distinct, ranks = np.unique([firsts, lasts], return_inverse=True)
+        (starts, ends), room = ranks.reshape(2, -1), len(distinct)
+    order = np.argsort(owners * room + starts, kind="stable")  # fast: most of it is ordered already
+    owners, firsts = owners[order], firsts[order]
+    shift = owners * room  # the ends of each owner lie above those of the one before
+    highest = np.maximum.accumulate(ends[order] + shift) - shift
+    reached = highest + least if distinct is None else distinct[highest]
     before = reached[:-1]  # where a first offset lies above it, one can be added to it
     begins = np.ones(len(owners), np.bool_)
     begins[1:] = (owners[1:] != owners[:-1]) | ((firsts[1:] > before) & (firsts[1:] != before + 1))

@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.model_values import RECORD_COLUMNS
-from acktrail.columnar.record_columns import NumberColumn
-from acktrail.columnar.replaying.apply_records import replay_decoded
+from acktrail.columnar.replaying.apply_records import REPLAYED_COLUMNS, replay_decoded
 from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.columnar.schemas.table_schemas import REPLAY_MEMORY, SHARE_PARTITION_STATES, STATE_RECORDS, saved_columns
 from acktrail.columnar.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
-from acktrail.reconcile.newest_offsets import FIRST_PASS_COLUMNS, NewestOffsets, offset_counts
+from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Observation
+from acktrail.tables.exported.record_files import bounds_of
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
 """What the records of a share partition leave of it."""
 Read = Callable[[Sequence[str], pc.Expression], Iterable[pa.RecordBatch]]
-"""Reads columns of ``state_records`` where an expression holds, piece by piece and in any order."""
+"""Reads columns of ``state_records``, piece by piece and in any order: where an expression holds, maybe others too."""
 REPLAYED: Final = pa.schema(
     [
         *SHARE_PARTITION_STATES,
@@ -41,9 +41,10 @@ REPLAYED: Final = pa.schema(
 )
 """A replayed share partition, with the offsets of the records that show something about it."""
 _ROWS_AT_ONCE: Final = 1 << 17
-_SECOND_PASS: Final = pa.schema(
-    [STATE_RECORDS.field(name) for name in ("state_partition", "timestamp_ms", *RECORD_COLUMNS)]
-)
+_ROWS_HELD: Final = 1 << 19
+_NEVER: Final = np.iinfo(np.int64).max
+_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
+_CONTENT: Final = pa.schema([STATE_RECORDS.field(name) for name in REPLAYED_COLUMNS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,10 @@ class SavedReplay:
 class Replay:
     """The state partitions of `coverages`, replayed from what was `saved` of them to where their coverage ends.
 
-    The records that came after that are read twice. The first reading finds the newest snapshot or tombstone of each
-    share partition, the second reads only what follows it, and replays that (``replay_decoded``). Working memory holds
-    those records, not the history. A replay that resumes from an earlier one gives what a replay of all records gives.
+    The records that came after that are read once where those of each share partition come in the order of its log;
+    else a second time. Working memory holds ``_ROWS_HELD`` of them at a time, or, at the second time, those that follow
+    the newest snapshot or tombstone of their share partition. A replay that resumes from an earlier one gives what a
+    replay of all records gives.
     """
 
     def __init__(
@@ -70,9 +72,16 @@ class Replay:
         self._exported = {coverage.state_partition: coverage for coverage in coverages if coverage.end_offset}
         self._offsets = NewestOffsets()
         self._offsets.resume(self._saved.rows)
-        for piece in _larger_pieces(self._new_records(FIRST_PASS_COLUMNS, {})):
-            self._offsets.add(piece)
-        self._states, self._last_timestamps = self._replay()
+        before = self._saved.rows.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
+        held = _HeldRecords(StateColumns.of_arrow(before, self._offsets.index), self._offsets)
+        for piece in self._new_records({}):
+            held.add(piece, self._offsets.add(piece))
+        if not held.apply():
+            held = _HeldRecords(StateColumns.of_arrow(before, self._offsets.index), self._offsets, holds_all=True)
+            for piece in self._new_records(self._lowest_bases()):
+                held.add(piece, self._offsets.add(piece))
+            held.apply()
+        self._states = held.states
 
     def states(self) -> pa.Table:
         """Rows of ``REPLAYED`` (see ``replayed_states``)."""
@@ -83,39 +92,8 @@ class Replay:
         rows = np.full(len(self._offsets.index), -1)
         rows[np.sort(self._states.partition_index)] = np.arange(len(self._states.partition_index))
         states = self._states.to_arrow(self._offsets.index).take(pa.array(rows, mask=rows < 0))
-        columns = {
-            **dict(zip(states.column_names, states.columns, strict=True)),
-            **self._offsets.columns(),
-            "last_record_timestamp_ms": self._last_timestamps.to_arrow(pa.int64()),
-        }
+        columns = {**dict(zip(states.column_names, states.columns, strict=True)), **self._offsets.columns()}
         return pa.table([columns[name] for name in SAVED_COLUMNS.names], schema=SAVED_COLUMNS)
-
-    def _replay(self) -> tuple[StateColumns, NumberColumn]:
-        """The states, and the timestamp of each share partition's newest decoded record."""
-        records, numbers = self._needed_records()
-        offsets, newest = records["offset"].to_numpy(), self._offsets
-        timestamps = NumberColumn(values=np.zeros(len(newest.index), np.int64), known=np.zeros(len(newest.index), bool))
-        known = NumberColumn.of_arrow(self._saved.rows["last_record_timestamp_ms"].combine_chunks())
-        timestamps.put(newest.numbers_of(self._saved.rows), known)
-        last = np.flatnonzero(offsets == newest.newest("last_record_offset")[numbers])
-        timestamps.put(numbers[last], NumberColumn.of_arrow(records["timestamp_ms"].combine_chunks()).take(last))
-        states = self._saved.rows.filter(pc.field("snapshot_epoch").is_valid()).select(REPLAYED_STATES.names)
-        before = StateColumns.of_arrow(states, newest.index)
-        before = before.where(before.next_offsets > newest.first_replayed[before.partition_index])
-        needed = offsets >= newest.first_replayed[numbers]
-        return replay_decoded(records.filter(pa.array(needed)), numbers[needed], before), timestamps
-
-    def _needed_records(self) -> tuple[pa.Table, Int64Array]:
-        """The new records at or after the newest base of their share partition, and their share partitions' numbers."""
-        records, numbers = [_SECOND_PASS.empty_table()], [np.empty(0, np.int64)]
-        for piece in _larger_pieces(self._new_records(_SECOND_PASS.names, self._lowest_bases())):
-            is_decoded = pc.equal(piece["decode_status"], "decoded")
-            decoded = piece if pc.all(is_decoded).as_py() else piece.filter(is_decoded)
-            own = self._offsets.numbers_of(decoded)
-            needed = decoded["offset"].to_numpy() >= self._offsets.newest("base_offset")[own]
-            records.append(decoded.filter(pa.array(needed)))
-            numbers.append(own[needed])
-        return pa.concat_tables(records), np.concatenate(numbers)
 
     def _lowest_bases(self) -> dict[int, int]:
         """The lowest of the newest bases on each state partition: no record before it is needed."""
@@ -124,11 +102,52 @@ class Replay:
         lowest = bases.group_by("home").aggregate([("base", "min")])
         return dict(zip(lowest["home"].to_pylist(), lowest["base_min"].to_pylist(), strict=True))
 
-    def _new_records(self, columns: Sequence[str], lowest: Mapping[int, int]) -> Iterable[pa.RecordBatch]:
+    def _new_records(self, lowest: Mapping[int, int]) -> Iterator[pa.Table]:
         """The records that came after the saved ones, and not before the `lowest` offset of their state partition."""
         begins = {n: max(lowest.get(n, 0), self._saved.positions.get(n, 0)) for n in self._exported}
-        ranges = [_range(c, begins[n]) for n, c in self._exported.items() if begins[n] < (c.end_offset or 0)]
-        return self._read(columns, reduce(or_, ranges)) if ranges else ()
+        ends = {n: c.end_offset or 0 for n, c in self._exported.items()}
+        ranges = [_range(n, begins[n], end) for n, end in ends.items() if begins[n] < end]
+        for piece in _larger_pieces(self._read(_INPUTS, reduce(or_, ranges)) if ranges else ()):
+            offsets = piece["offset"].to_numpy()
+            mask = (offsets >= bounds_of(piece, begins, 0)) & (offsets < bounds_of(piece, ends, 0))
+            yield piece if mask.all() else piece.filter(pa.array(mask))
+
+
+class _HeldRecords:
+    """Records that were read and not applied to `states` yet. With `holds_all` they come in any order, after all
+    `newest` bases are known, and those before these are dropped. Else they are applied whenever ``_ROWS_HELD`` of them
+    are held; it is found out if one comes after later ones of its share partition were."""
+
+    def __init__(self, states: StateColumns, newest: NewestOffsets, *, holds_all: bool = False) -> None:
+        self.states, self._newest, self._holds_all = states, newest, holds_all
+        self._records = [_CONTENT.empty_table()]
+        self._numbers = [np.empty(0, np.int64)]
+        self._is_in_order = True
+
+    def add(self, records: pa.Table, numbers: Int64Array) -> None:
+        """Take in records (``_INPUTS``) of the share partitions `numbers` (-1: none)."""
+        content = records.select(_CONTENT.names)
+        if self._holds_all:
+            needed = np.append(self._newest.first_replayed, _NEVER)[numbers] <= records["offset"].to_numpy()
+            content, numbers = content.filter(pa.array(needed)), numbers[needed]
+        self._records.append(content)
+        self._numbers.append(numbers)
+        if not self._holds_all and sum(map(len, self._numbers)) >= _ROWS_HELD:
+            self.apply()
+
+    def apply(self) -> bool:
+        """Apply what is held; whether all came in order so far. If not, `states` are worth nothing."""
+        records, numbers = pa.concat_tables(self._records), np.concatenate(self._numbers)
+        del self._records[1:], self._numbers[1:]
+        reached = np.full(len(self._newest.index) + 1, _NEVER)
+        reached[:-1] = 0
+        reached[self.states.partition_index] = self.states.next_offsets
+        bases = np.append(self._newest.newest("base_offset"), _NEVER)
+        offsets = records["offset"].to_numpy()
+        self._is_in_order &= not ((offsets < reached[numbers]) & (offsets >= bases[numbers])).any()
+        if self._is_in_order:
+            self.states = replay_decoded(records, numbers, self.states, self._newest.first_replayed)
+        return self._is_in_order
 
 
 def _larger_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -144,10 +163,10 @@ def _larger_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-def _range(coverage: Coverage, first: int) -> pc.Expression:
-    """Records of a state partition from offset `first` to where its coverage ends."""
+def _range(state_partition: int, first: int, end: int) -> pc.Expression:
+    """Records of a state partition from offset `first` to before `end`."""
     number, offset = pc.field("state_partition"), pc.field("offset")
-    return (number == coverage.state_partition) & (offset >= first) & (offset < coverage.end_offset)
+    return (number == state_partition) & (offset >= first) & (offset < end)
 
 
 def replayed_states(saved: pa.Table, observation: Observation, coverages: Mapping[int, Coverage]) -> pa.Table:

@@ -41,8 +41,8 @@ from acktrail.tables.saved_states import (
     source_of,
 )
 
-_RECORDS_OF_A_SHARE: Final = 250_000
-"""An executor holds what it still needs of the records of one share: more records make more shares, not larger ones."""
+_REPEATED: Final = ("group_id", "topic_id", "record_type", "decode_status")
+"""Columns whose texts are read once for a file, and as numbers for its rows."""
 _REPLAY: Final = JobStep(name="replay the state records", kinds={"saved": SAVED_COLUMNS})
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
 _QUARANTINED: Final = {
@@ -58,11 +58,10 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStart:
-    """What executors continue from: the `saved` replay, and the files of ``state_records`` that may have later records
-    (`paths`; None: all that it has at `records_version`)."""
+    """What executors continue from: the `saved` replay, and the files of ``state_records`` that may have later records,
+    oldest first (`paths`; None: all that it has)."""
 
     saved: SavedStates = _NOTHING_SAVED
-    records_version: int | None = None
     paths: tuple[str, ...] | None = None
 
     def records_of(self, coverage: Coverage) -> int:
@@ -115,10 +114,11 @@ class ReplayResume:
 
     def start(self) -> ReplayStart:
         """What the replay continues from."""
-        version = None if self._records is None else self._records.version
+        if self._files is None:
+            return ReplayStart(paths=())
         if self.full_replay_reason:
-            return ReplayStart(records_version=version)
-        return ReplayStart(saved=self._saved, records_version=version, paths=tuple(sorted(self._paths)))
+            return ReplayStart(paths=self._files.oldest_first(self._files.paths))
+        return ReplayStart(saved=self._saved, paths=self._files.oldest_first(self._paths))
 
     @property
     def is_further(self) -> bool:
@@ -152,16 +152,15 @@ class ReplayResume:
 
     def _with_quarantined(self, coverages: Mapping[int, Coverage]) -> dict[int, Coverage]:
         """`coverages` with the records that could not be decoded: the saved ones, and those in new files; or all."""
-        if self._records is None:
-            return dict(coverages)
-        if self.full_replay_reason:
-            return count_quarantined(coverages, self._records.batches(columns=QUARANTINE_COLUMNS, where=QUARANTINED))
-        saved = {
-            number: replace(coverage, **quarantined_of(self._saved.exported.get(number)))
+        saved, paths = self.start().saved, self.start().paths or ()
+        known = {
+            number: replace(coverage, **quarantined_of(saved.exported.get(number)))
             for number, coverage in coverages.items()
         }
-        new = self._tables.read_files(RECORDS, sorted(self._paths), columns=QUARANTINE_COLUMNS, where=QUARANTINED)
-        return count_quarantined(saved, new.to_batches(), self._saved.positions)
+        new = self._tables.file_batches(
+            RECORDS, paths, columns=QUARANTINE_COLUMNS, where=QUARANTINED, dictionaries=("group_id",)
+        )
+        return count_quarantined(known, new, saved.positions)
 
 
 def run_replay(
@@ -185,23 +184,28 @@ def _replayed(
 
 
 def replay_shares(coverages: Mapping[int, Coverage], start: ReplayStart, count: int) -> list[tuple[Coverage, ...]]:
-    """About `count` shares of the state partitions that have records; more where these would have too many of them."""
+    """About `count` shares of the state partitions that have records. Not more: each reads what is not compacted."""
     exported = sorted((c for c in coverages.values() if c.end_offset), key=lambda c: c.state_partition)
-    total = sum(map(start.records_of, exported))
-    return balanced_shares(exported, start.records_of, max(count, -(-total // _RECORDS_OF_A_SHARE)))
+    return balanced_shares(exported, start.records_of, count)
 
 
-def replay_of(tables: Tables, observation: Observation, start: ReplayStart, coverages: Sequence[Coverage]) -> Replay:
-    """The replay of the state partitions of `coverages`, in this process."""
+def replay_of(
+    tables: Tables,
+    observation: Observation,
+    start: ReplayStart,
+    coverages: Sequence[Coverage],
+    only: pc.Expression | None = None,
+) -> Replay:
+    """The replay of the state partitions of `coverages` in this process; `only`: of the records where this holds."""
     numbers = [coverage.state_partition for coverage in coverages]
     positions = {number: start.saved.positions[number] for number in numbers if number in start.saved.positions}
     saved = SavedReplay(rows=start.saved.rows(tables, numbers), positions=positions)
-    snapshot = tables.snapshot(RECORDS, version=start.records_version) if start.paths is None else None
+    snapshot = tables.snapshot(RECORDS) if start.paths is None else None
+    paths = start.paths or (() if snapshot is None else RecordFiles(tables, snapshot).reaching({}))
 
     def read(columns: Sequence[str], where: pc.Expression) -> Iterable[pa.RecordBatch]:
-        if snapshot is not None:
-            return snapshot.batches(columns=columns, where=where)
-        return tables.file_batches(RECORDS, start.paths or (), columns=columns, where=where)
+        own = {"sparing": True, "groups": where, "dictionaries": _REPEATED}
+        return tables.file_batches(RECORDS, paths, columns=columns, where=only, **own)
 
     return Replay(read, observation, coverages, saved)
 

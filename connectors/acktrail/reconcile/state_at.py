@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from acktrail.reconcile.coverage import (
     coverage_of,
 )
 from acktrail.reconcile.observed_run import Observation
-from acktrail.reconcile.partition_replay import Replay
+from acktrail.reconcile.replay_resume import ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
 
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
@@ -71,14 +71,8 @@ def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
 
 def states_of_topic(tables: Tables, moment: TopicAtTime, group_id: str | None = None) -> pa.Table:
     """Rows of ``REPLAYED``: every share partition (of a group) that had a state, or may have had one, at `moment`."""
-    snapshot = tables.snapshot("state_records")
-    assert snapshot is not None
-
-    def read(columns: Sequence[str], where: pc.Expression) -> Iterator[pa.RecordBatch]:
-        own = where if group_id is None else where & (pc.field("group_id") == group_id)
-        return snapshot.batches(columns=columns, where=own)
-
-    return Replay(read, moment.observation, tuple(moment.coverages.values())).states()
+    only = None if group_id is None else pc.field("group_id") == group_id
+    return replay_of(tables, moment.observation, ReplayStart(), tuple(moment.coverages.values()), only).states()
 
 
 def _before(coverage: Coverage, cut: int | None) -> Coverage:

@@ -9,13 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array, by_partition_and_offset
-from acktrail.columnar.record_columns import content_columns
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, content_columns
 from acktrail.columnar.replaying.combine_batches import AnyRecords, ConcatenatedRecords
 from acktrail.columnar.replaying.fold import fold
 from acktrail.columnar.replaying.pending_records import PendingRecords
 from acktrail.columnar.replaying.state_columns import StateColumns
 
+REPLAYED_COLUMNS: Final = ("offset", "timestamp_ms", *CONTENT_NUMBERS, "batches")
+"""The columns of ``STATE_RECORDS`` that make a state, once it is known whose it is."""
 _NONE: Final = np.empty(0, np.bool_)
+_NEVER: Final = np.iinfo(np.int64).max
 
 
 def apply_records(states: StateColumns, pending: Sequence[PendingRecords]) -> StateColumns:
@@ -74,23 +77,29 @@ def states_after(
     )
 
 
-def replay_decoded(records: pa.Table, partition_index: Int64Array, states: StateColumns) -> StateColumns:
+def replay_decoded(
+    records: pa.Table, partition_index: Int64Array, states: StateColumns, first_replayed: Int64Array
+) -> StateColumns:
     """The states after `records`: what ``acktrail.model.replay`` leaves for each share partition.
 
     Args:
-        records: decoded snapshots and updates, the address and content columns of ``STATE_RECORDS``, in any order; none
-            before the newest base of its share partition (``first_replayed``).
-        partition_index: int64, shape (records,): the share partition of each.
-        states: the states to resume from; the records come after them. None from before a newest base.
+        records: snapshots, updates and others, the columns ``REPLAYED_COLUMNS``, in any order.
+        partition_index: int64, shape (records,): the share partition of each; -1 for those that do not count.
+        states: the states to resume from; the records come after them.
+        first_replayed: int64, shape (share partitions,): the offset before which nothing counts, neither a record nor a
+            state: the newest base (``NewestOffsets.first_replayed``).
     """
-    if not records.num_rows:
+    states = states.where(states.next_offsets > first_replayed[states.partition_index])
+    offsets = records["offset"].to_numpy()
+    rows = np.flatnonzero(offsets >= np.append(first_replayed, _NEVER)[partition_index])
+    if not len(rows):
         return states
-    count = len(states.partition_index) + records.num_rows
-    contents = [content_columns(batch, ("offset", "timestamp_ms")) for batch in records.to_batches()]
+    count = len(states.partition_index)
+    contents = [content_columns(batch, REPLAYED_COLUMNS[:2]) for batch in records.to_batches()]
     return states_after(
-        partition_index=np.concatenate([states.partition_index, partition_index]),
-        offsets=np.concatenate([states.next_offsets - 1, records["offset"].to_numpy()]),
-        rows=np.arange(count),
+        partition_index=np.concatenate([states.partition_index, partition_index[rows]]),
+        offsets=np.concatenate([states.next_offsets - 1, offsets[rows]]),
+        rows=np.concatenate([np.arange(count), count + rows]),
         records=[states.records, *contents],
-        counted=np.ones(count, np.bool_),
+        counted=np.ones(count + len(rows), np.bool_),
     )

@@ -278,11 +278,13 @@ class Tables:
         columns: Sequence[str] | None = None,
         where: pc.Expression | None = None,
         sparing: bool = False,
+        groups: pc.Expression | None = None,
         dictionaries: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``read_files`` batch by batch, files and rows in their order; columns that a file lacks are null.
-        `sparing`: one row group at a time; a scanner of all reads up to 1 GiB ahead of a slow reader. `dictionaries`:
-        text columns that stay as dictionaries, as they lie in the files."""
+        `sparing`: one row group at a time; a scanner of all reads up to 1 GiB ahead of a slow reader; with `groups`,
+        those row groups alone whose bounds may satisfy it, which costs nothing a row. `dictionaries`: text columns that
+        stay as dictionaries, as they lie in the files."""
         if not paths:
             return
         place, schema = self.place(name), with_dictionaries(TABLES[name], dictionaries)
@@ -294,7 +296,7 @@ class Tables:
                 yield from dataset.scanner(columns=wanted, filter=where).to_batches()
                 return
             for file in dataset.get_fragments():
-                for group in file.split_by_row_group(where, schema):
+                for group in file.split_by_row_group(where if groups is None else groups, schema):
                     yield from group.scanner(schema=schema, columns=wanted, filter=where).to_batches()
 
     def paths_at(self, name: str, version: int) -> frozenset[str] | None:

@@ -19,8 +19,11 @@ from operator import or_
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.binary_column import Int64Array
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
@@ -105,6 +108,15 @@ def later_records(positions: Mapping[int, int]) -> pc.Expression | None:
     return reduce(or_, known, ~number.isin(list(positions)))
 
 
+def bounds_of(records: pa.RecordBatch | pa.Table, bounds: Mapping[int, int], otherwise: int) -> Int64Array:
+    """The bound of each row's state partition: far cheaper a row than an expression with all of them."""
+    numbers = records["state_partition"].to_numpy()
+    known = np.full(1 + max([int(numbers.max(initial=0)), *bounds]), otherwise)
+    known[list(bounds)] = list(bounds.values())
+    found: Int64Array = known[numbers]
+    return found
+
+
 def files_digest(paths: Iterable[str]) -> str:
     """Identifies a set of files. A table's version does not: after a restore, the same number is another commit."""
     return sha256("\n".join(sorted(paths)).encode()).hexdigest()[:32]
@@ -148,8 +160,11 @@ class RecordFiles:
     def reaching(self, positions: Mapping[int, int]) -> tuple[str, ...]:
         """The files that may have a record at or after the position of its state partition (0 for one that has none);
         by their statistics alone, oldest first."""
-        found = (path for path in self._statistics if self._reaches(path, positions))
-        return tuple(sorted(found, key=lambda path: (str(self._statistics[path]["modification_time"]), path)))
+        return self.oldest_first(path for path in self._statistics if self._reaches(path, positions))
+
+    def oldest_first(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """`paths` as they were written: mostly, the records of a state partition then come in the order of its log."""
+        return tuple(sorted(paths, key=lambda path: (str(self._statistics[path]["modification_time"]), path)))
 
     def _reaches(self, path: str, ends: Mapping[int, int]) -> bool:
         """False where the statistics rule it out."""
@@ -163,8 +178,10 @@ class RecordFiles:
         them out are not read."""
         key = (path, frozenset(ends.items()))
         if key not in self._later:
-            batches = self.tables.file_batches(RECORDS, [path], columns=_ADDRESS, where=later_records(ends))
-            self._later[key] = sum(batch.num_rows for batch in batches)
+            groups = later_records(ends)
+            batches = self.tables.file_batches(RECORDS, [path], columns=_ADDRESS, sparing=True, groups=groups)
+            later = (batch["offset"].to_numpy() >= bounds_of(batch, ends, 0) for batch in batches)
+            self._later[key] = sum(int(mask.sum()) for mask in later)
         return self._later[key]
 
     def _spans_of(self, path: str) -> dict[int, _Span]:

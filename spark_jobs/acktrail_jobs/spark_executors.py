@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,10 +24,15 @@ _ROWS_AT_ONCE: Final = 65_536
 
 
 class SparkExecutors:
-    """The executors of a session (``acktrail.executors.Executors``). `run_id`: of the run whose jobs they are."""
+    """The executors of a session (``acktrail.executors.Executors``), which is opened with the first work. `run_id`: of
+    the run whose jobs they are."""
 
-    def __init__(self, session: SparkSession, run_id: str = "") -> None:
-        self._session, self._run_id = session, run_id
+    def __init__(self, open_session: Callable[[], SparkSession], run_id: str = "") -> None:
+        self._open, self._run_id = open_session, run_id
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return self._open()
 
     @property
     def count(self) -> int:

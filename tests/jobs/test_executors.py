@@ -90,11 +90,11 @@ def test_the_work_is_done_on_spark_unless_a_person_says_otherwise(
 
 
 def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A JAVA_HOME without Java is found before anything is started."""
+    """A JAVA_HOME without Java is found before Java is started."""
     monkeypatch.setattr("acktrail_jobs.session.running_session", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0"):
-        pass
+    with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
+        assert found.count
 
 
 def test_steps_are_named_in_what_spark_shows(world: World, spark: SparkSession) -> None:

@@ -148,10 +148,35 @@ def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pyt
     records = world.tables.snapshot("state_records")
     assert records is not None
     paths = [file.path for file in records.files()]
-    work = partial(apply_ranges, world.config, paths, SavedStates(table=HISTORY))
+    work = partial(apply_ranges, world.config, "cluster", paths, SavedStates(table=HISTORY))
     ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
     assert HISTORY_STEP.gathered(work(ranges))["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
     assert len(reads) == 1
+
+
+def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver, or executors in files of their own, in any mixture from step to step: the same rows, each once, in as
+    few chunks, and a lookup finds them."""
+    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 40)
+    worlds = [World(tmp_path / name) for name in ("driver", "executors", "both")]
+    for number, world in enumerate(worlds):
+        for step in range(6):
+            live(world, {}, seed=step)
+            world.export(f"r{step}")
+            rows_of_a_file = (1 << 20, 1, 1 if step % 2 else 1 << 20)[number]
+            monkeypatch.setattr("acktrail.history.history_step._ROWS_OF_A_FILE", rows_of_a_file)
+            build_history(world.config, "in-process")
+    plain, *others = [_history(world) for world in worlds]
+    assert len(plain) > 100
+    assert others == [plain, plain]
+    chunks = [
+        sorted(set(world.tables.read("delivery_history", columns=["chunk"])["chunk"].to_pylist())) for world in worlds
+    ]
+    assert chunks[0] == chunks[1] == chunks[2]
+
+
+def _history(world: World) -> list[str]:
+    return sorted(str({**row, "chunk": None}) for row in world.tables.read("delivery_history").to_pylist())
 
 
 def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_both_kinds_of_workers_find_the_same(
     find_expansions(tables, KeyMapping.MURMUR2, settle_ms=1)
 
     found = {}
-    for workers in (InProcess(), SparkExecutors(spark)):
+    for workers in (InProcess(), SparkExecutors(lambda: spark)):
         summary = key_audit.audit_keys(
             kafka, tables, lambda _rows, own=workers: nullcontext(own), topic, shows_keys=True
         )

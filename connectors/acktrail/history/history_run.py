@@ -70,7 +70,7 @@ class _Run:
     """One run, step by step. `_bounds`: by state partition, the offset before which this run applied all records."""
 
     def __init__(self, stored: Tables, records: TableSnapshot, cluster_id: str) -> None:
-        self._stored = stored
+        self._stored, self._cluster_id = stored, cluster_id
         self._history = HistoryTables(stored, cluster_id)
         files = RecordFiles(stored, records)
         self._newest, source = all_used(files), source_of(records, HISTORY)
@@ -100,16 +100,16 @@ class _Run:
     def step(self, executors: Executors) -> None:
         """Apply a limited number of records: executors turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
-        work = partial(apply_ranges, self._stored.config, self._paths, self._saved)
+        work = partial(apply_ranges, self._stored.config, self._cluster_id, self._paths, self._saved)
         found = run_in_turn(executors, HISTORY_STEP, ranges, work)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
-        self._history.add(found["changes"], self._report_from, ends)
+        self._history.add(found["changes"], found["files"], self._report_from, ends)
         self._report_from |= {number: max(end, self._report_from[number]) for number, end in ends.items()}
         self._rows = pa.concat_tables([drop_partitions(self._rows, found["held"]), found["held"]])
         self._save({**self._saved.positions, **ends})
         self.records += pc.sum(found["ranges"]["records"]).as_py()
-        self.changes += found["changes"].num_rows
+        self.changes += found["changes"].num_rows + (pc.sum(found["files"]["rows"]).as_py() or 0)
         self.steps += 1
 
     def close(self) -> None:

@@ -13,11 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, RECORD_COLUMNS
+from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
 from acktrail.history.record_changes import record_changes
+from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.past.history_tables import CHANGES, history_rows, in_lookup_order
 from acktrail.tables.saved_states import SavedStates
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
@@ -25,12 +28,15 @@ HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 HISTORY_STEP: Final = JobStep(
     name="build the history of records",
     kinds={
-        "changes": CHANGE_COLUMNS,
+        "changes": DELIVERY_HISTORY,
+        "files": WRITTEN_FILES,
         "held": HELD_COLUMNS,
         "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
     },
 )
 """What executors hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
+_ROWS_OF_A_FILE: Final = 16_384
+"""Changes that an executor writes itself. Fewer go to the driver, which puts them beside those of the runs before."""
 CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
 
@@ -64,7 +70,7 @@ class AppliedRange:
 
 
 def apply_ranges(
-    config: TablesConfig, paths: Sequence[str], saved: SavedStates, ranges: Sequence[RecordRange]
+    config: TablesConfig, cluster_id: str, paths: Sequence[str], saved: SavedStates, ranges: Sequence[RecordRange]
 ) -> Results:
     """Results of ``HISTORY_STEP`` of a share, ranges of different state partitions: from the states `saved`, with
     the records in the files `paths`."""
@@ -72,13 +78,19 @@ def apply_ranges(
     held = saved.rows(tables, [own.state_partition for own in ranges])
     where = reduce(or_, (own.rows for own in ranges))
     records = tables.read_files(RECORDS, paths, columns=HISTORY_INPUTS, where=where)
+    changes = [CHANGE_COLUMNS.empty_table()]
     for own in ranges:
         is_own = pc.field("state_partition") == own.state_partition
         applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
         row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
-        yield "changes", applied.changes
+        changes.append(applied.changes)
         yield "held", applied.held
         yield "ranges", pa.Table.from_pylist([row], schema=HISTORY_STEP.kinds["ranges"])
+    rows = history_rows(pa.concat_tables(changes), cluster_id)
+    if rows.num_rows < _ROWS_OF_A_FILE:
+        yield "changes", rows
+    else:
+        yield "files", written_file(tables.place(CHANGES), in_lookup_order(rows).drop_columns(["chunk"]))
 
 
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:

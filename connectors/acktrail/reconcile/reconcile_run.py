@@ -54,14 +54,14 @@ def reconcile(
     open_executors: OpenExecutors,
     run_id: str | None = None,
     *,
-    before_done: Callable[[str], object] = lambda _run_id: None,
+    before_done: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
 ) -> ReconcileSummary:
     """Reconcile the observation `run_id` (None: the newest complete one): write ``share_partition_states``,
     ``reconciliations`` and ``findings``.
 
     Replays the records that came since the last reconciliation, from the states that it left, or all of them. The same
     run again changes nothing: a run that was stopped half-way is completed. `before_done` is called with the run's id
-    while the executors are open; where it fails, the run is not noted as reconciled.
+    and the executors; where it fails, the run is not noted as reconciled.
 
     Raises:
         DamagedTables: ``state_records`` lost commits or files that it had.
@@ -77,7 +77,7 @@ def reconcile(
     doing(f"replaying about {resume.start().rows(resume.coverages):,} records and states")
     with open_executors(observation.run_id) as executors:
         _reconcile(executors, stored, observation, resume)
-        before_done(observation.run_id)
+        before_done(observation.run_id, executors)
     note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
     return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason)

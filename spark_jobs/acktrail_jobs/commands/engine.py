@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
@@ -19,11 +19,11 @@ _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 
 
 def executors_on(master: str | None) -> OpenExecutors:
-    """Opens Spark's executors: those of the session that runs, or of a new one on `master` that ends with the block;
-    ``IN_PROCESS``: this process.
+    """Opens Spark's executors: those of the session that runs, or of a new one on `master` that begins with the first
+    work and ends with the block; ``IN_PROCESS``: this process.
 
-    `master` None: ACKTRAIL_SPARK_MASTER, what ``spark-submit`` or SPARK_REMOTE says, else two local threads. What it
-    returns raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
+    `master` None: ACKTRAIL_SPARK_MASTER, what ``spark-submit`` or SPARK_REMOTE says, else two local threads. The
+    first work raises MissingDependency (no Java that runs Spark, or JAVA_HOME names a folder without one).
     """
     return partial(_open, master or spark_master())
 
@@ -36,8 +36,8 @@ def _open(master: str | None, run_id: str) -> Iterator[Executors]:
     from acktrail_jobs.session import spark_session
     from acktrail_jobs.spark_executors import SparkExecutors
 
-    with spark_session(master) as session:
-        yield SparkExecutors(session, run_id)
+    with ExitStack() as running:
+        yield SparkExecutors(lambda: running.enter_context(spark_session(master)), run_id)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from acktrail.errors import InputError
 from acktrail_jobs.commands.job_options import Master
 
 if TYPE_CHECKING:
+    from acktrail.executors import Executors
     from acktrail.reconcile.reconcile_run import ReconcileSummary
 
 
@@ -79,17 +81,15 @@ def reconcile(
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.commands.engine import executors_on, translated
 
-    open_executors = executors_on(master)
-
-    def add_history(reconciled: str) -> None:
+    def add_history(reconciled: str, executors: Executors) -> None:
         if not with_history:
             return
         if Tables(tables).exists("state_records"):
-            build_history(tables, lambda _no_run: open_executors(reconciled))
-        write_statuses(tables, open_executors, reconciled)
+            build_history(tables, lambda _run_id: nullcontext(executors))
+        write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
 
     with translated():
-        return run(tables, open_executors, run_id, before_done=add_history)
+        return run(tables, executors_on(master), run_id, before_done=add_history)
 
 
 def _text(tables: TablesConfig, summary: ReconcileSummary) -> str:

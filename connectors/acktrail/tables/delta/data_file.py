@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from acktrail.tables.delta.table_layout import measured_columns, parquet_options
+from acktrail.tables.delta.table_layout import CHUNK, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
 
 _LONGEST_TEXT: Final = 32
@@ -75,10 +75,11 @@ def written_file(place: TablePlace, rows: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([{"table": place.name, "rows": rows.num_rows, **named}], schema=WRITTEN_FILES)
 
 
-def add_actions(files: pa.Table) -> list[AddAction]:
-    """What makes `files` (``WRITTEN_FILES``) part of their table."""
+def add_actions(files: pa.Table, chunk: int | None = None) -> list[AddAction]:
+    """What makes `files` (``WRITTEN_FILES``) part of their table, or of a chunk of it."""
     columns = files.select(["path", "stats", "size", "modification_time"]).to_pylist()
-    return [AddAction(**each, partition_values={}, data_change=True) for each in columns]
+    values = {} if chunk is None else {CHUNK: str(chunk)}
+    return [AddAction(**each, partition_values=values, data_change=True) for each in columns]
 
 
 def _statistics(table: str, file: pq.FileMetaData, rows: pa.Table) -> str:

@@ -206,17 +206,19 @@ class Tables:
         files: pa.Table,
         *,
         replaces: bool = False,
+        chunk: int | None = None,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
         metadata: Mapping[str, str] = _NO_TEXT,
         at: TableSnapshot | None = None,
     ) -> int:
-        """Make data files (``WRITTEN_FILES``) that others wrote part of a table, in the place of all its rows where it
-        `replaces` them. One commit, with all else as in ``append``; gives its version."""
+        """Make data files (``WRITTEN_FILES``) that others wrote part of a table, or of a `chunk` of a chunked one; in
+        the place of all rows (of that chunk and of later ones) where it `replaces` them. One commit, with all else as
+        in ``append``; gives its version."""
         snapshot = self.create(name) if at is None else at
         check_expected(snapshot, expected)
         own = files.filter(pc.equal(files["table"], name))
-        write = write_files(snapshot, own, mode="overwrite" if replaces else "append")
+        write = write_files(snapshot, own, replaces=replaces, chunk=chunk)
         return commit(snapshot, write, transactions, metadata)
 
     def upsert(

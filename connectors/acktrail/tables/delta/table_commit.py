@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from typing import Final, Literal
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import RemoveAction
 
 from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
 from acktrail.tables.delta.data_file import add_actions, write_data_file
 from acktrail.tables.delta.storage_errors import needs_newer_release
-from acktrail.tables.delta.table_layout import writer_properties
+from acktrail.tables.delta.table_layout import CHUNK, writer_properties
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
 
@@ -79,14 +81,35 @@ def write_rows(
     return write
 
 
-def write_files(snapshot: TableSnapshot, files: pa.Table, *, mode: Literal["append", "overwrite"]) -> Write:
+def write_files(snapshot: TableSnapshot, files: pa.Table, *, replaces: bool, chunk: int | None) -> Write:
     """The write, for ``commit``, of files that are there (``WRITTEN_FILES``): only their names are written."""
+    schema = snapshot.delta.schema()
+    removed = [] if chunk is None or not replaces else _removed_chunks(snapshot, chunk)
 
     def write(properties: CommitProperties) -> None:
-        actions, schema = add_actions(files), snapshot.delta.schema()
-        snapshot.delta.create_write_transaction(actions, mode, schema, commit_properties=properties)
+        if removed:  # delta-rs would try again where others removed the same files
+            properties.max_commit_retries = 0
+        snapshot.delta.create_write_transaction(
+            [*add_actions(files, chunk), *removed],
+            "overwrite" if replaces and chunk is None else "append",
+            schema,
+            partition_by=None if chunk is None else [CHUNK],
+            commit_properties=properties,
+        )
 
     return write
+
+
+def _removed_chunks(snapshot: TableSnapshot, first: int) -> list[RemoveAction]:
+    """What takes the files of chunk `first` and of later ones away."""
+    actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
+    columns = actions.select(["path", "size_bytes", f"partition.{CHUNK}"]).rename_columns(["path", "size", "chunk"])
+    common = {"data_change": True, "deletion_timestamp": time.time_ns() // 1_000_000}
+    return [
+        RemoveAction(path=each["path"], size=each["size"], partition_values={CHUNK: str(each["chunk"])}, **common)
+        for each in columns.to_pylist()
+        if each["chunk"] >= first
+    ]
 
 
 def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> int:

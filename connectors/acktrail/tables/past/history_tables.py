@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from acktrail.columnar.model_values import HELD_COLUMNS
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
 from acktrail.tables.cluster_check import create_for
+from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -38,7 +39,6 @@ _FAN: Final = 8
 FULL_ROWS: Final = _FAN**6
 """A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
 _ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
-"""A lookup of a record finds its rows side by side."""
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 
 
@@ -66,9 +66,10 @@ class HistoryTables:
         """There are steps of a history."""
         return self._step() > 0
 
-    def add(self, changes: pa.Table, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
-        """Commit rows of ``CHANGE_COLUMNS`` from the positions `before` to `ends`, if any of these lies further. Raises
-        ConcurrentCommit (the table is not at `before` any more: another writer came first, and nothing landed)."""
+    def add(self, changes: pa.Table, files: pa.Table, before: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Commit rows of ``DELIVERY_HISTORY``, and `files` with more of them (``WRITTEN_FILES``), from the positions
+        `before` to `ends`, if any of these lies further. Raises ConcurrentCommit (the table is not at `before` any
+        more: another writer came first, and nothing landed)."""
         snapshot = self._tables.snapshot(CHANGES)
         assert snapshot is not None
         moved = [number for number, end in ends.items() if end > before[number]]
@@ -77,12 +78,20 @@ class HistoryTables:
         step = snapshot.transaction_version(_STEP)
         transactions = {_app_id(number): ends[number] for number in moved} | {_STEP: (step or 0) + 1}
         expected = {_app_id(number): before[number] or None for number in moved} | {_STEP: step}
-        if not changes.num_rows:
-            self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), transactions=transactions, expected=expected)
+        moves: dict[str, Any] = {"transactions": transactions, "expected": expected}
+        new_rows = changes.num_rows + (pc.sum(files["rows"]).as_py() or 0)
+        if not new_rows:
+            self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), **moves)
             return
-        stamped = changes.append_column("cluster_id", pa.repeat(self._cluster_id, changes.num_rows))
-        chunk, rows = _with_later_chunks(snapshot, cast_to_schema(stamped, DELIVERY_HISTORY))
-        self._tables.replace(CHANGES, rows, first_chunk=chunk, transactions=transactions, expected=expected)
+        chunk, later = _later_chunks(snapshot, new_rows)
+        numbers = pa.repeat(pa.scalar(chunk, pa.int64()), later.num_rows + changes.num_rows)
+        rows = in_lookup_order(pa.concat_tables([later, changes]))
+        if not files.num_rows:
+            numbered = rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
+            self._tables.replace(CHANGES, numbered, first_chunk=chunk, **moves)
+            return
+        both = pa.concat_tables([files, written_file(snapshot.place, rows.drop_columns(["chunk"]))])
+        self._tables.commit_files(CHANGES, both, replaces=True, chunk=chunk, **moves)
 
     def save(self, saved: SavedStates, rows: pa.Table) -> SavedStates:
         """Replace the saved states; the step they were read at must still be the newest. Raises ConcurrentCommit
@@ -139,22 +148,30 @@ def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
     return rows.take(kept["row"])
 
 
-def _with_later_chunks(snapshot: TableSnapshot, changes: pa.Table) -> tuple[int, pa.Table]:
-    """The chunk that `changes` go to, and its rows in their order: these, and those of chunks too small to stay."""
+def history_rows(changes: pa.Table, cluster_id: str) -> pa.Table:
+    """Rows of ``DELIVERY_HISTORY``, without their chunk, out of rows of ``CHANGE_COLUMNS``."""
+    stamped = changes.append_column("cluster_id", pa.repeat(cluster_id, changes.num_rows))
+    return cast_to_schema(stamped, DELIVERY_HISTORY)
+
+
+def in_lookup_order(rows: pa.Table) -> pa.Table:
+    """Rows of ``DELIVERY_HISTORY`` in the order in which a lookup of a record finds its own side by side."""
+    return rows.take(pa.array(np.lexsort([_ranks(rows[name]) for name in reversed(_ORDER)])))
+
+
+def _later_chunks(snapshot: TableSnapshot, new_rows: int) -> tuple[int, pa.Table]:
+    """The chunk that `new_rows` rows go to, and the rows of that chunk and later ones: too few to stay where they
+    are."""
     sizes: Counter[int] = Counter()
     with snapshot.place.translated():
         actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
     for row in actions.to_pylist():
         sizes[row["partition.chunk"]] += row["num_records"]
     chunks = sorted(sizes)
-    first = first_rewritten([sizes[chunk] for chunk in chunks], changes.num_rows)
-    chunk = chunks[first] if first < len(chunks) else (chunks[-1] + 1 if chunks else 0)
+    first = first_rewritten([sizes[chunk] for chunk in chunks], new_rows)
     if first < len(chunks):
-        changes = pa.concat_tables([snapshot.read(where=pc.field("chunk") >= chunk), changes])
-    order = np.lexsort([_ranks(changes[name]) for name in reversed(_ORDER)])
-    rows = changes.take(pa.array(order))
-    numbers = pa.repeat(pa.scalar(chunk, pa.int64()), rows.num_rows)
-    return chunk, rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
+        return chunks[first], snapshot.read(where=pc.field("chunk") >= chunks[first])
+    return chunks[-1] + 1 if chunks else 0, DELIVERY_HISTORY.empty_table()
 
 
 def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ledger_tables import LedgerShape, write_ledger
 from table import Row
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in ("tests", "simulation"))
 
 from samples.plain_audit import plain_audit  # the plain laws, as the tests have them
 

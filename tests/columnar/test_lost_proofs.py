@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from definitions.ordering_audit import GroupPosition, audit_ordering
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.columnar.expansion.lost_proofs import OPEN_COLUMNS, provable_fences
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.model.expansion.ordering import ExpansionFence, GroupPosition, OrderingVerdict, audit_ordering
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
 
 _PROOFS = (OrderingVerdict.SAFE, OrderingVerdict.VIOLATION)
 STEPS = st.lists(st.tuples(st.none() | st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=6)

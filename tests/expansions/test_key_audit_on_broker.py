@@ -25,7 +25,7 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, ForeignCluster, RetryableError, UnknownName
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.expansions.key_audit import KeyAuditSummary, audit_keys
-from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason
 from acktrail.model.expansion.partition_ledger import PartitionExpansion
 from acktrail.tables.delta.store import Tables
@@ -33,6 +33,7 @@ from acktrail.tables.expansion_reader import read_fences
 from acktrail.times import now_ms
 from acktrail.topic_expansion.stored_look import take_look
 from acktrail_jobs.commands.engine import executors_on
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

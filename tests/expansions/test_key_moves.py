@@ -25,7 +25,8 @@ from acktrail.expansions.key_moves import (
     keys_of_both,
     moves_in,
 )
-from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 Record = tuple[int, bytes | None]
 """Offset and key."""

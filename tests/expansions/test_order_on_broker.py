@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Consumer, ShareConsumer, TopicPartition
+from definitions.dependencies import dependencies
 from expansions.keyed_traffic import CommittingGroup, KeyedProducer, Read, overtaken
 from samples.history_tables import build
 
@@ -23,14 +24,14 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.executors import InProcess
 from acktrail.expansions.audit_run import audit_expansions
 from acktrail.export.export_run import export
-from acktrail.model.expansion.dependencies import dependencies
-from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.tables.audited_expansions import read_details, read_expansions
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.open_records_reader import OpenWhenBegun
 from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
 from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 from acktrail.topic_expansion.stored_look import take_look
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from definitions.dependencies import dependencies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.group_walks import GroupWalk, random_walk
@@ -19,8 +20,8 @@ from acktrail.columnar.expansion import shared_verdicts
 from acktrail.columnar.expansion.dependency_columns import shared_sources
 from acktrail.columnar.expansion.dependency_verdicts import REASONS, VERDICTS, DependencyVerdicts
 from acktrail.columnar.expansion.ordering_columns import audit_topic
-from acktrail.model.expansion.dependencies import dependencies, sources_across
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail_simulation.expansion.key_partitions import sources_across
 
 COUNTS = st.one_of(
     st.lists(st.integers(1, 24), min_size=2, max_size=4, unique=True).map(sorted),

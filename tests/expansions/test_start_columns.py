@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from definitions.start_audit import audit_start
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.expansion.fence_columns import MISSING
 from acktrail.columnar.expansion.start_columns import judge_starts
-from acktrail.model.expansion.start_audit import audit_start
 
 offsets = st.none() | st.integers(0, 4)
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from definitions.dependencies import dependencies
 from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
@@ -27,7 +28,6 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
 from acktrail.group_changes.request.reset_request import KeyOrder, ResetRequest, StrategyKind
 from acktrail.model.delivery import StateBatch
-from acktrail.model.expansion.dependencies import dependencies
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.reset_order import ResetOrdering
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+from definitions.dependencies import dependencies
 
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.model.expansion.dependencies import dependencies
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.tables.delta.store import Tables
 

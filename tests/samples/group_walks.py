@@ -8,13 +8,13 @@ from random import Random
 
 import numpy as np
 import numpy.typing as npt
+from definitions.group_series import GroupReading, RecordedWork
 from samples.plain_audit import NOTHING, PlainEvidence, gone_at
 
 from acktrail.columnar.expansion.position_matrix import UNKNOWN_POSITION, AuditedExpansion, AuditedTopic
 from acktrail.columnar.expansion.share_evidence import ShareEvidence, WorkColumns
-from acktrail.model.expansion.group_series import CLOCKS_MS, NO_POSITION, GroupReading, RecordedWork
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.ordering import ExpansionFence
+from acktrail.model.expansion.ordering import CLOCKS_MS, NO_POSITION, ExpansionFence
 from acktrail.model.expansion.partition_ledger import ExpansionStatus, PartitionExpansion, TopicLedger, TopicObservation
 
 _OFFSETS = 12

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acktrail.model.expansion.dependencies import dependencies, sources_across
-from acktrail.model.expansion.group_series import AuditedDependency, GroupReading, RecordedWork, audit_group
-from acktrail.model.expansion.hidden_counts import moves_with_every_count, provable
+from definitions.dependencies import dependencies
+from definitions.group_series import AuditedDependency, GroupReading, RecordedWork, audit_group
+from definitions.hidden_counts import moves_with_every_count, provable
+
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason, OrderingVerdict
 from acktrail.model.expansion.partition_ledger import (
@@ -20,6 +21,7 @@ from acktrail.model.expansion.partition_ledger import (
     TopicObservation,
     read_ledger,
 )
+from acktrail_simulation.expansion.key_partitions import sources_across
 
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS: Final = dt.timedelta(milliseconds=1)

@@ -6,18 +6,13 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
+from definitions.dependencies import dependencies
+from definitions.ordering_audit import GroupPosition, audit_ordering
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.expansion.dependencies import dependencies
 from acktrail.model.expansion.key_mapping import murmur2
-from acktrail.model.expansion.ordering import (
-    ExpansionFence,
-    GroupPosition,
-    OrderingVerdict,
-    audit_ordering,
-    has_begun,
-)
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict, has_begun
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
 from acktrail_simulation.expansion.gating import Gating
 from acktrail_simulation.expansion.key_order import Inversion, inversions

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from definitions.dependencies import dependencies
 from hypothesis import given
 from hypothesis import strategies as st
 from topic_expansion.expansion_scenes import a_group, a_plan, facts
 
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.group_changes.planning.plan_file import plan_json, write_text
-from acktrail.model.expansion.dependencies import dependencies
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.topic_expansion.expansion_facts import FirstPosition
 from acktrail.topic_expansion.expansion_plan import parse_expansion_plan, read_expansion_plan

@@ -25,9 +25,8 @@ _Uint32Array = npt.NDArray[np.uint32]
 
 def hashes_of_keys(mapping: KeyMapping, keys: BinaryColumn) -> Int64Array:
     """The positive hash of each key, of shape (n,); modulo the partition count it is the partition. ``ANY_PARTITION``:
-    no key, librdkafka's empty key, and each key under ``KeyMapping.NONE``. The same as ``partition_of_key``. Cost: one
-    step over the keys for every four bytes (murmur2) or every byte (crc32) of the longest below 512 bytes, and one of
-    Python for each longer key."""
+    no key, librdkafka's empty key, and each key under ``KeyMapping.NONE``. Cost: one step over the keys for every four
+    bytes (murmur2) or every byte (crc32) of the longest below 512 bytes, and one of Python for each longer key."""
     if mapping is KeyMapping.NONE:
         return np.full(len(keys.lengths), ANY_PARTITION, np.int64)
     is_murmur2 = mapping is KeyMapping.MURMUR2

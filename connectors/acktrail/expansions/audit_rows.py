@@ -104,7 +104,8 @@ def ordering_rows(cluster_id: str, run_id: str, numbered: NumberedExpansions, ro
 
 
 def _provable(numbered: NumberedExpansions, numbers: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
-    """`numbers` with what ``hidden_counts`` leaves of verdicts and of how many sources have them."""
+    """`numbers` with what counts between two looks leave of verdicts and of how many sources have them, as in
+    ``tests/definitions/hidden_counts.py``."""
     own, sources = (numbered.shape(numbers["group"], numbers[name]) for name in ("event", "source_event"))
     is_moved = own.is_single | own.is_unmapped | (numbers["partition"] < own.old_count)
     is_moved |= own.new_count % np.maximum(sources.old_count, 1) == 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from acktrail.model.expansion.dependencies import sources_across
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail_simulation.expansion.expansion_controller import ExpansionController
 from acktrail_simulation.expansion.expansion_messages import EpochsTopic, LeaderEpochsForPartitionsRequest
+from acktrail_simulation.expansion.key_partitions import sources_across
 
 
 class Gating(StrEnum):

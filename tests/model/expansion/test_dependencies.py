@@ -6,12 +6,14 @@ from math import lcm
 from typing import Any
 
 import pytest
+from definitions.dependencies import dependencies
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.model.expansion.dependencies import DependencyKind, dependencies, destinations_of, sources_across
+from acktrail.model.expansion.dependencies import DependencyKind, destinations_of
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail_simulation.expansion.key_partitions import sources_across
 
 KIP = SEED["kip253"]
 counts = st.integers(1, 14)

@@ -6,19 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from definitions.group_series import AuditedDependency, GroupReading, RecordedWork, audit_group
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.model.expansion.group_series import (
-    CLOCKS_MS,
-    NO_POSITION,
-    AuditedDependency,
-    GroupReading,
-    RecordedWork,
-    audit_group,
-)
-from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason, OrderingVerdict
+from acktrail.model.expansion.ordering import CLOCKS_MS, NO_POSITION, ExpansionFence, OrderingReason, OrderingVerdict
 
 NEW = ExpansionFence(low=0, high=0)
 SETTLES_AT = 50

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from definitions.dependencies import dependencies
+from definitions.hidden_counts import moves_with_every_count, provable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.expansion.dependencies import dependencies
-from acktrail.model.expansion.hidden_counts import moves_with_every_count, provable
 from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.ordering import ExpansionFence, OrderingVerdict
 from acktrail.model.expansion.reset_order import FencedExpansion, ResetReason, check_reset

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.expansion.key_mapping import KeyMapping, murmur2, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping, murmur2
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 KAFKAS = {
     b"21": -973932308,

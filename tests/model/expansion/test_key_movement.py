@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.expansion.key_mapping import KeyMapping, partition_of_key
+from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.model.expansion.key_movement import moving_share
+from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 
 @given(old=st.integers(1, 40), more=st.integers(1, 40))

@@ -7,19 +7,12 @@ from itertools import product
 from typing import Any
 
 import pytest
+from definitions.ordering_audit import GroupPosition, OrderingAudit, audit_ordering
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail.model.expansion.ordering import (
-    ExpansionFence,
-    GroupPosition,
-    OrderingAudit,
-    OrderingReason,
-    OrderingVerdict,
-    audit_ordering,
-    has_begun,
-)
+from acktrail.model.expansion.ordering import ExpansionFence, OrderingReason, OrderingVerdict, has_begun
 
 KIP = SEED["kip253"]
 PROOFS = {OrderingVerdict.SAFE, OrderingVerdict.VIOLATION}

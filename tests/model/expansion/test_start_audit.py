@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from definitions.start_audit import StartAudit, audit_start
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.expansion.start_audit import StartAudit, StartVerdict, audit_start
+from acktrail.model.expansion.start_audit import StartVerdict
 
 OK = StartAudit(verdict=StartVerdict.OK, skipped_records=0)
 UNKNOWN = StartAudit(verdict=StartVerdict.UNKNOWN)

@@ -51,9 +51,9 @@ def shared_sources(
     """The dependencies of a topic with expansions from and to `counts`, oldest first, some classes at a time.
 
     Each source belongs to the newest expansion up to the destination's own whose old count shows it, as in
-    ``dependencies.sources_across``. Where the mapping is not known, only partitions that an expansion made depend on
-    others, and on all that were there before it, as in ``dependencies.dependencies``. Cost: for one expansion the
-    number of its partitions, with any mapping; of several at most the number of dependencies.
+    ``sources_across`` of the simulation. Where the mapping is not known, only partitions that an expansion made depend
+    on others, and on all that were there before it, as in ``tests/definitions/dependencies.py``. Cost: for one
+    expansion the number of its partitions, with any mapping; of several at most the number of dependencies.
     """
     for event, (old_count, new_count) in enumerate(counts):
         is_known = mapping is not KeyMapping.NONE

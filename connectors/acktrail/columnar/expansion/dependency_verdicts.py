@@ -1,4 +1,4 @@
-"""Verdicts on many dependencies of one expansion at once, as ``acktrail.model.expansion.group_series`` judges each."""
+"""Verdicts on many dependencies of one expansion at once, as ``tests/definitions/group_series.py`` judges each."""
 
 from __future__ import annotations
 

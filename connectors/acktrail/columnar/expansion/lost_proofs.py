@@ -21,10 +21,10 @@ def provable_fences(audits: pa.Table) -> pa.Table:
     """The fences, as `event_id` and `partition`, each once, that an open verdict of `audits` (``OPEN_COLUMNS``) rests
     on and that prove it once they are exact.
 
-    By `audit_ordering`: with its fence at one offset a verdict is safe if the source was there before the
-    destination was begun, and a violation if it was not there yet once it was begun for certain. So an exact fence
-    proves something at most where the source was past the low end before, or below the high end then. A verdict without
-    an earlier reading whose source was past the high end then stays open for good. Cost: O(rows).
+    By ``tests/definitions/ordering_audit.py``: with its fence at one offset a verdict is safe if the source was there
+    before the destination was begun, and a violation if it was not there yet once it was begun for certain. So an exact
+    fence proves something at most where the source was past the low end before, or below the high end then. A verdict
+    without an earlier reading whose source was past the high end then stays open for good. Cost: O(rows).
     """
     is_open = pc.is_in(audits["verdict"], value_set=pa.array(OPEN_VERDICTS, pa.string()))
     is_safe = pc.fill_null(pc.greater_equal(audits["source_before"], audits["fence_low"]), fill_value=False)

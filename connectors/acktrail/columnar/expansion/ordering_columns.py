@@ -1,4 +1,4 @@
-"""The audit of all dependencies of a topic for all its groups at once: as ``acktrail.model.expansion.group_series``
+"""The audit of all dependencies of a topic for all its groups at once: as ``tests/definitions/group_series.py``
 judges each one."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from acktrail.columnar.expansion.reading_series import ReadingSeries
 from acktrail.columnar.expansion.share_evidence import ShareEvidence
 from acktrail.columnar.expansion.shared_verdicts import SharedVerdicts
 from acktrail.columnar.schemas.schema_types import BOOL, INT8, INT64, schema
-from acktrail.model.expansion.group_series import NO_POSITION
+from acktrail.model.expansion.ordering import NO_POSITION
 
 ORDERING_ROWS: Final = schema(
     (INT64, "group", "event", "source_event", "partition", "source_partition"),

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.look_columns import microseconds
 from acktrail.columnar.expansion.share_evidence import ShareEvidence
-from acktrail.model.expansion.group_series import NO_POSITION
 from acktrail.model.expansion.key_mapping import KeyMapping
+from acktrail.model.expansion.ordering import NO_POSITION
 
 UNKNOWN_POSITION: Final = -2
 """In place of a position: not known."""

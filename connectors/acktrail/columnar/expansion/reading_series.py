@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.model.expansion.group_series import NO_POSITION
+from acktrail.model.expansion.ordering import NO_POSITION
 
 _NEVER: Final = np.iinfo(np.int64).max
 

@@ -10,8 +10,7 @@ import numpy as np
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.expansion.dependency_verdicts import REASON_NUMBER
 from acktrail.columnar.expansion.fence_columns import MISSING
-from acktrail.model.expansion.group_series import CLOCKS_MS
-from acktrail.model.expansion.ordering import OrderingReason
+from acktrail.model.expansion.ordering import CLOCKS_MS, OrderingReason
 
 CLOCKS_US: Final = CLOCKS_MS * 1_000
 _RECORDED: Final = REASON_NUMBER[OrderingReason.WORK_RECORDED]

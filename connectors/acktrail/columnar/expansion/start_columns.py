@@ -1,4 +1,4 @@
-"""Where groups began with new partitions, all at once, as ``acktrail.model.expansion.start_audit`` judges each one."""
+"""Where groups began with new partitions, all at once, as ``tests/definitions/start_audit.py`` judges each one."""
 
 from __future__ import annotations
 

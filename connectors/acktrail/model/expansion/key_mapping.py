@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from enum import StrEnum
 from typing import Final
 
@@ -10,7 +9,6 @@ _M: Final = 0x5BD1E995
 _R: Final = 24
 _SEED: Final = 0x9747B28C
 _MASK: Final = 0xFFFFFFFF
-_POSITIVE: Final = 0x7FFFFFFF
 
 
 class KeyMapping(StrEnum):
@@ -36,19 +34,3 @@ def murmur2(key: bytes) -> int:
         hashed = (hashed ^ int.from_bytes(rest, "little")) * _M & _MASK
     hashed = (hashed ^ hashed >> 13) * _M & _MASK
     return hashed ^ hashed >> 15
-
-
-def partition_of_key(mapping: KeyMapping, key: bytes | None, partition_count: int) -> int | None:
-    """The partition among `partition_count` that a producer chooses for `key`; None where it may be each of them: no
-    key, librdkafka's empty key, and ``KeyMapping.NONE``.
-
-    Raises:
-        ValueError: `partition_count` is not positive.
-    """
-    if partition_count < 1:
-        raise ValueError(f"a topic has at least one partition, not {partition_count}")
-    if key is None or mapping is KeyMapping.NONE:
-        return None
-    if mapping is KeyMapping.MURMUR2:
-        return (murmur2(key) & _POSITIVE) % partition_count
-    return zlib.crc32(key) % partition_count if key else None

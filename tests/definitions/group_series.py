@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+
+from definitions.ordering_audit import GroupPosition, OrderingAudit, audit_ordering
 
 from acktrail.model.expansion.ordering import (
+    CLOCKS_MS,
+    NO_POSITION,
     ExpansionFence,
-    GroupPosition,
-    OrderingAudit,
     OrderingReason,
     OrderingVerdict,
-    audit_ordering,
     has_begun,
 )
-
-NO_POSITION: Final = -1
-"""In place of a position: the group was asked and has none."""
-
-
-CLOCKS_MS: Final = 5_000
-"""How far the clocks of brokers and of those who look may be apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from table import Row
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from definitions.queue_rules import judge  # the definition, as the tests have it
+from definitions.queue_window import QueueContext, QueueObservation
 
 from acktrail.columnar.queue_windows import CONTEXT, judge_windows
 from acktrail.columnar.schemas.schema_types import INSTANT
@@ -18,8 +25,7 @@ from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.config import TablesConfig
-from acktrail.model.queues.queue_rules import judge
-from acktrail.model.queues.queue_window import LONGEST, QueueContext, QueueObservation
+from acktrail.model.queues.queue_window import LONGEST
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
 from acktrail.tables.trend_chunks import RebuiltTrends

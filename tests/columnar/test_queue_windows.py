@@ -7,14 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+from definitions.queue_rules import Judgement, judge
+from definitions.queue_window import QueueContext, QueueObservation, next_window
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acktrail.columnar.queue_windows import CONTEXT, judge_windows, newest_windows
 from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_rules import Judgement, judge
-from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation, next_window
+from acktrail.model.queues.queue_window import LONGEST, WINDOW
 from acktrail.model.reconciliation import Verdict
 
 _SMALL = st.integers(0, 4)

@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+from definitions.queue_rules import Judgement, judge
+from definitions.queue_window import QueueContext, QueueObservation
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.queues.queue_reasons import RULES
-from acktrail.model.queues.queue_rules import Judgement, judge
-from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation
+from acktrail.model.queues.queue_window import LONGEST, WINDOW
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 

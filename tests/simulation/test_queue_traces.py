@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from definitions.queue_rules import Judgement, judge
+from definitions.queue_window import QueueContext, QueueObservation, next_window
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.leader_fixture import LeaderFixture
 from samples.leader_random_walk import KEY
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_rules import Judgement, judge
-from acktrail.model.queues.queue_window import LONGEST, WINDOW, QueueContext, QueueObservation, next_window
+from acktrail.model.queues.queue_window import LONGEST, WINDOW
 from acktrail.model.replay import unfinished_records
 from acktrail_simulation.error_codes import ErrorCode
 

@@ -1,7 +1,8 @@
-"""The statuses of all share partitions at once: ``acktrail.model.queues.queue_rules.judge`` by columns.
+"""The statuses of all share partitions at once: ``judge`` of ``tests/definitions/queue_rules.py``
+by columns.
 
 Windows are folded observation by observation, oldest first, for all rows together; property tests hold this and the
-model to the same statuses and reasons.
+definition to the same statuses and reasons.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ CONTEXT: Final = schema(
     (INT64, "lost_records", "archived_seen"),
     (INSTANT, "unseen_at"),
 )
-"""What ``judge`` takes beside a window: status and time of the judgement before (null: none), ``QueueContext``."""
+"""What is known beside a window, as of its newest observation: status and time of the judgement before (null: none),
+and as in ``QueueContext`` of ``tests/definitions/queue_window.py``; null: not known. `critical_finding`: rule and
+detail of the worst critical one, null: none. `no_members_since`: the first observation in a row without members, null:
+it has some. `archived_seen`: archived in any exported record. `unseen_at`: the newest observation at which more was
+archived than acknowledged, null: somebody has acknowledged that."""
 JUDGED: Final = schema((STRING, "status"), (INSTANT, "status_since"), (STRING, "reason"), (INSTANT, "unseen_at"))
-"""What ``judge`` gives for each row."""
+"""The judgement of each row; `unseen_at` goes into the next one's context."""
 MOST: Final = 1 << 58
 """Offsets and counts of a window are below: sums and differences of them fit int64."""
 
@@ -70,7 +75,7 @@ def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
 
 def newest_windows(before: pa.Array, newest: pa.StructArray) -> pa.Array:
     """``STATUS_WINDOW``: of each window of `before` (null: none) and the observation `newest` of the same row behind it
-    what ``next_window`` keeps."""
+    what ``next_window`` of ``tests/definitions/queue_window.py`` keeps."""
     kind = STATUS_WINDOW.value_type
     lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy() + 1
     rows, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)

@@ -119,8 +119,3 @@ STATUS_TABLE: Final = MappingProxyType(
     }
 )
 """Every status, worst first."""
-
-
-def worst(statuses: frozenset[QueueStatus]) -> QueueStatus | None:
-    """The worst of `statuses`; None of none."""
-    return next((status for status in STATUS_TABLE if status in statuses), None)

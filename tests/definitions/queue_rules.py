@@ -49,9 +49,11 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Final
 
+from definitions.queue_window import QueueContext, QueueObservation
+
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.queues.queue_reasons import RULES, SAYS_UNSEEN, STILL_UNSEEN, QueueRule
-from acktrail.model.queues.queue_window import COUNTED, LEAST, WINDOW, QueueContext, QueueObservation
+from acktrail.model.queues.queue_window import COUNTED, LEAST, WINDOW
 from acktrail.model.reconciliation import Completeness, Verdict
 
 

@@ -13,10 +13,10 @@ from table import Row, pace
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.model_values import HELD_COLUMNS
-from acktrail.history.history_step import HISTORY_INPUTS, RecordRange, apply_range
 from acktrail.model.offset_history.status_changes import History
 from acktrail.tables.past.history_tables import drop_partitions
 from acktrail.wire.raw_record import RawRecord, decode_raw
+from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RecordRange, apply_range
 
 _RECORDS_OF_A_RANGE = 15_625
 """125,000 records of a step, shared by eight state partitions."""

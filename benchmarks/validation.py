@@ -20,8 +20,8 @@ from table import Row
 
 from acktrail.config import TablesConfig
 from acktrail.executors import InProcess
-from acktrail.reconcile.reconcile_run import reconcile
 from acktrail.tables.delta.store import Tables
+from acktrail_jobs.pipeline.reconcile_run import reconcile
 
 _RUN = "benchmark"
 

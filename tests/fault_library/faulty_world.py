@@ -22,12 +22,12 @@ from acktrail.faults.fault import FaultTarget, InjectedFault, InjectedRecord, St
 from acktrail.faults.found_faults import FoundFaults, find_faults
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
-from acktrail.reconcile.reconcile_run import reconcile
-from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.wire.dialects.released import decode
 from acktrail_expectations.gate import validate_run
+from acktrail_jobs.pipeline.reconcile_run import reconcile
+from acktrail_jobs.pipeline.status_run import write_statuses
 
 GROUP: Final = "order-desk"
 RECORDS: Final = 100

@@ -16,10 +16,10 @@ from acktrail.executors import InProcess
 from acktrail.export.export_run import observe
 from acktrail.faults.found_faults import find_faults, signs_in_run
 from acktrail.faults.library import FAULTS, faults_on
-from acktrail.reconcile.reconcile_run import reconcile
-from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import validate_run
+from acktrail_jobs.pipeline.reconcile_run import reconcile
+from acktrail_jobs.pipeline.status_run import write_statuses
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 RECORDS = 100

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from acktrail.reconcile.coverage import Coverage, read_coverage
-from acktrail.reconcile.judged_share import with_cluster
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
@@ -20,6 +19,7 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_jobs.pipeline.judged_share import with_cluster
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 

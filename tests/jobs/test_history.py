@@ -19,8 +19,6 @@ from acktrail.columnar.model_values import changes_of, known_states_of
 from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
-from acktrail.history import history_run as job
-from acktrail.history.history_step import HISTORY_STEP, RecordRange, apply_ranges
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
@@ -32,6 +30,8 @@ from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.saved_states import HISTORY, SavedStates
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.pipeline import history_run as job
+from acktrail_jobs.pipeline.history_step import HISTORY_STEP, RecordRange, apply_ranges
 from acktrail_jobs.spark_rates import delivery_rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -164,7 +164,7 @@ def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypat
             live(world, {}, seed=step)
             world.export(f"r{step}")
             rows_of_a_file = (1 << 20, 1, 1 if step % 2 else 1 << 20)[number]
-            monkeypatch.setattr("acktrail.history.history_step._ROWS_OF_A_FILE", rows_of_a_file)
+            monkeypatch.setattr("acktrail_jobs.pipeline.history_step._ROWS_OF_A_FILE", rows_of_a_file)
             build_history(world.config, "in-process")
     plain, *others = [_history(world) for world in worlds]
     assert len(plain) > 100

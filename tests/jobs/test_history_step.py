@@ -16,7 +16,6 @@ from samples.random_records import batches, disjoint_batches, records
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.model_values import HELD_COLUMNS, change_table, changes_of, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.history.history_step import AppliedRange, RecordRange, apply_range
 from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
@@ -25,6 +24,7 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.tables.past.history_tables import drop_partitions
 from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
+from acktrail_jobs.pipeline.history_step import AppliedRange, RecordRange, apply_range
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3

@@ -17,11 +17,11 @@ from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError,
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
-from acktrail.reconcile import reconcile_run as job
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.pipeline import reconcile_run as job
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

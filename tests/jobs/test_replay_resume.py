@@ -20,7 +20,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.saved_states import REPLAY, read_saved
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail_jobs.commands.verify_tables import export_differences
+from acktrail_jobs.pipeline.verify_tables import export_differences
 
 OBSERVATIONS = 3
 

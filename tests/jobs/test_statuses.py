@@ -18,9 +18,9 @@ from jobs.world import World, batch, key_of, snapshot, topic_id, update
 from acktrail.columnar.trend_buckets import added_buckets
 from acktrail.errors import AcktrailError
 from acktrail.executors import Executors, InProcess
-from acktrail.statuses.status_run import write_statuses
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.pipeline.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")
 HEALTHY, RELEASING, STUCK, IDLE = (key_of(name) for name in ("healthy", "releasing", "stuck", "idle"))
@@ -175,7 +175,7 @@ def test_a_run_that_was_stopped_is_completed(
 
 
 def _judge(world: Clock, run: str) -> None:
-    from acktrail.history.history_run import build_history
+    from acktrail_jobs.pipeline.history_run import build_history
 
     build_history(world.config, in_process)
     write_statuses(world.config, in_process, run)
@@ -216,7 +216,7 @@ def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(
         raise AcktrailError("no statuses")
 
     with monkeypatch.context() as patch:
-        patch.setattr("acktrail.statuses.status_run.read_run_rows", fail)
+        patch.setattr("acktrail_jobs.pipeline.status_run.read_run_rows", fail)
         with pytest.raises(AcktrailError, match="no statuses"):
             reconcile(clock.config, "r0", with_history=True)
     assert len(clock.rows("reconciliations", "r0")) == 4

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jobs.test_statuses import Clock, in_process, trends
 
-from acktrail.statuses.rebuild import rebuild_statuses
 from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.pipeline.rebuild import rebuild_statuses
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from acktrail.executors import InProcess
-from acktrail.history.history_run import build_history
 from acktrail.tables.delta.store import Tables
+from acktrail_jobs.pipeline.history_run import build_history
 
 __all__ = ["build"]
 

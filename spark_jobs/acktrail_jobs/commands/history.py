@@ -14,7 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail_jobs.commands.job_options import Master
 
 if TYPE_CHECKING:
-    from acktrail.history.history_run import HistorySummary
+    from acktrail_jobs.pipeline.history_run import HistorySummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -40,9 +40,9 @@ def _command(
 
 
 def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
-    """See ``acktrail.history.history_run.build_history``, ``executors_on`` and ``translated``."""
-    from acktrail.history.history_run import build_history as run
+    """See ``acktrail_jobs.pipeline.history_run.build_history``, ``executors_on`` and ``translated``."""
     from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.pipeline.history_run import build_history as run
 
     with translated():
         return run(tables, executors_on(master))

@@ -17,7 +17,7 @@ from acktrail_jobs.commands.job_options import Master
 
 if TYPE_CHECKING:
     from acktrail.executors import Executors
-    from acktrail.reconcile.reconcile_run import ReconcileSummary
+    from acktrail_jobs.pipeline.reconcile_run import ReconcileSummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -56,8 +56,8 @@ def _command(
 
 def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_json: bool) -> None:
     from acktrail.plain_tables import printable, table
-    from acktrail.statuses.rebuild import rebuild_statuses
     from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.pipeline.rebuild import rebuild_statuses
 
     if run_id is not None:
         raise InputError("--rebuild-statuses is about all runs", hint="leave --run-id out")
@@ -73,13 +73,13 @@ def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_js
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """See ``acktrail.reconcile.reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring
+    """See ``reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring
     ``delivery_history`` up to date and write the statuses of queues with the same executors."""
-    from acktrail.history.history_run import build_history
-    from acktrail.reconcile.reconcile_run import reconcile as run
-    from acktrail.statuses.status_run import write_statuses
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.pipeline.history_run import build_history
+    from acktrail_jobs.pipeline.reconcile_run import reconcile as run
+    from acktrail_jobs.pipeline.status_run import write_statuses
 
     def add_history(reconciled: str, executors: Executors) -> None:
         if not with_history:

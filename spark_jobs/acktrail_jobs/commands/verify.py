@@ -14,7 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail_jobs.commands.job_options import Master
 
 if TYPE_CHECKING:
-    from acktrail_jobs.commands.verify_tables import VerifySummary
+    from acktrail_jobs.pipeline.verify_tables import VerifySummary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -45,9 +45,9 @@ def _command(
 
 
 def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
-    """See ``acktrail_jobs.commands.verify_tables.verify``, ``executors_on`` and ``translated``."""
+    """See ``acktrail_jobs.pipeline.verify_tables.verify``, ``executors_on`` and ``translated``."""
     from acktrail_jobs.commands.engine import executors_on, translated
-    from acktrail_jobs.commands.verify_tables import verify as run
+    from acktrail_jobs.pipeline.verify_tables import verify as run
 
     with translated():
         return run(tables, executors_on(master))

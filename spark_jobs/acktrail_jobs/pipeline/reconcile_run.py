@@ -14,7 +14,6 @@ from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.executors import Executors, OpenExecutors
 from acktrail.reconcile.findings import state_partition_findings
-from acktrail.reconcile.judged_share import JUDGE, REPLAY, ShareJudge, replay_numbered
 from acktrail.reconcile.neighbour_findings import added_places, dropped_letter_findings, unpruned_findings
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
@@ -24,6 +23,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.saved_states import REPLAY as REPLAY_STATES
+from acktrail_jobs.pipeline.judged_share import JUDGE, REPLAY, ShareJudge, replay_numbered
 
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""

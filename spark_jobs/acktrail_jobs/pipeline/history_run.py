@@ -15,7 +15,6 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, OpenExecutors, run_in_turn
-from acktrail.history.history_step import HISTORY_STEP, RecordRange, apply_ranges
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -23,6 +22,7 @@ from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records
 from acktrail.tables.past.history_tables import HistoryTables, drop_partitions
 from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
+from acktrail_jobs.pipeline.history_step import HISTORY_STEP, RecordRange, apply_ranges
 
 _PARTITIONS_AT_LEAST: Final = 8
 """State partitions in one step, if there are enough with new records: work for several executors."""

@@ -15,15 +15,22 @@ from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import OpenExecutors
-from acktrail.statuses.change_counts import RUN_NUMBER, CountedHistory, counts_by_run, covers, log_ends, table_number
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
 from acktrail.statuses.status_rows import StatusRun, judge_run
-from acktrail.statuses.status_run import STATUSES, STEP, StatusSummary, counted_numbers, summary_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.findings_seen import seen_archives
 from acktrail.tables.past.history_tables import CHANGES, positions_at
 from acktrail.tables.trend_chunks import RebuiltTrends
+from acktrail_jobs.pipeline.change_counts import (
+    RUN_NUMBER,
+    CountedHistory,
+    counts_by_run,
+    covers,
+    log_ends,
+    table_number,
+)
+from acktrail_jobs.pipeline.status_run import STATUSES, STEP, StatusSummary, counted_numbers, summary_of
 
 _OF_FINDINGS: Final = ("findings", "new_findings")
 """Columns of ``run_totals`` that only the run itself could know: a finding keeps the newest run that saw it."""

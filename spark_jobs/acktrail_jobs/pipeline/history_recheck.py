@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.executors import Results
-from acktrail.history.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
+from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
 
 RECHECKED: Final = pa.schema(
     [

@@ -19,7 +19,6 @@ from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, OpenExecutors
-from acktrail.statuses.change_counts import CountedHistory, count_changes, log_ends
 from acktrail.statuses.run_rows import read_run_rows
 from acktrail.statuses.run_totals import total_row
 from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
@@ -28,6 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.findings_seen import seen_archives
 from acktrail.tables.trend_chunks import TRENDS, add_parts
+from acktrail_jobs.pipeline.change_counts import CountedHistory, count_changes, log_ends
 
 STATUSES: Final = "queue_statuses"
 STEP: Final = "statuses/step"

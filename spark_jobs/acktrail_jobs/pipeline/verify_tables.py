@@ -15,7 +15,6 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
-from acktrail.history.history_recheck import RECHECKED, first_difference, recheck_history
 from acktrail.reconcile.coverage import ExportedRanges, read_coverage
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quarantined_of, run_replay
@@ -28,6 +27,7 @@ from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.past.history_tables import CHANGES, change_positions, saved_positions
 from acktrail.tables.saved_states import REPLAY, SavedStates, read_saved
 from acktrail.tables.upkeep.retention import recorded_ends
+from acktrail_jobs.pipeline.history_recheck import RECHECKED, first_difference, recheck_history
 
 _ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 _RECHECK: Final = JobStep(name="build the history again", kinds={"rechecked": RECHECKED})

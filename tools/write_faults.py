@@ -6,11 +6,15 @@ The matrix has every fault, and every rule that a fault breaks; the other rules 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acktrail.faults.alerts import alerts_of
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from fault_library.alerts import alerts_of  # of the tests
+
 from acktrail.faults.fault import StateFault
 from acktrail.faults.library import FAULTS
 from acktrail.model.queue_status import QueueStatus

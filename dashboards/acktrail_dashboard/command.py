@@ -12,7 +12,6 @@ from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
     from acktrail_dashboard.rows.run_tables import RunTables
-    from acktrail_dashboard.summary_types import Summary
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -56,13 +55,6 @@ def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str |
     from acktrail_dashboard.summary import read_run
 
     return _write(*read_run(tables, run_id), out, broker=broker)
-
-
-def summary(tables: TablesConfig, run_id: str | None) -> Summary:
-    """The totals and rows of `run_id` (None: the run observed last); raises as `report`."""
-    from acktrail_dashboard.summary import read_run, summarize
-
-    return summarize(*read_run(tables, run_id))
 
 
 def _write(rows: RunTables, run_id: str, out: Path, *, broker: str | None = None) -> Path:

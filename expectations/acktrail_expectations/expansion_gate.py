@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.expansion.lost_proofs import OPEN_COLUMNS, OPEN_VERDICTS
-from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, UnknownName
 from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import log_summary, pass_gate
+from acktrail_expectations.gate import pass_gate
 from acktrail_expectations.gx.suite_check import NO_ROW, RowLabel, SuiteCheck, evaluate
 from acktrail_expectations.inputs.observation_slices import OBSERVATIONS, observation_slices
 from acktrail_expectations.quality_totals import record_totals
@@ -81,24 +80,6 @@ class _Run:
     observed_at: dt.datetime
     rows: int
     since: dt.datetime | None
-
-
-def validate_expansions(
-    tables: TablesConfig, run_id: str | None = None, *, ordered: Sequence[str] = ()
-) -> ValidationSummary:
-    """Validate partition expansions as of the observation `run_id` (None: the newest), then let it pass or stop it.
-
-    `ordered`: patterns (shell style) of the groups whose broken order is critical.
-
-    Raises:
-        UnknownName, ConfigurationError: there is no such observation, or none.
-        QualityGateFailed: a critical expectation failed or raised. The results are recorded by then.
-        RetryableError, OutcomeUnknown: the tables could not be read or written.
-    """
-    summary = validate_observation(Tables(tables), run_id, ordered=ordered)
-    log_summary(summary)
-    pass_expansion_gate(summary)
-    return summary
 
 
 def pass_expansion_gate(summary: ValidationSummary) -> None:

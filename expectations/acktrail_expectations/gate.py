@@ -10,7 +10,6 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
@@ -35,20 +34,6 @@ _log: Final = logging.getLogger("acktrail.quality")
 
 
 _OF_RUNS: Final = ~(pc.starts_with(pc.field("suite"), "reset_") | (pc.field("suite") == EXPANSION_SUITE))
-
-
-def validate(tables: TablesConfig, run_id: str) -> ValidationSummary:
-    """Validate a run, then let it pass or stop it. What was not evaluated is logged with its reasons.
-
-    Raises:
-        InputError: the run was not reconciled.
-        QualityGateFailed: a critical expectation failed or raised. The results are recorded by then.
-        RetryableError, ConfigurationError, OutcomeUnknown: the tables could not be read or written.
-    """
-    summary = validate_run(Tables(tables), run_id)
-    log_summary(summary)
-    pass_gate(summary)
-    return summary
 
 
 def validate_run(

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from definitions.batch_laws import terminal_count
 from samples.expansion_tables import NOW, SampleExpansion, expansion_rows
 
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.model.delivery import StateBatch, terminal_count
+from acktrail.model.delivery import StateBatch
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail_dashboard.rows.run_tables import RunTables
 

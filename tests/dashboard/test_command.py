@@ -18,9 +18,10 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.command import app, report, summary
+from acktrail_dashboard.command import app, report
 from acktrail_dashboard.rows.run_tables import RunTables
 from acktrail_dashboard.summary import read_run, summarize
+from acktrail_dashboard.summary_types import Summary
 from acktrail_dashboard.terminal import render_text
 
 SEEN = datetime(2026, 11, 21, 4, 46, 12, tzinfo=UTC)
@@ -42,6 +43,11 @@ def stored(sample: RunTables, tmp_path: Path) -> TablesConfig:
         else:
             tables.append(name, rows)
     return config
+
+
+def summary(config: TablesConfig, run_id: str | None) -> Summary:
+    """Of stored tables."""
+    return summarize(*read_run(config, run_id))
 
 
 def test_the_summary_of_stored_tables_is_that_of_their_rows(

@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from expectations.gate_scenes import validate
 from expectations.sample_tables import (
     RUN,
     fill,
 )
 
 from acktrail.config import TablesConfig
-from acktrail_expectations.gate import validate
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,18 @@ from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations.gate import log_summary, pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, ValidationSummary
 
 ALL_CHECKS = 82
+
+
+def validate(config: TablesConfig, run_id: str) -> ValidationSummary:
+    """Validate a run, then let it pass or stop it, as the DAGs do."""
+    summary = validate_run(Tables(config), run_id)
+    log_summary(summary)
+    pass_gate(summary)
+    return summary
 
 
 def stored(config: TablesConfig, run_id: str = RUN) -> pa.Table:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from definitions.batch_laws import ORDER_RULES, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches as some_batches
 
 from acktrail.columnar.schemas.table_schemas import BATCHES
-from acktrail.model.delivery import StateBatch, terminal_count
-from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations
+from acktrail.model.delivery import StateBatch
+from acktrail.model.strict.offset_window import batch_violations
 from acktrail_expectations.suites.batches import RecordBatches
 
 Lists = list[tuple[StateBatch, ...] | None]

@@ -22,7 +22,6 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations.expansion_gate import (
     PARTITION_EXPANSION_CHECKS,
     pass_expansion_gate,
-    validate_expansions,
     validate_observation,
 )
 from acktrail_expectations.inputs import observation_slices
@@ -304,7 +303,7 @@ def test_results_are_recorded_once_and_again_after_a_change(store: Tables) -> No
     _violated("billing-workers")(worse)
     write_rows(store, {"ordering_audits": worse["ordering_audits"]})
     with pytest.raises(QualityGateFailed, match="ordered_group_kept_order"):
-        validate_expansions(store.config, ordered=ORDERED)
+        pass_expansion_gate(validate_observation(store, ordered=ORDERED))
     assert store.read("quality_totals")["suite"].to_pylist() == ["partition_expansions"] * 3
     assert sorted(store.read("quality_totals")["critical_fails"].to_pylist()) == [0, 0, 1]
 

@@ -8,7 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.gate_scenes import ALL_CHECKS, compared, export_more, failed, idle_run, named, stored, totals
+from expectations.gate_scenes import (
+    ALL_CHECKS,
+    compared,
+    export_more,
+    failed,
+    idle_run,
+    named,
+    stored,
+    totals,
+    validate,
+)
 from expectations.sample_tables import (
     NOW,
     RUN,
@@ -29,7 +39,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations import gate
-from acktrail_expectations.gate import pass_gate, validate, validate_run
+from acktrail_expectations.gate import pass_gate, validate_run
 from acktrail_expectations.results import recorded
 
 

@@ -7,7 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.gate_scenes import ALL_CHECKS, compared, export_more, failed, idle_run, named, stored, totals
+from expectations.gate_scenes import (
+    ALL_CHECKS,
+    compared,
+    export_more,
+    failed,
+    idle_run,
+    named,
+    stored,
+    totals,
+    validate,
+)
 from expectations.sample_tables import (
     RUN,
     fill,
@@ -23,7 +33,7 @@ from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import validate, validate_run
+from acktrail_expectations.gate import validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_positions

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from expectations.gate_scenes import validate
 from expectations.sample_tables import RUN, changed, fill, ranges, reconciliations, row_where, states
 from state_topics.coordinator_log import batch, everyday, from_raw, share_partition
 
@@ -15,7 +16,7 @@ from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import pass_gate, validate, validate_run
+from acktrail_expectations.gate import pass_gate, validate_run
 from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.results import QualityResult, RuleState, ValidationSummary
 from acktrail_expectations.suites import state_records

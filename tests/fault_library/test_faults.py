@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fault_library.alerts import alerts_of
 from fault_library.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
-from acktrail.faults.alerts import alerts_of
 from acktrail.faults.fault import StateFault
 from acktrail.faults.injections import export_gap
 from acktrail.faults.library import FAULTS

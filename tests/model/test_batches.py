@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from definitions.batch_laws import ORDER_RULES
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches, disjoint_batches
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations
+from acktrail.model.strict.offset_window import batch_violations
 
 starts = st.one_of(st.none(), st.integers(0, 45))
 

@@ -14,6 +14,7 @@ import pytest
 from broker.workload import until
 from confluent_kafka import AcknowledgeType, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from definitions.mirror_encoders import encode_checkpoint, encode_offset_sync
 from drivers.command_line import Done, run
 from reset.world import BASE_MS, Fates, Part, World
 
@@ -26,7 +27,6 @@ from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.migration.mirror_evidence import SourceOffset, find_translations
 from acktrail.group_changes.request.migration_request import Migration, TranslationWay
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
-from acktrail.wire.mirror_record import encode_checkpoint, encode_offset_sync
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

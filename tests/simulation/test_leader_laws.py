@@ -6,13 +6,14 @@ import random
 from typing import Any
 
 import pytest
+from definitions.batch_laws import ORDER_RULES, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.leader_fixture import held
 from samples.leader_random_walk import KEY, SimulatedLeader
 
-from acktrail.model.delivery import DeliveryState, terminal_count
-from acktrail.model.strict.offset_window import ORDER_RULES, batch_violations, effective_window
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.strict.offset_window import batch_violations, effective_window
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType

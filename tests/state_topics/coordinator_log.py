@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from definitions.batch_laws import terminal_count
 
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch, terminal_count
+from acktrail.model.delivery import StateBatch
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of

@@ -10,7 +10,6 @@ from samples.history_tables import build
 
 from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.record_history import UnknownReason
-from acktrail.model.records import Tombstone
 from acktrail.tables.past.history_reader import HistoryReader
 
 KEY = key_of("g")
@@ -125,44 +124,3 @@ def test_a_time_that_a_gap_does_not_touch(world: World) -> None:
     assert not found.within(since_ms=WRITTEN_MS + 4).is_complete
     assert found.within(since_ms=WRITTEN_MS + 5).is_complete
     assert MissingRecords(key=KEY, state_partition=0, reason=UnknownReason.GAP).touches(since_ms=WRITTEN_MS)
-
-
-def test_last_states_of_a_range(world: World) -> None:
-    """Recorded below the start offset; lost in a gap, with what was known before; in scope without a state; never."""
-    world.write(update(KEY, 6, 0, (batch(6, 6, 4, 2),)))
-    world.export("r1")
-    world.write(update(KEY, 9, 0, ()), snapshot(KEY, 10), update(KEY, 12, 0, (batch(12, 12, 4, 3),)))
-    world.export("r2", lost={0: 4})
-    build(world.tables)
-    reader = HistoryReader(world.tables)
-    found = [
-        (
-            each.first_offset,
-            each.last_offset,
-            None if each.known is None else (each.known.status.kind.value, each.known.status.delivery_state),
-            each.lacking is not None,
-        )
-        for each in reader.last_known_states(KEY, 0, 13)
-    ]
-    assert found == [
-        (0, 4, ("unrecorded", None), True),
-        (5, 5, ("recorded", 4), True),
-        (6, 6, ("recorded", 4), True),
-        (7, 9, ("unrecorded", None), True),
-        (10, 11, ("unrecorded", None), False),
-        (12, 12, ("recorded", 4), False),
-        (13, 13, ("unrecorded", None), False),
-    ]
-    assert sum(each.records for each in reader.last_known_states(KEY, 3, 8)) == 6
-    assert reader.last_known_states(key_of("nobody"), 0, 9) == ()
-
-
-def test_a_share_partition_on_two_state_partitions(tmp_path: Path) -> None:
-    """It is not known which of them is newer: nothing is known of any offset."""
-    world = World(tmp_path / "tables", state_partitions=2)
-    world.write(snapshot(KEY, 0, snapshot_epoch=0), on=0)
-    world.write(Tombstone(key=KEY), snapshot(KEY, 0, snapshot_epoch=0), on=1)
-    world.export("r1")
-    build(world.tables)
-    (found,) = HistoryReader(world.tables).last_known_states(KEY, 0, 9)
-    assert (found.known, found.records) == (None, 10)

@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from definitions.mirror_encoders import encode_checkpoint, encode_offset_sync
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
-from acktrail.wire.mirror_record import (
-    decode_checkpoint,
-    decode_offset_sync,
-    encode_checkpoint,
-    encode_offset_sync,
-)
+from acktrail.wire.mirror_record import decode_checkpoint, decode_offset_sync
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden/mirror_maker/records.json").read_text("ascii"))
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -53,11 +52,6 @@ def covered(batch: StateBatch, start_offset: int | None) -> int:
     """How many offsets of `batch` lie at or above `start_offset` (all of them when it is unknown)."""
     first = batch.first_offset if start_offset is None else max(batch.first_offset, start_offset)
     return max(0, batch.last_offset - first + 1)
-
-
-def terminal_count(batches: Iterable[StateBatch], start_offset: int | None) -> int:
-    """Offsets at or above `start_offset` in a terminal state; the batches must not overlap."""
-    return sum(covered(batch, start_offset) for batch in batches if batch.is_terminal)
 
 
 def state_name(number: int) -> str:

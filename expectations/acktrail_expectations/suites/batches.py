@@ -57,7 +57,7 @@ class RecordBatches:
     def terminal_offsets(self, start: Int64Array) -> Int64Array:
         """Offsets of each record at or above its `start` that are acknowledged or archived; batches must not overlap.
 
-        The rule is ``acktrail.model.delivery.terminal_count``.
+        The rule is ``terminal_count`` of ``tests/definitions/batch_laws.py``.
         """
         covered = np.maximum(0, self.last - np.maximum(self.first, start[self.record]) + 1)
         covered[~np.isin(self.state, _TERMINAL)] = 0
@@ -109,7 +109,7 @@ _RULES: Final[dict[str, Callable[..., BoolArray | Int64Array]]] = {
 """The batches that break a rule, as a mask or by index. What bounds them is one number, or one for each record.
 
 A record breaks one of the first three exactly when ``model.strict.offset_window.batch_violations`` finds one of
-``ORDER_RULES`` in it.
+``ORDER_RULES`` of ``tests/definitions/batch_laws.py`` in it.
 """
 
 

@@ -5,15 +5,12 @@ An answer from a history that lacks some says "at least" instead of passing for 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from operator import attrgetter, itemgetter
 from typing import Final
 
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.record_history import StatusInterval, UnknownReason, status_intervals
-from acktrail.model.offset_history.status_changes import RecordPosition, StatusChange
+from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.model.share_partition import SharePartition
 
 _FROM_THE_BEGINNING: Final = frozenset({UnknownReason.EARLIER, UnknownReason.DROPPED})
@@ -93,61 +90,3 @@ class HistoryCompleteness:
         missing = tuple(each for each in self.missing if each.touches(since_ms, until_ms))
         is_all_kept = self.kept_from_ms is None or (since_ms is not None and since_ms >= self.kept_from_ms)
         return replace(self, missing=missing, kept_from_ms=None if is_all_kept else self.kept_from_ms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastKnownState:
-    """The last known delivery state of offsets `first_offset` to `last_offset`, both inclusive.
-
-    `known`: the newest interval in which they had a delivery state (``RECORDED``), or had none since the state was last
-    started (``UNRECORDED``). `lacking`: an unknown interval after it, in which the state may have changed.
-    """
-
-    first_offset: int
-    last_offset: int
-    known: StatusInterval | None
-    lacking: StatusInterval | None
-
-    @property
-    def records(self) -> int:
-        """How many offsets."""
-        return self.last_offset - self.first_offset + 1
-
-
-def last_known_states(changes: Iterable[StatusChange], first: int, last: int) -> tuple[LastKnownState, ...]:
-    """The newest delivery state that each offset from `first` to `last` (inclusive) had.
-
-    Ascending pieces; offsets without a piece were never in scope of the group, or their
-    changes are not kept. Statuses without a delivery state are
-    skipped: that the start offset moved past an offset, that the share partition was deleted. `changes` are those of
-    one share partition on one state partition that share an offset with the range, in log order.
-    """
-    found: list[LastKnownState] = []
-    sought: list[tuple[int, int, StatusInterval | None]] = [(first, last, None)]  # ascending; the third is `lacking`
-    for interval in reversed(status_intervals(changes)):
-        kind = interval.status.kind
-        if kind in _SKIPPED:
-            continue
-        begin, end = interval.first_offset, interval.last_offset
-        overlapping = slice(bisect_left(sought, begin, key=itemgetter(1)), bisect_right(sought, end, key=itemgetter(0)))
-        left = []
-        for low, high, lacking in sought[overlapping]:
-            inner = (max(low, begin), min(high, end))
-            parts = [(low, begin - 1, lacking), (end + 1, high, lacking)]
-            if kind is OffsetStatusKind.UNKNOWN:
-                parts.insert(1, (*inner, lacking or interval))
-            else:
-                found.append(
-                    LastKnownState(first_offset=inner[0], last_offset=inner[1], known=interval, lacking=lacking)
-                )
-            left += [part for part in parts if part[0] <= part[1]]
-        sought[overlapping] = left
-    found += [
-        LastKnownState(first_offset=low, last_offset=high, known=None, lacking=lacking)
-        for low, high, lacking in sought
-        if lacking is not None
-    ]
-    return tuple(sorted(found, key=attrgetter("first_offset")))
-
-
-_SKIPPED: Final = frozenset({OffsetStatusKind.BELOW_START, OffsetStatusKind.ABSENT, OffsetStatusKind.UNINITIALIZED})

@@ -22,7 +22,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.model.package_data import PackageData
-from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
 
 EXPANSION_SUITE: Final = "partition_expansions"
@@ -92,8 +91,3 @@ RULE_BY_ID: Final[Mapping[str, QualityRule]] = MappingProxyType(
 )
 """The rule of each id in ``findings`` (`rule`), ``quality_results`` (`expectation`) and offline findings. A table that
 a newer release wrote may have ids that are not here."""
-
-
-def expectation_of(verdict: Verdict) -> str:
-    """The id that the gate's expectation has for the rule that `verdict` breaks."""
-    return f"no_{verdict.value}"

@@ -12,9 +12,6 @@ from acktrail.model.batches import prune_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.strict.violations import Rule
 
-ORDER_RULES: Final = frozenset({Rule.BATCH_FIRST_LE_LAST, Rule.BATCHES_ASCENDING, Rule.BATCHES_NON_OVERLAPPING})
-"""Batches that break none of these are ascending and disjoint."""
-
 DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 """The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
 

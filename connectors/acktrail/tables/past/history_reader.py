@@ -17,11 +17,10 @@ from acktrail.columnar.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
-from acktrail.model.offset_history.completeness import HistoryCompleteness, LastKnownState, last_known_states
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, UNKNOWN, OffsetStatusKind, status_ranges
+from acktrail.model.offset_history.completeness import HistoryCompleteness
+from acktrail.model.offset_history.offset_status import OffsetStatusKind, status_ranges
 from acktrail.model.offset_history.record_history import (
     RecordHistory,
-    StatusInterval,
     UnknownPeriod,
     UnknownReason,
     history_without_changes,
@@ -43,7 +42,6 @@ from acktrail.tables.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.tables.saved_states import RECORDS_USED
 
 _NEAREST: Final = 3
-_UNKNOWN: Final = StatusInterval(first_offset=0, last_offset=LAST_OFFSET, status=UNKNOWN, since=None, is_dated=False)
 _BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})
 """Reasons behind which a retention may be."""
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
@@ -184,15 +182,6 @@ class HistoryReader:
         ids = None if topic is None else tuple(self.ids_of(topic))
         scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
         return read_completeness(self._tables, scope, is_current=self.is_current)
-
-    def last_known_states(self, key: SharePartition, first: int, last: int) -> tuple[LastKnownState, ...]:
-        """The newest delivery state that the history knows of each offset from `first` to `last`, both inclusive.
-        Offsets without a piece were never in scope of the group, or the history does not have the share partition: see
-        ``completeness``. Where two state partitions have records of it, none of its states is known."""
-        changes = self.changes_between(key, first, last)
-        if changes is None:
-            return (LastKnownState(first_offset=first, last_offset=last, known=None, lacking=_UNKNOWN),)
-        return last_known_states(changes, first, last)
 
     def changes_between(self, key: SharePartition, first: int, last: int) -> list[StatusChange] | None:
         """The changes of a share partition about an offset from `first` to `last`, both inclusive, in log order; None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,13 @@ def test_many_runs_make_what_one_pass_over_all_makes(world: World, monkeypatch: 
 def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The work of a run is that of its new records, however many there were before."""
     read: list[str] = []
-    plain = Tables.read_files
+    plain = Tables.file_batches
 
-    def spying(self: Tables, name: str, paths: Any, **options: Any) -> pa.Table:
+    def spying(self: Tables, name: str, paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         read.extend(paths)
         return plain(self, name, paths, **options)
 
-    monkeypatch.setattr(Tables, "read_files", spying)
+    monkeypatch.setattr(Tables, "file_batches", spying)
     for number in range(3):
         world.write(snapshot(key_of(f"g{number}"), snapshot_epoch=0))
         world.export(f"r{number}")
@@ -140,8 +141,8 @@ def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) 
 def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many state partitions a worker has: it asks for their records in one read."""
     reads: list[str] = []
-    plain = Tables.read_files
-    monkeypatch.setattr(Tables, "read_files", lambda *a, **options: reads.append(a[1]) or plain(*a, **options))
+    plain = Tables.file_batches
+    monkeypatch.setattr(Tables, "file_batches", lambda *a, **options: reads.append(a[1]) or plain(*a, **options))
     for number in range(8):
         world.write(snapshot(key_of(f"g{number}"), snapshot_epoch=0), on=number % 4)
     world.export("r1")

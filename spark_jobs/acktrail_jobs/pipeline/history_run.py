@@ -14,7 +14,7 @@ from acktrail.columnar.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
-from acktrail.executors import Executors, OpenExecutors, run_in_turn
+from acktrail.executors import Executors, OpenExecutors, balanced_shares
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -24,7 +24,7 @@ from acktrail.tables.past.history_tables import HistoryTables, drop_partitions
 from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
 from acktrail_jobs.pipeline.history_step import HISTORY_STEP, RecordRange, apply_ranges
 
-_PARTITIONS_AT_LEAST: Final = 8
+_PARTITIONS_AT_LEAST: Final = 12
 """State partitions in one step, if there are enough with new records: work for several executors."""
 RECORDS_AT_ONCE: Final = 125_000
 """Records of one step, each of which is one commit: what driver and executors hold at a time."""
@@ -60,7 +60,7 @@ def build_history(tables: TablesConfig, open_executors: OpenExecutors) -> Histor
     if not run.is_done:
         with open_executors("") as executors:
             while not run.is_done:
-                doing(f"history: about {run.rows:,} records to go")
+                doing(f"history: {run.rows:,} records to go")
                 run.step(executors)
     run.close()
     return HistorySummary(**{name: getattr(run, name) for name in HistorySummary.__slots__})
@@ -80,7 +80,8 @@ class _Run:
             if self._history.has_begun or saved.step is not None:
                 doing(f"history: starts again from the first record: {new.changed}", stays=True)
             saved = saved.without(new.changed)
-        self._saved, self._rows, self._paths = replace(saved, source=source), saved.rows(stored), sorted(new.paths)
+        self._saved, self._rows = replace(saved, source=source), saved.rows(stored)
+        self._paths = files.oldest_first(new.paths)
         self._new = _new_offsets(stored, self._paths, self._saved.positions)
         self._report_from = self._history.positions(self._new)
         self._bounds = {number: int(new.first[0]) for number, new in self._new.items()}
@@ -94,14 +95,15 @@ class _Run:
 
     @property
     def rows(self) -> int:
-        """About how many records are new."""
+        """How many records are to be applied."""
         return sum(self._left().values())
 
     def step(self, executors: Executors) -> None:
         """Apply a limited number of records: executors turn them into changes, then two commits follow."""
         ranges = self._next_ranges()
         work = partial(apply_ranges, self._stored.config, self._cluster_id, self._paths, self._saved)
-        found = run_in_turn(executors, HISTORY_STEP, ranges, work)
+        shares = balanced_shares(ranges, lambda own: own.end - own.begin, executors.count)
+        found = executors.run(HISTORY_STEP, shares, work)
         self._bounds |= {own.state_partition: own.end for own in ranges}
         ends = dict(zip(*(found["ranges"][name].to_pylist() for name in ("state_partition", "end")), strict=True))
         self._history.add(found["changes"], found["files"], self._report_from, ends)
@@ -118,29 +120,30 @@ class _Run:
             self._save(self._saved.positions)
 
     def _left(self) -> dict[int, int]:
-        """About how many records are to be applied, by state partition."""
-        return {number: int(new.end[-1]) - self._bounds[number] for number, new in self._new.items()}
+        """How many records are to be applied, by state partition."""
+        return {number: new.count(self._bounds[number], int(new.end[-1])) for number, new in self._new.items()}
 
     def _next_ranges(self) -> list[RecordRange]:
-        """The next records of the state partitions with the most left, an equal quota of each; the longest range first.
-        Few state partitions, so that ranges are long: saved states are read and written once for each range."""
-        left = {number: count for number, count in self._left().items() if count > 0}
-        chosen: list[int] = []
-        for number in sorted(left, key=lambda n: (-left[n], n)):
+        """The next records of neighbouring state partitions, from the one with the most left on, an equal quota of
+        each. Neighbours lie in the same row groups; few of them, so that ranges are long: saved states are read and
+        written once for each range, and compacted records of a state partition have row groups of their own."""
+        left = {number: count for number, count in sorted(self._left().items()) if count > 0}
+        numbers, chosen = list(left), list[int]()
+        first = numbers.index(max(numbers, key=left.__getitem__))
+        for number in (*numbers[first:], *numbers[:first]):
             if len(chosen) >= _PARTITIONS_AT_LEAST and sum(left[n] for n in chosen) >= RECORDS_AT_ONCE:
                 break
             chosen.append(number)
         quota = max(1, RECORDS_AT_ONCE // len(chosen))
-        ranges = [
+        return [
             RecordRange(
                 state_partition=number,
                 begin=self._saved.positions.get(number, 0),
                 report_from=self._report_from[number],
                 end=self._new[number].end_after(self._bounds[number], quota),
             )
-            for number in chosen
+            for number in sorted(chosen)
         ]
-        return sorted(ranges, key=lambda own: own.begin - own.end)
 
     def _save(self, positions: Mapping[int, int]) -> None:
         used = self._newest if self.is_done else self._saved.used
@@ -150,9 +153,7 @@ class _Run:
 def _new_offsets(stored: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> dict[int, OffsetRuns]:
     """The offsets at or after its position (0 where it has none) of each state partition that has any."""
     columns = ("state_partition", "offset")
-    where = later_records(positions)
-    files = (stored.read_files(RECORDS, [path], columns=columns, where=where) for path in paths)
-    batches = (batch for rows in files for batch in rows.to_batches())
+    batches = stored.file_batches(RECORDS, paths, columns=columns, sparing=True, groups=later_records(positions))
     stored_runs = stored_offsets(batches, {}).runs
     new = {number: runs.above(positions.get(number, 0)) for number, runs in stored_runs.items()}
     return {number: runs for number, runs in new.items() if runs.total}

@@ -13,18 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, RECORD_COLUMNS
-from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
+from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
 from acktrail.history.record_changes import record_changes
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import RECORDS, bounds_of
 from acktrail.tables.past.history_tables import CHANGES, history_rows, in_lookup_order
 from acktrail.tables.saved_states import SavedStates
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
+_INPUTS: Final = pa.schema([STATE_RECORDS.field(name) for name in HISTORY_INPUTS])
 HISTORY_STEP: Final = JobStep(
     name="build the history of records",
     kinds={
@@ -75,13 +76,13 @@ def apply_ranges(
     """Results of ``HISTORY_STEP`` of a share, ranges of different state partitions: from the states `saved`, with
     the records in the files `paths`."""
     tables = Tables(config)
-    held = saved.rows(tables, [own.state_partition for own in ranges])
-    where = reduce(or_, (own.rows for own in ranges))
-    records = tables.read_files(RECORDS, paths, columns=HISTORY_INPUTS, where=where)
+    numbers = [own.state_partition for own in ranges]
+    held = _of_each(saved.rows(tables, numbers), numbers)
+    records = _of_each(_records(tables, paths, ranges), numbers)
     changes = [CHANGE_COLUMNS.empty_table()]
     for own in ranges:
-        is_own = pc.field("state_partition") == own.state_partition
-        applied = apply_range(own, records.filter(is_own), held.filter(is_own), partial(commit_spans, tables))
+        number = own.state_partition
+        applied = apply_range(own, records[number], held[number], partial(commit_spans, tables))
         row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
         changes.append(applied.changes)
         yield "held", applied.held
@@ -93,11 +94,34 @@ def apply_ranges(
         yield "files", written_file(tables.place(CHANGES), in_lookup_order(rows).drop_columns(["chunk"]))
 
 
+def _records(tables: Tables, paths: Sequence[str], ranges: Sequence[RecordRange]) -> pa.Table:
+    """The records of `ranges` (``HISTORY_INPUTS``) in the files `paths`."""
+    begins, ends = ({own.state_partition: getattr(own, name) for own in ranges} for name in ("begin", "end"))
+    groups = reduce(or_, (own.rows for own in ranges))
+    pieces = [pa.RecordBatch.from_pylist([], schema=_INPUTS)]
+    for batch in tables.file_batches(RECORDS, paths, columns=HISTORY_INPUTS, sparing=True, groups=groups):
+        offsets = batch["offset"].to_numpy()
+        is_own = (offsets >= bounds_of(batch, begins, 0)) & (offsets < bounds_of(batch, ends, 0))
+        pieces.append(batch.filter(pa.array(is_own)))
+    return pa.Table.from_batches(pieces)
+
+
+def _of_each(rows: pa.Table, numbers: Sequence[int]) -> dict[int, pa.Table]:
+    """The rows of each of the state partitions `numbers`, in their order."""
+    own = rows["state_partition"].to_numpy()
+    order = np.argsort(own, kind="stable")
+    grouped = rows.combine_chunks().take(pa.array(order))
+    begins, ends = (np.searchsorted(own[order], numbers, side).tolist() for side in ("left", "right"))
+    return {n: grouped.slice(b, e - b) for n, b, e in zip(numbers, begins, ends, strict=True)}
+
+
 def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:
     """Apply the records of a range (rows of ``HISTORY_INPUTS``, in any order) to `held`, the saved states of its state
     partition. `spans` is asked only where offsets are missing. Those that one commit of the exporter spans are not in
     Kafka either; any others were not exported."""
-    ascending = records.sort_by("offset")
+    ascending, offsets = records, records["offset"].to_numpy()
+    if (offsets[1:] < offsets[:-1]).any():
+        ascending = records.sort_by("offset")
     gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
     changes, states = record_changes(own.state_partition, held, ascending, gaps, own.report_from)
     return AppliedRange(

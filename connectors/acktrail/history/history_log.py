@@ -25,9 +25,7 @@ _SKIPPED: Final = "unknown_type"
 """A broker ignores records of a type that it does not know."""
 HELD_NAMES: Final = pa.array(["state", None, "absent", "unknown"])
 _RECORD_NAMES: Final = pa.array(["snapshot", "update", "tombstone", "unknown"])
-_CAUSES_OF_KINDS: Final = np.array(
-    [CAUSES[cause] for cause in (Cause.SNAPSHOT, Cause.UPDATE, Cause.TOMBSTONE, Cause.UNREADABLE)]
-)
+_CAUSES_OF_KINDS: Final = np.array([CAUSES[Cause(name)] for name in ("snapshot", "update", "tombstone", "unreadable")])
 _COLUMNS: Final = (*KEY_COLUMNS, *CONTENT_NUMBERS, "batches", "offset", "timestamp_ms")
 _BEFORE: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
@@ -38,7 +36,7 @@ class HistoryLog:
     """What changes the states of share partitions, one after the other, each in log order: arrays of shape (rows,).
 
     `owner` is the share partition's row in `keys`, which ascend. `place` is the order in the log of the state
-    partition; held states come first. `base` is the last row, up to this one, that does not depend on those before it.
+    partition; held states have -1. `base` is the last row, up to this one, that does not depend on those before it.
     The numbers and batches are in row `source` of `content`, the time is in row `seen`; `offset` is that of the record,
     or the first one of a gap. `cause`: why it changes something (``CAUSES``).
     """
@@ -80,20 +78,9 @@ class HistoryLog:
         return cls(keys=keys, content=content, base=base, source=source, **rows)
 
     @property
-    def is_held(self) -> BoolArray:
-        """Whether each row is a state from before the first record."""
-        return self.place == _BEFORE
-
-    @property
     def is_first(self) -> BoolArray:
         """Whether each row is the first one of its share partition."""
         return np.diff(self.owner, prepend=-1) != 0
-
-
-def unattributed(records: pa.Table) -> BoolArray:
-    """Whether each record may be about any share partition: it names none, and a broker would not skip it."""
-    is_unnamed = pc.and_(pc.is_null(records["group_id"]), pc.not_equal(records["decode_status"], _SKIPPED))
-    return is_unnamed.to_numpy()
 
 
 def _stacked(held: pa.Table, records: pa.Table) -> pa.RecordBatch:
@@ -125,16 +112,15 @@ def _is_own(held: pa.Table, records: pa.Table, owner: Int64Array, *, concerns_al
     """Which rows belong to the log: records that name a share partition, and its held state."""
     is_named = pc.and_(pc.is_valid(records["group_id"]), pc.not_equal(records["decode_status"], _SKIPPED)).to_numpy()
     earlier, later = owner[: held.num_rows], owner[held.num_rows : -1][is_named]
-    is_touched = np.zeros(owner.max() + 1, np.bool_)
-    is_touched[later] = True
-    return np.concatenate([is_touched[earlier] | concerns_all, is_named, [False]])
+    return np.concatenate([np.isin(earlier, later) | concerns_all, is_named, [False]])
 
 
 def _losses(records: pa.Table, gaps: Mapping[int, int], begin: int) -> dict[str, Int64Array]:
-    """What makes all states unknown, in log order: gaps, and records that name no share partition."""
+    """What makes all states unknown, in log order: gaps, and records without a share partition that a broker reads."""
     offsets = records["offset"].to_numpy()
     behind = np.flatnonzero(np.isin(offsets, [*gaps]))
-    unnamed = np.flatnonzero(unattributed(records))
+    is_unnamed = pc.and_(pc.is_null(records["group_id"]), pc.not_equal(records["decode_status"], _SKIPPED))
+    unnamed = np.flatnonzero(is_unnamed)
     missing = np.array([gaps[offset] for offset in offsets[behind].tolist()], np.int64)
     found = {
         "place": np.append(2 * behind, 2 * unnamed + 1),

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.columnar.binary_column import Int64Array, ascending, by_partition_and_offset, strides
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
-from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn
+from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn, state_and_count
 from acktrail.columnar.replaying.combine_batches import LOWEST, ConcatenatedRecords, Segments
 from acktrail.columnar.replaying.fold import fold, starts_in_force
 from acktrail.columnar.replaying.mark_timelines import MarkChanges, MarkedRanges, timelines
@@ -27,9 +27,7 @@ from acktrail.model.offset_history.status_changes import DATING, Cause
 from acktrail.model.share_partition import KEY_COLUMNS
 
 _LEAST_RECORDED: Final = -(1 << 24)
-"""Lower bound of the marks of delivery states: delivery count (16 bits), then state (8 bits), as batches combine."""
-_STATE_BITS: Final = 8
-_NO_STATE: Final = 128  # added to a state, so that negative ones come first
+"""Lower bound of the marks of delivery states, which are the priorities of ``ClippedBatches``."""
 _STANDINGS: Final = pa.array(["recorded", "unrecorded", "uninitialized", "absent", "unknown", "below_start"])
 """All other marks by how far they are below, greatest first: with a start offset, uninitialized becomes unrecorded."""
 _UNRECORDED, _UNINITIALIZED, _ABSENT, _UNKNOWN, _BELOW_START, _NEVER_SEEN = (_LEAST_RECORDED - n for n in range(1, 7))
@@ -63,7 +61,7 @@ def _changes(log: HistoryLog) -> MarkChanges:
     """The changes of all rows; those of one row ascend. At the base of a run the state before it ends."""
     runs = timelines(_marked_ranges(log))
     is_first = np.append(log.is_first, True)
-    is_compared = ~log.is_held & (~log.is_first | (log.kind != UNKNOWN))
+    is_compared = (log.place >= 0) & (~log.is_first | (log.kind != UNKNOWN))
     new = np.flatnonzero(is_compared & log.is_first)
     bases = np.flatnonzero(log.kind != UPDATE)
     following = np.append(bases[1:], len(log.base))[np.searchsorted(bases, runs.ends.run)]
@@ -91,7 +89,7 @@ def _marked_ranges(log: HistoryLog) -> MarkedRanges:
         MarkedRanges.of(passed, old_low[passed], low[passed] - 1, _BELOW_START, replaces=True),
         MarkedRanges.of(back, low[back], old_low[back] - 1, rest[back]),
         _marked_batches(log, np.arange(len(low)), low, np.full(len(low), LAST_OFFSET), 0),
-        _marked_batches(log, shown, low[shown], old_low[shown] - 1, 1),
+        _marked_batches(log, shown, low[shown], old_low - 1, 1),
     ]
     ranges = MarkedRanges.concat(parts)
     ranges = ranges.take(ascending(ranges.row))
@@ -106,12 +104,12 @@ def _marks_of_rest(log: HistoryLog, starts: Int64Array) -> Int64Array:
 
 
 def _marked_batches(log: HistoryLog, rows: Int64Array, low: Int64Array, high: Int64Array, back: int) -> MarkedRanges:
-    """The batches between `low` and `high` of the rows that are so far `back`, as if `rows` had them."""
-    batches = log.content.batches.take(log.source[rows - back])
-    row, low, high = (np.repeat(each, batches.counts) for each in (rows, low, high))
-    mark = (batches.delivery_count.astype(np.int64) << _STATE_BITS) + batches.delivery_state + _NO_STATE
-    first, last = np.maximum(batches.first_offset, low), np.minimum(batches.last_offset, high)
-    return MarkedRanges.of(row, first, last, mark).take(np.flatnonzero(first <= last))
+    """The batches of the rows that are so far `back`, as if `rows` had them, between `low` and `high`, which have a
+    number for each row of `rows` and of the log."""
+    clipped = log.content.batches.take(log.source[rows - back]).clip(rows, low)
+    last = np.minimum(clipped.last, high[clipped.segment])
+    marked = MarkedRanges.of(clipped.segment, clipped.first, last, clipped.priority)
+    return marked.take(np.flatnonzero(clipped.first <= last))
 
 
 def _change_table(state_partition: int, log: HistoryLog, changes: MarkChanges) -> pa.Table:
@@ -160,10 +158,9 @@ def _addresses(state_partition: int, log: HistoryLog, rows: Int64Array) -> dict[
 def _status_columns(standing: str, state: str, count: str, marks: Int64Array) -> dict[str, pa.Array]:
     """The columns of a status; `marks`: int64, shape (changes,)."""
     is_recorded = marks >= _LEAST_RECORDED
-    counts, states = marks >> _STATE_BITS, marks & (1 << _STATE_BITS) - 1
-    kinds = np.where(is_recorded, 0, _LEAST_RECORDED - marks)
+    states, counts = state_and_count(marks.astype(np.int32))
     return {
-        standing: _STANDINGS.take(pa.array(kinds)),
-        state: pa.array((states - _NO_STATE).astype(np.int8), mask=~is_recorded),
-        count: pa.array(np.where(is_recorded, counts, 0).astype(np.int16), mask=~is_recorded),
+        standing: _STANDINGS.take(pa.array(np.where(is_recorded, 0, _LEAST_RECORDED - marks))),
+        state: NumberColumn(values=states, known=is_recorded).to_arrow(pa.int8()),
+        count: NumberColumn(values=counts, known=is_recorded).to_arrow(pa.int16()),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -124,12 +124,15 @@ def _parts(ranges: MarkedRanges) -> Iterator[Timelines]:
     while len(active := np.flatnonzero(at < ends)):
         low = at[active]
         high = np.minimum(np.searchsorted(ranges.row, ranges.row[low] + size), ends[active])
-        own = MarkedRanges.concat([carried, ranges.take(strides(low, high - low, 1))])
-        cut = _cut(own.take(ascending(own.run)))
-        if cut.lengths.sum() > _CUTS_OF_A_RANGE * len(own.run) and size > _LEAST_ROWS:
+        own = ranges
+        if (high - low).sum() < len(ranges.run):
+            own = MarkedRanges.concat([carried, ranges.take(strides(low, high - low, 1))])
+            own = own.take(ascending(own.run))
+        slices, begin, lengths = _cut(own)
+        if lengths.sum() > _CUTS_OF_A_RANGE * len(own.run) and size > _LEAST_ROWS:
             size = max(size // 4, _LEAST_ROWS)
             continue
-        done = _timelines(cut)
+        done = _timelines(own, slices, begin, lengths)
         is_open = np.isin(done.ends.run, runs[active[high < ends[active]]])
         carried = done.ends.take(np.flatnonzero(is_open))
         begins = done.begins if begins is None else carried.take(slice(0, 0))
@@ -137,52 +140,51 @@ def _parts(ranges: MarkedRanges) -> Iterator[Timelines]:
         at[active], size = high, min(2 * size, _MOST_ROWS)
 
 
-class _Cut(NamedTuple):
-    """Ranges cut at every end of any range of their run: range i covers ``lengths[i]`` slices from ``begin[i]`` on."""
-
-    ranges: MarkedRanges
-    begin: Int64Array
-    lengths: Int64Array
-    slices: MarkedRanges
-
-
-def _cut(ranges: MarkedRanges) -> _Cut:
+def _cut(ranges: MarkedRanges) -> tuple[MarkedRanges, Int64Array, Int64Array]:
+    """The slices between all ends of the ranges of each run; and for each range the first one, and how many, it
+    covers."""
     is_last = ranges.last == LAST_OFFSET  # ends where the next run begins
     points = np.concatenate([ranges.first, np.where(is_last, 0, ranges.last + 1)])
     starts = starts_of(ranges.run)
     runs = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(is_last)))
     runs = np.concatenate([runs, runs + is_last])
-    order = _by_run_and_point(runs, points)
+    # In a run only 0 is far from the other points: without the distance to it there are fewer digits to sort by.
+    least = np.where(ranges.first > 0, ranges.first, np.maximum(ranges.last, 1))
+    near = points - np.append(np.minimum.reduceat(least, starts), 0)[runs]
+    order = ascending(np.where(points == 0, 0, near + 1))
+    order = order[ascending(runs[order])]
     runs, points = runs[order], points[order]
     is_edge = np.append(True, (runs[1:] != runs[:-1]) | (points[1:] != points[:-1]))
     edge = np.empty(len(order), np.int64)
     edge[order] = np.cumsum(is_edge) - 1
     begin, end = edge.reshape(2, -1)
-    first, of_run = points[is_edge], ranges.run[starts[runs[is_edge][:-1]]]
+    edges = np.flatnonzero(is_edge)
+    first, of_run = points[edges], ranges.run[starts[runs[edges[:-1]]]]
     slices = MarkedRanges.of(of_run, first[:-1], np.where(first[1:] == 0, LAST_OFFSET, first[1:] - 1), 0)
-    return _Cut(ranges, begin, end - begin, slices)
+    return slices, begin, end - begin
 
 
-def _timelines(cut: _Cut) -> Timelines:
-    own, of = cut.ranges, cut.slices
+def _timelines(own: MarkedRanges, of: MarkedRanges, begin: Int64Array, lengths: Int64Array) -> Timelines:
     packed = own.row << _ROW_SHIFT | own.replaces.astype(np.int64) << _MARK_BITS | (own.mark - _NO_MARK)
-    slices = strides(cut.begin, cut.lengths, 1)
+    slices = strides(begin, lengths, 1)
     order = ascending(slices)
-    slices, packed = slices[order], np.repeat(packed, cut.lengths)[order]
+    slices, packed = slices[order], np.repeat(packed, lengths)[order]
     is_first = np.append(True, slices[1:] != slices[:-1])
     part = np.cumsum(is_first | (packed & 1 << _MARK_BITS != 0))
     marks = np.maximum.accumulate(part << _MARK_BITS | packed & _MARK_MASK)
     row = packed >> _ROW_SHIFT
     newest = np.flatnonzero(np.append(is_first[1:] | (row[1:] != row[:-1]), True))
     slices, row, marks = slices[newest], row[newest], (marks[newest] & _MARK_MASK) + _NO_MARK
-    is_first = np.append(True, slices[1:] != slices[:-1])
-    changed = np.flatnonzero(~is_first & (marks != np.append(0, marks[:-1])))
+    first = starts_of(slices)
+    is_raised = np.append(False, marks[1:] != marks[:-1])
+    is_raised[first] = False
+    changed = np.flatnonzero(is_raised)
     at = slices[changed]
     columns = (row[changed], of.first[at], of.last[at], marks[changed - 1], marks[changed])
     return Timelines(
         changes=MarkChanges(**dict(zip(_CHANGES, columns, strict=True))),
-        begins=_joined(of, row[is_first], marks[is_first]),
-        ends=_joined(of, row[is_first], marks[np.append(is_first[1:], True)]),
+        begins=_joined(of, row[first], marks[first]),
+        ends=_joined(of, row[first], marks[np.append(first[1:], len(marks)) - 1]),
     )
 
 
@@ -192,14 +194,3 @@ def _joined(slices: MarkedRanges, row: Int64Array, mark: Int64Array) -> MarkedRa
     starts = np.flatnonzero(np.append(True, (run[1:] != run[:-1]) | (mark[1:] != mark[:-1])))
     last = slices.last[np.append(starts[1:], len(mark)) - 1]
     return replace(slices.take(starts), row=row[starts], last=last, mark=mark[starts])
-
-
-def _by_run_and_point(runs: Int64Array, points: Int64Array) -> Int64Array:
-    """The order by run, then point. In a run only 0 is far from the other points: without the distance to it there are
-    fewer digits to sort by."""
-    order = ascending(runs)
-    ordered = points[order]
-    least = np.minimum.reduceat(np.where(ordered == 0, LAST_OFFSET, ordered), starts_of(runs[order]))
-    near = np.where(points == 0, 0, points - least[runs] + 1)
-    order = ascending(near)
-    return order[ascending(runs[order])]

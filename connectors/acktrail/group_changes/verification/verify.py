@@ -381,8 +381,7 @@ def _later(
 
 
 def _overwritten(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, int]) -> dict[Key, Place]:
-    """By share partition, the record by which the last look found its reset overwritten. Looks of releases that did not
-    note the audit beside their results took a group's own work for that: they do not count."""
+    """By share partition, the record by which the last look found its reset overwritten."""
     last = {
         (row["group_id"], row["topic"], row["partition"]): row
         for row in rows

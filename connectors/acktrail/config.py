@@ -27,7 +27,7 @@ ACKTRAIL_SETTLE             how long producers may use an old partition count af
                             up to ``24h``; at least their metadata's largest age, how long they try to deliver, and the
                             timeouts of two requests together
 ACKTRAIL_UNSEEN             how long archived records are shown that are not acknowledged: ``168h`` (default)
-ACKTRAIL_CACHE              folder for downloaded brokers (default: the user's cache folder)
+ACKTRAIL_CACHE              folder for downloaded brokers, classes of Spark (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
 """

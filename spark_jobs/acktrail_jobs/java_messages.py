@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from subprocess import PIPE
+from contextlib import suppress
+from subprocess import PIPE, TimeoutExpired
 from threading import Thread
 from typing import IO, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+_END_S: Final = 120.0
 _log: Final = logging.getLogger("acktrail.spark")
 _BANNER: Final = (
     "WARNING: Using incubator modules",
@@ -40,6 +42,20 @@ def start_java(settings: Mapping[str, str]) -> None:
     gateway = launch_gateway(conf, popen_kwargs={"stderr": PIPE, "text": True, "errors": "replace"})
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # what a SparkContext does with its own
     Thread(target=_log_lines, args=(gateway.proc.stderr,), name="java-messages", daemon=True).start()
+
+
+def end_java(*, is_clean: bool) -> bool:
+    """End the Java of this process, so that another one can start. `is_clean`: let it do what it does at its end, for
+    two minutes at most; whether it ended as it should."""
+    gateway = SparkContext._gateway  # noqa: SLF001
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    gateway.shutdown()
+    if is_clean:
+        gateway.proc.stdin.close()
+        with suppress(TimeoutExpired):
+            return gateway.proc.wait(_END_S) == 0
+    gateway.proc.kill()
+    return False
 
 
 def level_of(line: str, before: int = logging.WARNING) -> int:

@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from acktrail.config import environment, java_home
+from acktrail.config import cache_folder, environment, java_home
+from acktrail.connect.activity import doing
 from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
-from acktrail_jobs.java_messages import start_java
+from acktrail_jobs.class_archive import ClassArchive
+from acktrail_jobs.java_messages import end_java, start_java
 
 DEFAULT_MASTER: Final = "local[2]"
+_MASTER: Final = "spark.master"
+_APP_NAME: Final = "spark.app.name"
 _SETTINGS: Final = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
+        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+        _APP_NAME: "acktrail",
+    }
+)
+_CONNECT: Final = "sc://"
+_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
+LOCAL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "acktrail_jobs.worker_daemon",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
-    }
-)
-"""Executors reduce rows before they reach the JVM: compiling code for the rest would be more work than the rest."""
-_CONNECT: Final = "sc://"
-_NAME_OF_APP: Final = "acktrail"
-_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
-_LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
-_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
-_LOCAL: Final = MappingProxyType(
-    {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
     }
 )
 """A local master needs no network: it must not depend on what the machine's name resolves to. It lives for seconds, so
-that compiling its own code twice costs more than it saves (with both options, a first job takes half the CPU time)."""
-_DEFAULTS: Final = "spark-defaults.conf"
-_NAME: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
-_OPTIONS: Final[Mapping[str, str]] = {
-    "--driver-java-options": "spark.driver.extraJavaOptions",
-    "--driver-memory": "spark.driver.memory",
-}
+that compiling its own code twice costs more than it saves (with both options of Java, a first job takes half the CPU
+time), and so does compiling code for the few rows that workers leave. On a cluster nothing of it is set."""
+_USERS: Final = frozenset({"PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"})
+"""Where a user can name another master."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPlace:
+    """Which Spark does the work. None: not known (a Connect server says nothing of its UI)."""
+
+    version: str
+    master: str | None
+    application_id: str | None
+    application_name: str | None
+    ui: str | None
+
+    @classmethod
+    def of(cls, session: SparkSession) -> SparkPlace:
+        """Where the work of `session` is done."""
+        master, application_id, name = (session.conf.get(each, None) for each in (_MASTER, "spark.app.id", _APP_NAME))
+        ui = None if is_connected(session) else session.sparkContext.uiWebUrl
+        return cls(version=session.version, master=master, application_id=application_id, application_name=name, ui=ui)
 
 
 @contextmanager
@@ -60,29 +78,39 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     """The session that runs in this process, as it is; else a new one on `master` that ends with the block.
 
     `master` is a cluster's, or a Spark Connect server's (``sc://host:15002``), whose Python workers must be able to
-    import acktrail. None: what ``spark-submit`` or SPARK_REMOTE says, else two local threads. Python workers run this
-    interpreter unless the environment names another (PYSPARK_PYTHON). A setting that the user makes (``--conf``,
-    spark-defaults.conf, the server's own) stays as it is. Raises MissingDependency (no Java that runs Spark).
+    import acktrail. None: what ``spark-submit``, SPARK_REMOTE or the user's settings say, else two local threads.
+    Python workers run this interpreter unless the environment names another (PYSPARK_PYTHON). A setting that the user
+    makes (``--conf``, spark-defaults.conf, the server's own), the application's name among them, stays as it is. Raises
+    MissingDependency (no Java that runs Spark).
     """
     running = running_session()
     if running is not None:
         yield running
         return
+    surroundings = environment()
+    remote = surroundings.get("SPARK_REMOTE") if master is None else master
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        session = _new_session(master)
-        try:
-            yield session
-        finally:
-            session.stop()
+        if remote and (master is None or remote.startswith(_CONNECT)):
+            settings = {} if remote.startswith(_CONNECT) else {**_SETTINGS, **LOCAL}
+            with SparkSession.builder.config(map=settings).remote(remote).getOrCreate() as session:
+                yield session
+        else:
+            with _driver(master, surroundings) as session:
+                yield session
 
 
 def parallelism(session: SparkSession) -> int:
     """How many tasks run at once; for a Connect server that does not report it, the partitions of a shuffle."""
-    if "connect" not in type(session).__module__.split("."):
+    if not is_connected(session):
         return int(session.sparkContext.defaultParallelism)
     said = session.conf.get("spark.default.parallelism", None) or session.conf.get("spark.sql.shuffle.partitions")
     return int(said or 1)
+
+
+def is_connected(session: SparkSession) -> bool:
+    """Whether its Spark is reached by the protocol of Spark Connect."""
+    return "connect" in type(session).__module__.split(".")
 
 
 def running_session() -> SparkSession | None:
@@ -93,38 +121,52 @@ def running_session() -> SparkSession | None:
     return SparkSession.builder.getOrCreate()
 
 
-def _new_session(master: str | None) -> SparkSession:
-    surroundings = environment()
-    remote = surroundings.get("SPARK_REMOTE") if master is None else master
-    if remote and remote.startswith(_CONNECT):
-        return _configured({}).remote(remote).getOrCreate()
-    if remote and master is None:
-        return _configured(_SETTINGS).remote(remote).getOrCreate()
+@contextmanager
+def _driver(master: str | None, surroundings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session whose driver is the Java of this process: the one of ``spark-submit``, or one that starts here."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in surroundings
-    chosen = master or (None if is_submitted else DEFAULT_MASTER)
-    if not is_submitted:
-        _ensure_java()
-    defaults = {**_SETTINGS, **(_LOCAL if chosen and chosen.startswith("local") else {})}
-    chosen_by_user = submitted_settings() if is_submitted else user_settings(surroundings)
-    settings = {name: value for name, value in defaults.items() if name not in chosen_by_user}
-    builder = _configured(settings)
-    if not is_submitted:
-        start_java({**settings, **({"spark.master": chosen} if chosen else {}), "spark.app.name": _NAME_OF_APP})
-    if chosen:
-        builder = builder.master(chosen)
-    session = builder.getOrCreate()
-    if "spark.log.level" not in chosen_by_user:
-        session.sparkContext.setLogLevel("ERROR")
-    if "PYSPARK_PYTHON" not in surroundings and not chosen_by_user & _PYTHONS:
-        session.sparkContext.pythonExec = sys.executable
-    return session
+    with nullcontext() if is_submitted else _own_java(master, surroundings):
+        by_user = settings_of_user(is_submitted=is_submitted)
+        chosen = master or ("" if _MASTER in by_user else DEFAULT_MASTER)
+        defaults = {**_SETTINGS, **(LOCAL if chosen.startswith("local") else {})}
+        settings = {name: defaults[name] for name in defaults.keys() - by_user.keys()}
+        if chosen:
+            settings[_MASTER] = chosen
+        with SparkSession.builder.config(map=settings).getOrCreate() as session:
+            if "spark.log.level" not in by_user:
+                session.sparkContext.setLogLevel("ERROR")
+            if "PYSPARK_PYTHON" not in surroundings and not by_user.keys() & _PYTHONS:
+                session.sparkContext.pythonExec = sys.executable
+            yield session
 
 
-def _configured(settings: Mapping[str, str]) -> SparkSession.Builder:
-    return SparkSession.builder.appName(_NAME_OF_APP).config(map=dict(settings))
+@contextmanager
+def _own_java(master: str | None, surroundings: Mapping[str, str]) -> Iterator[None]:
+    """Java for the session of the block, which ends with it only where it makes an archive of its classes."""
+    java = _java()
+    if SparkContext._gateway is not None:  # noqa: SLF001  # see running_session
+        yield
+        return
+    settings = {_MASTER: master} if master else {}
+    is_local = master.startswith("local") if master else not _USERS & surroundings.keys()
+    archive = ClassArchive(cache_folder(), java, surroundings)
+    options = " ".join((*(_JAVA_OPTIONS if is_local else ()), *archive.options))
+    try:
+        start_java({**settings, "spark.driver.defaultJavaOptions": options})
+    except PySparkRuntimeError:  # with the user's own options of Java they may be too much
+        archive.forgo()
+        start_java(settings)
+    is_over = False
+    try:
+        yield
+        is_over = True
+    finally:
+        if archive.is_made:
+            doing("keeping the classes of Spark, so that later sessions start faster")
+            archive.keep() if end_java(is_clean=is_over) else archive.forgo()
 
 
-def _ensure_java() -> None:
+def _java() -> Path:
     home = java_home()
     found = find_java(home)
     if home is not None and home not in found.parents:
@@ -132,46 +174,14 @@ def _ensure_java() -> None:
             f"JAVA_HOME names {home}, where there is no Java that runs Spark",
             hint=f"correct JAVA_HOME, or unset it: {found} would do",
         )
+    return found
 
 
-def user_settings(environment: Mapping[str, str]) -> frozenset[str]:
-    """Settings in the ``spark-defaults.conf`` that Spark reads (SPARK_CONF_DIR, else SPARK_HOME/conf), and those in
-    PYSPARK_SUBMIT_ARGS: where PySpark starts its own Java."""
-    arguments = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
-    home = environment.get("SPARK_HOME")
-    folder = environment.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
-    files = [Path(folder) / _DEFAULTS] if folder else []
-    files += [Path(value) for option, value in _pairs(arguments) if option == "--properties-file"]
-    return frozenset([*_of_arguments(arguments), *(name for file in files for name in _of_file(file))])
-
-
-def submitted_settings() -> frozenset[str]:
-    """Settings that ``spark-submit`` was given, by options, ``--conf`` or its files: in the Java it has started."""
+def settings_of_user(*, is_submitted: bool) -> dict[str, str]:
+    """Settings that the user made, by options of ``spark-submit``, PYSPARK_SUBMIT_ARGS or files: what Java has, without
+    what ``spark-submit`` adds by itself."""
     SparkContext._ensure_initialized()  # noqa: SLF001  # a SparkConf has these once Java is connected
-    return frozenset(name for name, _ in SparkConf().getAll())
-
-
-def _of_file(file: Path) -> Iterator[str]:
-    """Names in a Java properties file; none where there is no such file."""
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if found := _NAME.match(line):
-            yield found[1]
-
-
-def _of_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    for option, value in _pairs(arguments):
-        if option in ("--conf", "-c"):
-            yield value.partition("=")[0]
-        elif option in _OPTIONS:
-            yield _OPTIONS[option]
-
-
-def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each option with its value, written as two words or with ``=``."""
-    for word, after in zip(arguments, [*arguments[1:], ""], strict=False):
-        option, is_one, value = word.partition("=")
-        yield (option, value) if is_one and option.startswith("--") else (word, after)
+    added = {(_APP_NAME, Path(sys.argv[0]).name)}
+    if not is_submitted:
+        added = {(_APP_NAME, "pyspark-shell"), (_MASTER, "local[*]"), ("spark.ui.showConsoleProgress", "true")}
+    return dict(item for item in SparkConf().getAll() if item not in added)

@@ -12,17 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acktrail.config import environment
-from acktrail_jobs.session import spark_session, user_settings
+from acktrail_jobs.session import SparkPlace, spark_session
 
 SCRIPT = Path(__file__).with_name("session_settings.py")
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 SHUFFLE, UI, ZONE = "spark.sql.shuffle.partitions", "spark.ui.enabled", "spark.sql.session.timeZone"
-JAVA = "spark.driver.extraJavaOptions"
+JAVA, NAME = "spark.driver.extraJavaOptions", "spark.app.name"
 
 
 def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> dict[str, str]:
     surroundings = environment(PYSPARK_PYTHON=sys.executable, **changes)
-    names = (SHUFFLE, UI, ZONE, JAVA)
+    names = (SHUFFLE, UI, ZONE, JAVA, NAME)
     done = subprocess.run(
         [*command, SCRIPT, *names], env=surroundings, capture_output=True, text=True, timeout=280, check=False
     )
@@ -38,19 +38,41 @@ def settings(*command: str | Path, is_quiet: bool = False, **changes: str) -> di
 def test_settings_of_spark_submit_stay(tmp_path: Path) -> None:
     """What --conf and the defaults file of spark-submit say is in force; the rest are acktrail's defaults."""
     (tmp_path / "spark-defaults.conf").write_text(f"{UI} true\n")
-    found = settings(SUBMIT, "--conf", f"{SHUFFLE}=64", "--conf", "spark.ui.port=0", SPARK_CONF_DIR=str(tmp_path))
-    assert (found[SHUFFLE], found[UI], found[ZONE]) == ("64", "true", "UTC")
+    mine = ("--conf", f"{SHUFFLE}=64", "--conf", "spark.ui.port=0", "--name", "nightly")
+    found = settings(SUBMIT, *mine, SPARK_CONF_DIR=str(tmp_path))
+    assert (found[SHUFFLE], found[UI], found[ZONE], found[NAME]) == ("64", "true", "UTC", "nightly")
+    assert settings(SUBMIT, "--master", "local[1]")[NAME] == "acktrail"
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
-    """The same where acktrail starts Spark itself, also for the options of its Java. Its banner is nowhere."""
-    (tmp_path / "spark-defaults.conf").write_text(f"# mine\n{SHUFFLE}  64\n{JAVA}=-Dmine=1\n")
+    """The same where acktrail starts Spark itself, also for options of Java that do not go with acktrail's. Its banner
+    is nowhere."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"# mine\n{SHUFFLE}  64\n{JAVA}=-Dmine=1 -XX:+UseG1GC\n{NAME} nightly\n"
+    )
     found = settings(sys.executable, is_quiet=True, SPARK_CONF_DIR=str(tmp_path))
-    assert (found[SHUFFLE], found[UI], found[ZONE]) == ("64", "false", "UTC")
+    assert (found[SHUFFLE], found[UI], found[ZONE], found[NAME]) == ("64", "false", "UTC", "nightly")
     assert "-Dmine=1" in found[JAVA]
-    assert "log4j2" not in found[JAVA]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_nothing_is_turned_off_where_the_user_names_the_master() -> None:
+    """A master among the user's settings is used, and may be a cluster: its UI and its compiled code are its own."""
+    submit = "--master local[1] --conf spark.ui.port=0 pyspark-shell"
+    found = settings(sys.executable, PYSPARK_SUBMIT_ARGS=submit)
+    assert (found[SHUFFLE], found[UI], found[ZONE], found[NAME]) == ("", "", "UTC", "acktrail")
+
+
+@pytest.mark.spark
+def test_a_session_says_where_its_work_is_done(spark: SparkSession) -> None:
+    """What Spark itself says of the application."""
+    place = SparkPlace.of(spark)
+    assert (place.version, place.master) == (spark.version, spark.sparkContext.master)
+    assert place.application_id == spark.sparkContext.applicationId
+    assert (place.application_name, place.ui) == (spark.sparkContext.appName, spark.sparkContext.uiWebUrl)
 
 
 @pytest.mark.spark
@@ -73,21 +95,3 @@ def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession) -> None:
         spark.conf.set(SHUFFLE, before)
     assert found == ["64", "64"]
     assert spark.range(1).count() == 1
-
-
-def test_every_place_of_a_setting_is_read(tmp_path: Path) -> None:
-    """SPARK_CONF_DIR before SPARK_HOME, both spellings of options, a file of properties, the forms of a line."""
-    home, own, more = tmp_path / "home", tmp_path / "own", tmp_path / "more.conf"
-    (home / "conf").mkdir(parents=True)
-    own.mkdir()
-    (home / "conf" / "spark-defaults.conf").write_text("spark.a 1\n")
-    (own / "spark-defaults.conf").write_text("#spark.no 1\n! spark.no 2\n\nspark.b=1\n spark.c:2\nspark.d\t3 4\n")
-    more.write_text("spark.e 1\n")
-    assert user_settings({}) == set()
-    assert user_settings({"SPARK_HOME": str(home)}) == {"spark.a"}
-    both = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(own)}
-    assert user_settings(both) == {"spark.b", "spark.c", "spark.d"}
-    arguments = f"--conf spark.f=1 --conf=spark.g=2 --driver-memory 2g --properties-file {more} pyspark-shell"
-    assert user_settings({"PYSPARK_SUBMIT_ARGS": arguments}) == {
-        *("spark.e", "spark.f", "spark.g", "spark.driver.memory"),
-    }

@@ -50,6 +50,9 @@ def main(home: Path) -> Path:
         sys.stderr.write(f"class archives cannot be made, tests start slower: {error!r}\n")
         return java.parents[1]
     _write_launcher(home, java, "-XX:SharedArchiveFile", archives)
+    with _java_home(home):
+        for _ in range(2):  # the second session makes acktrail's own archive of Spark's classes
+            _use_spark()
     marker.write_text(wanted)
     return home
 
@@ -68,9 +71,6 @@ def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:
         broker = f"*{shlex.quote(str(jars))}/*kafka.Kafka*"
         _recorded(home, java, broker, archive, partial(_use_broker, release))
         yield f"*-cp\\ {shlex.quote(str(jars))}/*", archive  # also Kafka's tools: they have the same class path
-    submit, archive = "*org.apache.spark.deploy.SparkSubmit*", home / "spark.jsa"
-    _recorded(home, java, submit, archive, _use_spark)
-    yield submit, archive
 
 
 def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> None:

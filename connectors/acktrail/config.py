@@ -338,6 +338,13 @@ def forgo_metadata_service() -> None:
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 
 
+def be_spark_of_this_machine(python: str) -> None:
+    """A Spark that this process starts shows its pages to this machine alone, and its workers run `python`, unless the
+    environment says otherwise: clients of a Connect server have no setting for either."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+
+
 @contextmanager
 def native_log_filter(levels: str) -> Iterator[None]:
     """Native libraries that are imported within the block log what `levels` say, unless the environment says

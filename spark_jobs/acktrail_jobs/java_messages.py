@@ -58,6 +58,11 @@ def end_java(*, is_clean: bool) -> bool:
     return False
 
 
+def wait_for_java() -> int:
+    """Wait until the Java of this process ends; its exit code."""
+    return int(SparkContext._gateway.proc.wait())  # noqa: SLF001
+
+
 def level_of(line: str, before: int = logging.WARNING) -> int:
     """The level of a line: its own where Spark's logging wrote it (date, time, level), that of the line `before` where
     it belongs to a stack trace, debug for the banner of Java and Spark, else a warning."""

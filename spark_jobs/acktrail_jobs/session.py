@@ -36,7 +36,7 @@ _CONNECT: Final = "sc://"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
-LOCAL: Final[Mapping[str, str]] = MappingProxyType(
+_LOCAL: Final = MappingProxyType(
     {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -74,8 +74,9 @@ class SparkPlace:
 
 
 @contextmanager
-def spark_session(master: str | None = None) -> Iterator[SparkSession]:
-    """The session that runs in this process, as it is; else a new one on `master` that ends with the block.
+def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSession]:
+    """The session that runs in this process, as it is; else a new one on `master` that ends with the block. `more`:
+    further defaults of settings, where it has a driver of its own.
 
     `master` is a cluster's, or a Spark Connect server's (``sc://host:15002``), whose Python workers must be able to
     import acktrail. None: what ``spark-submit``, SPARK_REMOTE or the user's settings say, else two local threads.
@@ -92,11 +93,13 @@ def spark_session(master: str | None = None) -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         if remote and (master is None or remote.startswith(_CONNECT)):
-            settings = {} if remote.startswith(_CONNECT) else {**_SETTINGS, **LOCAL}
-            with SparkSession.builder.config(map=settings).remote(remote).getOrCreate() as session:
+            settings = {} if remote.startswith(_CONNECT) else {**_SETTINGS, **_LOCAL}
+            # With a token, PySpark speaks TLS to every other name of this machine.
+            address = remote.replace("sc://127.0.0.1", "sc://localhost")
+            with SparkSession.builder.config(map=settings).remote(address).getOrCreate() as session:
                 yield session
         else:
-            with _driver(master, surroundings) as session:
+            with _driver(master, surroundings, more) as session:
                 yield session
 
 
@@ -122,13 +125,13 @@ def running_session() -> SparkSession | None:
 
 
 @contextmanager
-def _driver(master: str | None, surroundings: Mapping[str, str]) -> Iterator[SparkSession]:
+def _driver(master: str | None, surroundings: Mapping[str, str], more: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session whose driver is the Java of this process: the one of ``spark-submit``, or one that starts here."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in surroundings
     with nullcontext() if is_submitted else _own_java(master, surroundings):
         by_user = settings_of_user(is_submitted=is_submitted)
         chosen = master or ("" if _MASTER in by_user else DEFAULT_MASTER)
-        defaults = {**_SETTINGS, **(LOCAL if chosen.startswith("local") else {})}
+        defaults = {**_SETTINGS, **(_LOCAL if chosen.startswith("local") else {}), **more}
         settings = {name: defaults[name] for name in defaults.keys() - by_user.keys()}
         if chosen:
             settings[_MASTER] = chosen

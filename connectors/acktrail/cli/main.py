@@ -72,6 +72,7 @@ EXTRAS: Final = MappingProxyType(
         "record": "tables",
         "report": "tables",
         "reset": "kafka,tables",
+        "spark": "spark",
         "state": "spark",
         "status": "tables",
         "stream": "kafka,spark",

@@ -47,6 +47,10 @@ class Executors(Protocol):
     def count(self) -> int:
         """How many shares are worked on at once."""
 
+    @property
+    def place(self) -> str | None:
+        """Where the work is done, for people; None: there was no work."""
+
     def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
         """The results of `work` for all `shares`, in their order, by kind."""
 
@@ -67,6 +71,7 @@ class InProcess:
     """This process, one share after the other."""
 
     count: int = 1
+    place: str | None = "this process"
 
     def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
         return step.gathered(result for share in shares for result in work(share))

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from acktrail.config import KafkaConfig, TablesConfig, reports_kept
 from acktrail.errors import AcktrailError
+from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
@@ -86,7 +87,10 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
 
     master = spark_master(target["spark_conn_id"])
     done = command.reconcile(_tables(target), target["run_id"], master, with_history=True)
-    return task_results.hand_over(context, target["run_id"], dataclasses.asdict(done))
+    counts = dataclasses.asdict(done)
+    ran_on = counts.pop("ran_on")
+    _log.info("ran on %s", printable(ran_on or "nothing: all was done"))
+    return task_results.hand_over(context, target["run_id"], counts, ran_on=ran_on)
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
@@ -117,6 +121,7 @@ def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> d
         **_place(target),
         "report": links["report"],
         "summary": dataclasses.asdict(summary.totals),
+        "ran_on": (context["ti"].xcom_pull(task_ids="reconcile", key=task_results.RESULT) or {}).get("ran_on"),
     }
     counts = task_results.report_counts(summary)
     return task_results.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)

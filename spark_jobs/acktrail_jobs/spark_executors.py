@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acktrail.executors import GROUP, GroupWork, JobStep, Results, Work
-from acktrail_jobs.session import parallelism
+from acktrail_jobs.session import SparkPlace, parallelism
 
 _ROWS_AT_ONCE: Final = 65_536
 
@@ -38,6 +38,14 @@ class SparkExecutors:
     def count(self) -> int:
         """How many tasks run at once."""
         return parallelism(self._session)
+
+    @property
+    def place(self) -> str | None:
+        if "_session" not in self.__dict__:
+            return None
+        found = SparkPlace.of(self._session)
+        known = (found.application_id and f"application {found.application_id}", found.ui)
+        return ", ".join((f"Spark {found.version} on {found.master or 'a server'}", *filter(None, known)))
 
     def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
         """One Spark job; none where there are no shares."""

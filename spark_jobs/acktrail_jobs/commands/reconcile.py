@@ -106,5 +106,6 @@ def _text(tables: TablesConfig, summary: ReconcileSummary) -> str:
     if summary.went_on_from is not None:
         replay = f"replay continued from run {printable(summary.went_on_from)}"
     counts = f"{summary.share_partitions} share partitions, {summary.moved} moved"
-    head = f"run {printable(summary.run_id)}: {counts}; {replay}"
+    where = f"; on {printable(summary.ran_on)}" if summary.ran_on else ""
+    head = f"run {printable(summary.run_id)}: {counts}; {replay}{where}"
     return f"{head}\n{table(('', 'name', 'count'), rows)}" if rows else head

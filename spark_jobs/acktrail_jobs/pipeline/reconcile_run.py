@@ -37,7 +37,7 @@ _GROUPS_EACH: Final = 4
 class ReconcileSummary:
     """What the tables hold of a run: counts by verdict, and its findings by rule and by severity. `moved`: share
     partitions whose description changed while the state topic was read. `went_on_from`: the run whose saved replay was
-    continued; None: all records were replayed, and `replayed_all` says why."""
+    continued; None: all records were replayed, and `replayed_all` says why. `ran_on`: where; None: nowhere."""
 
     run_id: str
     share_partitions: int
@@ -47,6 +47,7 @@ class ReconcileSummary:
     severities: dict[str, int] = field(default_factory=dict)
     went_on_from: str | None = field(default=None, compare=False)
     replayed_all: str | None = field(default=None, compare=False)
+    ran_on: str | None = field(default=None, compare=False)
 
 
 def reconcile(
@@ -78,9 +79,10 @@ def reconcile(
     with open_executors(observation.run_id) as executors:
         _reconcile(executors, stored, observation, resume)
         before_done(observation.run_id, executors)
+        ran_on = executors.place
     note_reconciled(stored, observation.cluster_id, observation.run_id, resume.covered_version)
     found = _summary(stored, observation.run_id)
-    return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason)
+    return replace(found, went_on_from=resume.run_id, replayed_all=resume.full_replay_reason, ran_on=ran_on)
 
 
 def _reconcile(executors: Executors, stored: Tables, observation: Observation, resume: ReplayResume) -> None:

@@ -53,7 +53,7 @@ def demo(
         found = running.run(fault_partitions=len(faults))
         arguments = ["report", "--tables", found["tables_uri"], "--run-id", found["run_id"]]
         typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
-        typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}")
+        typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}\nRan on: {found['ran_on']}")
         if faults:
             faulty = running.inject(faults, found)
             out_file = str(Path(found["report"]).with_name("faults.html"))

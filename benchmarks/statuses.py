@@ -28,7 +28,7 @@ from acktrail.config import TablesConfig
 from acktrail.model.queues.queue_window import LONGEST
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
-from acktrail.tables.trend_chunks import RebuiltTrends
+from acktrail.tables.trend_chunks import add_parts
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]
@@ -108,12 +108,12 @@ def _fill(tables: Tables, groups: int, partitions: int, days: int) -> None:
     """Trends of queues that are all at work, hour by hour, and every five minutes in the last two days."""
     end = int(_END.timestamp() * 1_000)
     fine = end - min(days * DAY_MS, KEPT_FINE_MS)
-    trends = RebuiltTrends()
+    parts = []
     for begin in range(end - days * DAY_MS, fine, 2 * DAY_MS):
         hours = range(begin, min(begin + 2 * DAY_MS, fine), HOUR_MS)
-        trends.add(_parts(groups, partitions, hours, HOUR_MS), end * 1_000)
-    trends.add(_parts(groups, partitions, range(fine, end, FINE_MS), FINE_MS), end * 1_000)
-    trends.write(tables, "benchmark")
+        parts.append(_parts(groups, partitions, hours, HOUR_MS))
+    parts.append(_parts(groups, partitions, range(fine, end, FINE_MS), FINE_MS))
+    add_parts(tables, pa.concat_tables(parts), end * 1_000, "benchmark")
 
 
 def _parts(groups: int, partitions: int, begins: range, bucket_ms: int) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +11,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from drivers.command_line import run
 from jobs.world import World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.columnar.trend_buckets import added_buckets
@@ -224,27 +222,3 @@ def test_a_failure_of_the_statuses_fails_the_run_and_leaves_the_reconciliation(
     reconcile(clock.config, "r0", with_history=True)
     assert clock.statuses()["releasing"] == "release_loop"
     assert [row["run_id"] for row in clock.rows("reconcile_checks")] == ["r0"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("is_ahead", [False, True])
-def test_all_statuses_again_are_the_same(clock: Clock, capsys: pytest.CaptureFixture[str], is_ahead: bool) -> None:
-    """What the runs wrote one after the other is what judging all of them again from the history writes, also where the
-    history was ahead of the observations; and the next run continues from it."""
-    runs = [f"r{number}" for number in range(4)]
-    for run_id in runs:
-        clock.work(run_id)
-        if not is_ahead:
-            reconcile(clock.config, run_id, with_history=True)
-    for run_id in runs if is_ahead else ():
-        reconcile(clock.config, run_id, with_history=True)
-    before, trend = clock.contents(), trends(clock)
-    done = run(capsys, "reconcile", "--rebuild-statuses", "--json", "--tables", clock.config.uri)
-    assert json.loads(done.stdout)["statuses"] == {"idle": 1, "ok": 1, "stuck": 2}
-    after = clock.contents()
-    assert trends(clock) == trend
-    assert {**after, "queue_trends": []} == {**before, "queue_trends": []}
-    clock.work("r4")
-    reconcile(clock.config, "r4", with_history=True)
-    (releasing,) = [row for row in clock.rows("queue_statuses") if row["group_id"] == "releasing"]
-    assert [each["released"] for each in releasing["window"]] == [6] * 5

@@ -17,7 +17,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.trend_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -28,10 +27,6 @@ OF_GROUPS: Final = 1 << 40
 """The chunks with rows of whole groups have this number or a higher one, those of share partitions lower ones."""
 _SPANS: Final = ((0, OF_GROUPS - 1), (OF_GROUPS, (1 << 62) - 1))
 """The first and last number of the chunks of share partitions, and of those of groups."""
-_GATHERED: Final = 100
-"""Runs whose parts a rebuild holds before it adds them up."""
-_FULL_ROWS: Final = 1 << 21
-"""Rows of a chunk that a rebuild writes."""
 _WORTH_ROWS: Final = 32_768
 """Old rows in chunks of their own are left as they are until they are this many."""
 
@@ -56,36 +51,6 @@ def add_parts(tables: Tables, parts: pa.Table, run: int, app_id: str) -> None:
         if number is None or number < run:
             _add(tables, parts.filter(own), run, span, {moved: run}, {moved: number})
             _age(tables, run, span)
-
-
-class RebuiltTrends:
-    """All parts of all runs, gathered and written at once; `add` in the order of the runs."""
-
-    def __init__(self) -> None:
-        self._parts: list[pa.Table] = [TABLES[TRENDS].empty_table()]
-        self._run = 0
-
-    def add(self, parts: pa.Table, run: int) -> None:
-        """Add the rows of a run, as in ``add_parts``."""
-        self._parts.append(parts)
-        self._run = run
-        if len(self._parts) > _GATHERED:
-            self._parts = [self._rows()]
-
-    def write(self, tables: Tables, app_id: str) -> None:
-        """Replace all rows; the numbers of ``add_parts`` are those of the newest run."""
-        rows = self._rows()
-        is_group = pc.is_null(rows["partition"])
-        pieces = []
-        for own, (first, _) in zip((pc.invert(is_group), is_group), _SPANS, strict=True):
-            mine = rows.filter(own)
-            slices = (mine.slice(begin, _FULL_ROWS) for begin in range(0, mine.num_rows, _FULL_ROWS))
-            pieces += [_numbered(piece, first + number) for number, piece in enumerate(slices)]
-        moved = {app_id: self._run, f"{app_id}/groups": self._run}
-        tables.replace(TRENDS, pa.concat_tables([TABLES[TRENDS].empty_table(), *pieces]), transactions=moved)
-
-    def _rows(self) -> pa.Table:
-        return added_buckets(aged(pa.concat_tables(self._parts), self._run))
 
 
 def _add(

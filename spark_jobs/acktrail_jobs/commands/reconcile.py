@@ -12,7 +12,6 @@ import typer
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
-from acktrail.errors import InputError
 from acktrail_jobs.commands.job_options import Master
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ def _command(
     run_id: Annotated[
         str | None, typer.Option("--run-id", help="The observation to reconcile. Default: the newest complete one.")
     ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild-statuses", help="Only judge the queues of all earlier runs again, from the first."),
-    ] = False,
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,29 +40,10 @@ def _command(
 
     Example: acktrail reconcile --tables /data/acktrail
     """
-    if rebuild:
-        _rebuild(TablesConfig.from_environment(tables, tables_options), run_id, master, as_json)
-        return
     config = TablesConfig.from_environment(tables, tables_options)
     with showing_activity():
         summary = reconcile(config, run_id, master, with_history=True)
     typer.echo(json.dumps(asdict(summary)) if as_json else _text(config, summary))
-
-
-def _rebuild(tables: TablesConfig, run_id: str | None, master: str | None, as_json: bool) -> None:
-    from acktrail.plain_tables import printable, table
-    from acktrail_jobs.commands.engine import executors_on, translated
-    from acktrail_jobs.pipeline.rebuild import rebuild_statuses
-
-    if run_id is not None:
-        raise InputError("--rebuild-statuses is about all runs", hint="leave --run-id out")
-    with showing_activity(), translated():
-        found = rebuild_statuses(tables, executors_on(master))
-    rows = [(name, count) for name, count in found.statuses.items()]
-    shown = (
-        f"statuses of all runs up to {printable(found.run_id)} were judged again\n{table(('status', 'count'), rows)}"
-    )
-    typer.echo(json.dumps(asdict(found)) if as_json else shown)
 
 
 def reconcile(

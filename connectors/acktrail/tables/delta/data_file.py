@@ -53,7 +53,7 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
         partition_values={},
         modification_time=time.time_ns() // 1_000_000,
         data_change=True,
-        stats=_statistics(place.name, writer.writer.metadata, rows),
+        stats=Measure.text([Measure.of(rows, measured_columns(place.name, rows.schema))]),
     )
 
 
@@ -80,30 +80,6 @@ def add_actions(files: pa.Table, chunk: int | None = None) -> list[AddAction]:
     columns = files.select(["path", "stats", "size", "modification_time"]).to_pylist()
     values = {} if chunk is None else {CHUNK: str(chunk)}
     return [AddAction(**each, partition_values=values, data_change=True) for each in columns]
-
-
-def _statistics(table: str, file: pq.FileMetaData, rows: pa.Table) -> str:
-    """Counts and bounds of the measured columns, as Delta's protocol has them. A column without a bound has no values:
-    delta-rs takes an absent bound for one that no value satisfies."""
-    names = measured_columns(table, rows.schema)
-    if table != "state_records":
-        return Measure.text([Measure.of(rows, names)])
-    least, greatest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
-    groups = [file.row_group(number) for number in range(file.num_row_groups)]
-    index = {groups[0].column(number).path_in_schema: number for number in range(file.num_columns)}
-    for name in names:
-        found = [group.column(index[name]).statistics for group in groups]
-        nulls[name] = sum(each.null_count for each in found)
-        filled = [each for each in found if each.num_values]
-        if not filled:
-            continue
-        if all(each.has_min_max for each in filled):
-            bounds = min(each.min for each in filled), max(each.max for each in filled)
-        else:  # Parquet has none of long texts
-            bounds = tuple(pc.min_max(rows[name]).as_py().values())
-        least[name], greatest[name] = _lower_bound(bounds[0]), _upper_bound(bounds[1])
-    content = {"numRecords": file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return _text(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

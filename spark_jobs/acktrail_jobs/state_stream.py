@@ -45,11 +45,13 @@ class StreamPlan:
 
     def backlog(self) -> tuple[dict[str, Any], dict[int, tuple[int, int]]]:
         """The state topic (`cluster_id` and `topic_id`, empty: there is none), and by partition Kafka's next offset
-        that the tables lack, with where the log ends. Raises NotAuthorized (READ on the topic is missing), Unreachable,
-        RetryableError, and as ``Tables.snapshot``."""
+        that the tables lack, with where the log ends. Raises ForeignCluster (the tables are of another incarnation of
+        the topic), NotAuthorized (READ on the topic is missing), Unreachable, RetryableError, and as
+        ``Tables.snapshot``."""
         now, logs = state_topic_now(self.kafka)
         tables = Tables(self.tables)
         stored = TableLogs(tables, tables.snapshot("state_records"))
+        stored.check_state_topic(now.topic_id or None)
         found = {}
         for number, log in logs.items():
             name = state_source_partition(now.cluster_id, now.topic_id, number)

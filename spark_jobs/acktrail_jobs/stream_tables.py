@@ -62,7 +62,7 @@ class TableStream:
         self.run.is_topic_absent = not topic["topic_id"]
         left, before = sum(abs(end - begin) for begin, end in logs.values()), -1
         while left and left != before and not self.stop.is_set():
-            self.follow(session(), {"availableNow": True})
+            self._follow(session, {"availableNow": True})
             before, begins = left, {number: begin for number, (begin, _) in self.plan.backlog()[1].items()}
             left = sum(max(0, end - begins.get(number, 0)) for number, (_, end) in logs.items())
 
@@ -81,21 +81,22 @@ class TableStream:
         while not self.stop.is_set():
             try:
                 with self.run.open():
-                    self.follow(session(), {"processingTime": f"{round(every_s * 1000)} milliseconds"})
+                    self._follow(session, {"processingTime": f"{round(every_s * 1000)} milliseconds"})
             except (RetryableError, OutcomeUnknown) as error:
                 self.stop.wait(outage.begin(error))
 
-    def follow(self, session: SparkSession, trigger: Mapping[str, Any]) -> None:
-        """One query, until it ends or the stop is set. Raises LeaseLost, InputError (a session of Spark
-        Connect), and what the query failed with."""
-        if "connect" in type(session).__module__.split("."):
-            raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
+    def _follow(self, session: Callable[[], SparkSession], trigger: Mapping[str, Any]) -> None:
+        """One query, until it ends or the stop is set. Raises LeaseLost, InputError (a session of Spark Connect), and
+        what the query failed with."""
         self._hold()
-        plan = replace(self.plan, start_id=new_run_id(), tasks=parallelism(session))
-        session.dataSource.register(state_stream(plan))
-        stream = session.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)
+        spark = session()
+        if "connect" in type(spark).__module__.split("."):
+            raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
+        plan = replace(self.plan, start_id=new_run_id(), tasks=parallelism(spark))
+        spark.dataSource.register(state_stream(plan))
+        stream = spark.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)
         name, self._failure = f"acktrail stream {plan.start_id}", None
-        stream = stream.queryName(name).foreachBatch(partial(self._write, session, name))
+        stream = stream.queryName(name).foreachBatch(partial(self._write, spark, name))
         try:
             query = stream.option("checkpointLocation", self.checkpoint).start()
             try:
@@ -112,9 +113,9 @@ class TableStream:
                 f"{self.lease.holder} exports into these tables", hint="one at a time does: stop it, or let it do that"
             )
 
-    def _write(self, session: SparkSession, name: str, ends: DataFrame, number: int) -> None:
+    def _write(self, spark: SparkSession, name: str, ends: DataFrame, number: int) -> None:
         """One micro-batch, again from the last commit where another writer came first."""
-        query_id = next(str(each.id) for each in session.streams.active if each.name == name)
+        query_id = next(str(each.id) for each in spark.streams.active if each.name == name)
 
         def write(cluster_id: str) -> Written:
             try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
@@ -11,14 +14,17 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from broker.workload import Workload
+from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.export.export_run import ExportRun, ExportSummary, observe
+from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import log_lease
 from acktrail_jobs.commands.reconcile import reconcile
@@ -27,6 +33,8 @@ from acktrail_jobs.stream_tables import TableStream, foreseen, write_share
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
 
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
 BY = [("state_partition", "ascending"), ("offset", "ascending")]
 
 
@@ -141,7 +149,7 @@ def test_one_of_several_exports_at_a_time(spark: SparkSession, kafka: KafkaConfi
     held = log_lease(tables, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
     assert held.acquire()
     with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
-        stream(spark, kafka, tables)
+        stream(None, kafka, tables)  # type: ignore[arg-type]
     assert not Tables(tables).exists("state_records")
     held.release()
     assert stream(spark, kafka, tables).records_read > 0
@@ -164,14 +172,16 @@ def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, grou
     assert not Tables(plan.tables).exists("state_records")
 
 
-def test_tables_of_another_cluster_are_refused(
-    spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
-) -> None:
-    """Before a record is read."""
-    tables = tables_in(tmp_path)
-    Tables(tables).create("state_records", properties={"cluster_id": "another"})
+def test_tables_of_another_cluster_are_refused(kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+    """Or of another incarnation of the state topic: before a record is read, and before Spark is started."""
+    foreign, older = tables_in(tmp_path / "foreign"), tables_in(tmp_path / "older")
+    Tables(foreign).create("state_records", properties={"cluster_id": "another"})
     with pytest.raises(ForeignCluster, match="belong to cluster another"):
-        stream(spark, kafka, tables)
+        stream(None, kafka, foreign)  # type: ignore[arg-type]
+    with ShareGroupAdmin(kafka) as admin:
+        create_records_for(Tables(older), admin.cluster_id, "AAAAAAAAAAAAAAAAAAAAAA", OWN_DIALECT)
+    with pytest.raises(ForeignCluster, match="hold the state topic with id AAAAAAAAAAAAAAAAAAAAAA"):
+        stream(None, kafka, older)  # type: ignore[arg-type]
 
 
 def test_an_error_of_another_process_keeps_its_class(spark: SparkSession) -> None:
@@ -211,3 +221,32 @@ def test_tasks_share_partitions(kafka: KafkaConfig, tmp_path: Path) -> None:
     assert len(reader.partitions({}, {"partitions": {"0": 9, "1": 9}})) == 1
     (idle,) = reader.partitions({}, {"partitions": {}})
     assert [batch.num_rows for batch in reader.read(idle)] == [0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("place", ["local-cluster", "spark-submit"])
+def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+    """Executors as processes of their own, a driver that ``spark-submit`` started: the command leaves what an export
+    leaves, a task a share of the partitions, and stdout has the summary alone."""
+    streamed, exported = tables_in(tmp_path / "streamed"), tables_in(tmp_path / "exported")
+    place_of = {
+        "local-cluster": [BIN / "acktrail", "stream", "--master", "local-cluster[2,1,1024]"],
+        "spark-submit": [BIN / "spark-submit", "--master", "local[2]", ROOT / "spark_jobs/submit.py", "stream"],
+    }
+    command = [*place_of[place], "--bootstrap-server", kafka.bootstrap_servers, "--tables", streamed.uri, "--json"]
+    surroundings = environment(PYSPARK_PYTHON=sys.executable)
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=400, env=surroundings, cwd="/")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    observe(kafka, exported)
+    assert records(streamed) == records(exported)
+    assert (summary["status"], summary["records_read"]) == ("complete", len(records(streamed)))
+    assert summary["rows"]["state_records"] == summary["records_read"]
+
+
+def test_what_cannot_stream_is_one_line(tmp_path: Path) -> None:
+    """No Spark, no broker, no place for a checkpoint: the class of the error is in the exit code."""
+    there = ("stream", "--bootstrap-server", "127.0.0.1:1", "--tables")
+    assert "acktrail export" in run(*there, tmp_path, "--master", "in-process").complaint(2)
+    assert "--checkpoint" in run(*there, "s3://bucket/tables").complaint(2)
+    assert "no Kafka broker answered at 127.0.0.1:1" in run(*there, tmp_path).complaint(4)

@@ -6,23 +6,18 @@ import socket
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated
 
 import typer
 
+from acktrail.cli.commands.export import RunId, notice, show_summary
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig, TablesConfig, spark_master
 from acktrail.errors import InputError
 from acktrail_jobs.commands.engine import IN_PROCESS
 from acktrail_jobs.commands.job_options import Master
 
-if TYPE_CHECKING:
-    from acktrail.export.export_run import ExportSummary
-    from acktrail.stderr_lines import LiveLine
-
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-_CHECKPOINT: Final = "_acktrail/stream"
-_LEASE_S: Final = 30.0
 
 
 @app.command("stream")
@@ -42,7 +37,7 @@ def _command(
         bool, typer.Option("--observe/--no-observe", help="Ask the brokers before and after; not with --every.")
     ] = True,
     most: Annotated[int, typer.Option("--max-offsets", min=1, help="Offsets of a micro-batch at most.")] = 1_000_000,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")] = None,
+    run_id: RunId = None,
     master: Master = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +49,6 @@ def _command(
 
     Example: acktrail stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """
-    from acktrail.cli.commands.export import notice, show_summary
     from acktrail.connect.contract import LeaseTerms
     from acktrail.connect.signals import stop_on_signals
     from acktrail.export.export_run import ExportRun
@@ -69,21 +63,21 @@ def _command(
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
     place = checkpoint or _default_checkpoint(target)
-    run_id, master = run_id or new_run_id(), master or spark_master()
+    run_id, usual = run_id or new_run_id(), spark_master()
     if master == IN_PROCESS:
         raise InputError("a stream is Spark's", hint="in this process `acktrail export` does the same")
     with LiveLine() as line, translated(), stop_on_signals() as stop, ExitStack() as after:
         run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
-        lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=_LEASE_S))
+        lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0))
         after.callback(lease.release)
-        session = cache(lambda: after.enter_context(spark_session(master)))
+        session = cache(lambda: after.enter_context(spark_session(master or (None if usual == IN_PROCESS else usual))))
         stream = TableStream(
             run=run,
             plan=StreamPlan(kafka=kafka, tables=target, run_id=run_id, most=most),
             checkpoint=place,
             lease=lease,
             stop=stop,
-            shown=partial(_shown, line),
+            shown=lambda done: line.show(f"{done.records_read:,} records committed", is_urgent=True),
         )
         if every is not None:
             stream.keep_up(session, every, partial(notice, line))
@@ -102,11 +96,5 @@ def _default_checkpoint(tables: TablesConfig) -> str:
 
     root = table_root(tables)
     if not root.is_local:
-        raise InputError(
-            "a stream into object storage needs --checkpoint", hint="name a location that Spark itself can write"
-        )
-    return f"{root.uri}/{_CHECKPOINT}"
-
-
-def _shown(line: LiveLine, summary: ExportSummary) -> None:
-    line.show(f"{summary.records_read:,} records committed by {summary.commits:,} commits", is_urgent=True)
+        raise InputError("tables in object storage need --checkpoint", hint="name a place that Spark itself can write")
+    return f"{root.uri}/_acktrail/stream"

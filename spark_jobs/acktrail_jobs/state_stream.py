@@ -21,6 +21,7 @@ from acktrail.broker.state.state_range import state_topic_now
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import state_source_partition
 from acktrail.executors import balanced_shares
+from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import TableLogs
 
@@ -59,6 +60,15 @@ class StreamPlan:
             end = log.last_stable_offset or 0
             found[number] = max(position, min(log.log_start_offset or 0, end)), end
         return now._asdict(), found
+
+    def prepare(self) -> None:
+        """Make ``state_records`` where it is missing and the topic has records: a file without a log beside it is a
+        damaged table. Raises as ``backlog``."""
+        tables = Tables(self.tables)
+        if not tables.exists("state_records"):
+            topic, logs = self.backlog()
+            if any(end for _, end in logs.values()):
+                create_records_for(tables, topic["cluster_id"], topic["topic_id"], OWN_DIALECT)
 
 
 def state_stream(plan: StreamPlan) -> type[DataSource]:
@@ -101,8 +111,7 @@ class StateStreamReader(DataSourceStreamReader):
         ends = {int(number): offset for number, offset in end["partitions"].items()}
         waiting = {number: max(0, offset - self._begins.get(number, 0)) for number, offset in ends.items()}
         count = min(self._plan.tasks, 1 + sum(waiting.values()) // _LEAST_OF_A_TASK)
-        shares = balanced_shares(ends.items(), lambda item: waiting[item[0]], count) or [()]
-        return [InputPartition(share) for share in shares]
+        return list(map(InputPartition, balanced_shares(ends.items(), lambda item: waiting[item[0]], count) or [()]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The ends of one task's partitions."""

@@ -36,7 +36,7 @@ from acktrail_jobs.session import parallelism
 from acktrail_jobs.state_stream import STREAM_NAME, StreamPlan, state_stream
 
 _LOOK_S: Final = 1
-_FORESEEN: Final = re.compile(r"acktrail\.errors\.(\w+): (.+)")
+_FORESEEN: Final = re.compile(r"acktrail\.errors\.(\w+): (.*\S)")
 """How an error reads at the end of a traceback of another process."""
 
 
@@ -52,6 +52,7 @@ class TableStream:
     stop: Event
     shown: Callable[[ExportSummary], None] = lambda _: None
     _failure: AcktrailError | None = None
+    _landed: Callable[[], None] = lambda: None
 
     def drain(self, session: Callable[[], SparkSession]) -> None:
         """Up to where the logs end now; where the tables have that, no `session` is asked for. Use ``run.open`` first.
@@ -71,13 +72,7 @@ class TableStream:
         lease and an outage of broker or storage are waited for. `notice` gets one line when that begins and one when
         it ends. Raises what a person must correct."""
         outage = Outage(ErrorPolicy(), lambda _, text: notice(f"stream {text}"))
-        shown = self.shown
-
-        def ended(summary: ExportSummary) -> None:
-            outage.end()
-            shown(summary)
-
-        self.shown = ended
+        self._landed = outage.end
         while not self.stop.is_set():
             try:
                 with self.run.open():
@@ -118,6 +113,7 @@ class TableStream:
         query_id = next(str(each.id) for each in spark.streams.active if each.name == name)
 
         def write(cluster_id: str) -> Written:
+            self.plan.prepare()
             try:
                 found = ends.mapInArrow(partial(write_share, self.plan), from_arrow_schema(WRITTEN)).toArrow()
             except PySparkException as error:
@@ -129,6 +125,7 @@ class TableStream:
         except AcktrailError as error:
             self._failure = error
             raise
+        self._landed()
         self.shown(self.run.summary())
 
 
@@ -145,11 +142,8 @@ def write_share(plan: StreamPlan, ends: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 def foreseen(error: Exception) -> AcktrailError | None:
     """The error of acktrail's that another process of Spark raised, by the text of `error`; None: it was none."""
-    found = _FORESEEN.findall(str(error))
-    kind = getattr(errors, found[-1][0], None) if found else None
-    if kind is None:
-        return None
-    message = found[-1][1].strip()
-    raised: AcktrailError = Exception.__new__(kind, message)
-    raised.message, raised.hint, raised.data = message, "", {}
-    return raised
+    for kind, message in _FORESEEN.findall(str(error))[-1:]:
+        raised: AcktrailError = Exception.__new__(getattr(errors, kind), message)
+        raised.message, raised.hint, raised.data = message, "", {}
+        return raised
+    return None

@@ -34,8 +34,6 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
     path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     file = Path(place.uri, path) if place.root.is_local else None
     sink = pa.BufferOutputStream()
-    if file is not None:
-        file.parent.mkdir(exist_ok=True)
     try:
         with pq.ParquetWriter(file or sink, rows.schema, **options) as writer:
             writer.write_table(rows, row_group_size=group)

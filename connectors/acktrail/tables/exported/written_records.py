@@ -35,8 +35,8 @@ WRITTEN: Final = pa.schema([*_SPANS, *WRITTEN_FILES])
 
 
 class DataFileSink(SinkTask):
-    """Writes batches of logs, continued where ``state_records`` ends now, as data files that are not committed. Raises
-    as ``Tables.snapshot``."""
+    """Writes batches of logs, continued where ``state_records`` ends now, as data files that are not committed. The
+    table is there. Raises as ``Tables.snapshot``."""
 
     def __init__(self, tables: Tables) -> None:
         self._place = tables.place("state_records")

@@ -46,8 +46,8 @@ class StreamPlan:
 
     def backlog(self) -> tuple[dict[str, Any], dict[int, tuple[int, int]]]:
         """The state topic (`cluster_id` and `topic_id`, empty: there is none), and by partition Kafka's next offset
-        that the tables lack, with where the log ends. Raises ForeignCluster (the tables are of another incarnation of
-        the topic), NotAuthorized (READ on the topic is missing), Unreachable, RetryableError, and as
+        that the tables lack, pruned or not, with where the log ends. Raises ForeignCluster (the tables are of another
+        incarnation of the topic), NotAuthorized (READ on the topic is missing), Unreachable, RetryableError, and as
         ``Tables.snapshot``."""
         now, logs = state_topic_now(self.kafka)
         tables = Tables(self.tables)
@@ -57,8 +57,7 @@ class StreamPlan:
         for number, log in logs.items():
             name = state_source_partition(now.cluster_id, now.topic_id, number)
             position = (stored.position(name) or 0) - stored.stored_log(name, number).offset_shift
-            end = log.last_stable_offset or 0
-            found[number] = max(position, min(log.log_start_offset or 0, end)), end
+            found[number] = position, log.last_stable_offset or 0
         return now._asdict(), found
 
     def prepare(self) -> None:

@@ -14,12 +14,14 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from broker.workload import Workload
+from confluent_kafka import TopicPartition
 from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.state import state_range
 from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import ForeignCluster, LeaseLost, LogChanged, Unreachable
@@ -173,6 +175,20 @@ def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, grou
     assert Tables(plan.tables).read("state_records").num_rows == 0
 
 
+def test_what_was_pruned_is_left_to_do(kafka: KafkaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the log has nothing else: the tables lack the gap."""
+    topic = f"stream-{uuid4().hex}"
+    monkeypatch.setattr(state_range, "STATE_TOPIC", topic)
+    plan = StreamPlan(kafka=kafka, tables=tables_in(tmp_path), run_id="r")
+    assert plan.backlog()[1] == {}
+    workload = Workload(kafka)
+    workload.create_topic(topic, 2)
+    workload.produce(topic, 5)
+    for future in workload.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result()
+    assert plan.backlog()[1] == {0: (0, 5), 1: (0, 0)}
+
+
 def test_tables_of_another_cluster_are_refused(kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
     """Or of another incarnation of the state topic: before a record is read, and before Spark is started."""
     foreign, older = tables_in(tmp_path / "foreign"), tables_in(tmp_path / "older")
@@ -245,9 +261,9 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
     assert summary["rows"]["state_records"] == summary["records_read"]
 
 
-def test_what_cannot_stream_is_one_line(tmp_path: Path) -> None:
+def test_what_cannot_stream_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No Spark, no broker, no place for a checkpoint: the class of the error is in the exit code."""
     there = ("stream", "--bootstrap-server", "127.0.0.1:1", "--tables")
-    assert "acktrail export" in run(*there, tmp_path, "--master", "in-process").complaint(2)
-    assert "--checkpoint" in run(*there, "s3://bucket/tables").complaint(2)
-    assert "no Kafka broker answered at 127.0.0.1:1" in run(*there, tmp_path).complaint(4)
+    assert "acktrail export" in run(capsys, *there, tmp_path, "--master", "in-process").complaint(2)
+    assert "--checkpoint" in run(capsys, *there, "s3://bucket/tables").complaint(2)
+    assert "no Kafka broker answered at 127.0.0.1:1" in run(capsys, *there, tmp_path).complaint(4)

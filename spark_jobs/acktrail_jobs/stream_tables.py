@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
@@ -23,11 +24,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from acktrail import errors
 from acktrail.broker.state.state_source import StateTask
+from acktrail.connect.activity import doing
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.outage import Outage
 from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.errors import AcktrailError, InputError, LeaseLost, OutcomeUnknown, RetryableError
-from acktrail.export.export_run import ExportRun, ExportSummary, Written
+from acktrail.export.export_run import ExportRun, Written
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.written_records import WRITTEN, DataFileSink, written_records
 from acktrail.tables.lease import SinkLease
@@ -43,14 +45,13 @@ _FORESEEN: Final = re.compile(r"acktrail\.errors\.(\w+): (.*\S)")
 @dataclass(slots=True, kw_only=True)
 class TableStream:
     """Streams `plan` as part of `run` while it holds `lease`. `checkpoint` is a location of Spark's; without it nothing
-    is lost: the tables have the positions. `shown` gets the summary after each commit."""
+    is lost: the tables have the positions."""
 
     run: ExportRun
     plan: StreamPlan
     checkpoint: str
     lease: SinkLease
     stop: Event
-    shown: Callable[[ExportSummary], None] = lambda _: None
     _failure: AcktrailError | None = None
     _landed: Callable[[], None] = lambda: None
 
@@ -67,11 +68,11 @@ class TableStream:
             before, begins = left, {number: begin for number, (begin, _) in self.plan.backlog()[1].items()}
             left = sum(max(0, end - begins.get(number, 0)) for number, (_, end) in logs.items())
 
-    def keep_up(self, session: Callable[[], SparkSession], every_s: float, notice: Callable[[str], None]) -> None:
+    def keep_up(self, session: Callable[[], SparkSession], every_s: float) -> None:
         """A micro-batch every `every_s` seconds where there are new records, until the stop; another holder of the
-        lease and an outage of broker or storage are waited for. `notice` gets one line when that begins and one when
-        it ends. Raises what a person must correct."""
-        outage = Outage(ErrorPolicy(), lambda _, text: notice(f"stream {text}"))
+        lease and an outage of broker or storage are waited for, with a line when that begins and one when it ends.
+        Raises what a person must correct."""
+        outage = Outage(ErrorPolicy(), lambda _, text: doing(f"stream {text}", stays=True))
         self._landed = outage.end
         while not self.stop.is_set():
             try:
@@ -91,7 +92,8 @@ class TableStream:
         spark.dataSource.register(state_stream(plan))
         stream = spark.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)
         name, self._failure = f"acktrail stream {plan.start_id}", None
-        stream = stream.queryName(name).foreachBatch(partial(self._write, spark, name))
+        run = partial(copy_context().run, self._write)  # Spark calls on a thread of its own
+        stream = stream.queryName(name).foreachBatch(lambda ends, number: run(spark, name, ends, number))
         try:
             query = stream.option("checkpointLocation", self.checkpoint).start()
             try:
@@ -126,7 +128,7 @@ class TableStream:
             self._failure = error
             raise
         self._landed()
-        self.shown(self.run.summary())
+        doing(f"{self.run.summary().records_read:,} records committed")
 
 
 def write_share(plan: StreamPlan, ends: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

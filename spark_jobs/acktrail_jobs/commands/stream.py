@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Annotated
 
 import typer
 
-from acktrail.cli.commands.export import RunId, notice, show_summary
+from acktrail.cli.commands.export import RunId, show_summary
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig, spark_master
 from acktrail.errors import InputError
 from acktrail_jobs.commands.engine import IN_PROCESS
@@ -52,7 +53,6 @@ def _command(
     from acktrail.connect.contract import LeaseTerms
     from acktrail.connect.signals import stop_on_signals
     from acktrail.export.export_run import ExportRun
-    from acktrail.stderr_lines import LiveLine
     from acktrail.tables.lease import log_lease
     from acktrail.times import new_run_id
     from acktrail_jobs.commands.engine import translated
@@ -66,7 +66,7 @@ def _command(
     run_id, usual = run_id or new_run_id(), spark_master()
     if master == IN_PROCESS:
         raise InputError("a stream is Spark's", hint="in this process `acktrail export` does the same")
-    with LiveLine() as line, translated(), stop_on_signals() as stop, ExitStack() as after:
+    with showing_activity(), translated(), stop_on_signals() as stop, ExitStack() as after:
         run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
         lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0))
         after.callback(lease.release)
@@ -77,10 +77,9 @@ def _command(
             checkpoint=place,
             lease=lease,
             stop=stop,
-            shown=lambda done: line.show(f"{done.records_read:,} records committed", is_urgent=True),
         )
         if every is not None:
-            stream.keep_up(session, every, partial(notice, line))
+            stream.keep_up(session, every)
         else:
             with run.open():
                 is_sampled = observation and run.sample("before", reads_state=False)

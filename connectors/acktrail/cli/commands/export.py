@@ -104,7 +104,7 @@ def export(
                     stop=stop,
                     policy=policy,
                     progress=shown,
-                    notice=partial(notice, line),
+                    notice=partial(_notice, line),
                 )
             elif observation and not connector:
                 summary = export_run.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
@@ -130,7 +130,7 @@ def show_summary(summary: ExportSummary, *, as_json: bool) -> None:
     typer.echo(json.dumps(asdict(summary)) if as_json else _export_text(summary))
 
 
-def notice(line: LiveLine, text: str) -> None:
+def _notice(line: LiveLine, text: str) -> None:
     """One line on stderr, with the local time, on a line of its own."""
     line.clear()
     typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

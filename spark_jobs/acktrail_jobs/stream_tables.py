@@ -92,8 +92,8 @@ class TableStream:
         spark.dataSource.register(state_stream(plan))
         stream = spark.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)
         name, self._failure = f"acktrail stream {plan.start_id}", None
-        run = partial(copy_context().run, self._write)  # Spark calls on a thread of its own
-        stream = stream.queryName(name).foreachBatch(lambda ends, number: run(spark, name, ends, number))
+        mine = copy_context()  # Spark calls on a thread of its own
+        stream = stream.queryName(name).foreachBatch(lambda *batch: mine.run(self._write, spark, name, *batch))
         try:
             query = stream.option("checkpointLocation", self.checkpoint).start()
             try:

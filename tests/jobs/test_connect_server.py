@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from jobs.test_reconcile import busy
 from jobs.world import World
 
 from acktrail.config import environment
+from acktrail.embedded.process.guarded_process import ProcessIdentity
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -53,7 +53,10 @@ def _tree(pid: int) -> list[int]:
 
 
 def _own_kb(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # a worker that has ended meanwhile
+        return 0
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
@@ -113,16 +116,8 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1
-        processes = _tree(server.process.pid)
+        processes = [ProcessIdentity.of(pid) for pid in _tree(server.process.pid)]
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) in (0, 130)
-    assert not [pid for pid in processes if _lives(pid)]
+    assert all(process.wait(60) for process in processes)
     assert len(world.rows("reconciliations", "again29")) == len(here.rows("reconciliations", "r0"))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -62,7 +62,8 @@ def _serve(
     _check_port(port)
     be_spark_of_this_machine(sys.executable)
     settings = {**_SERVER, "spark.connect.grpc.binding.port": str(port)}
-    with suppress(KeyboardInterrupt), interruptible(), translated(), spark_session(master, **settings):
+    # Only the wait is interrupted: an end that is interrupted again would leave Java behind.
+    with translated(), spark_session(master, **settings), suppress(KeyboardInterrupt), interruptible():
         typer.echo(f"sc://localhost:{port}")
         raise AcktrailError(f"Spark's Java ended with exit code {wait_for_java()}")
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +48,17 @@ class Served:
 
 
 def _tree(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return [pid, *(one for file in children for child in file.read_text().split() for one in _tree(int(child)))]
+    try:
+        children = [word for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
+    except OSError:  # it has ended meanwhile
+        return []
+    return [pid, *(one for child in children for one in _tree(int(child)))]
+
+
+def _living(pid: int) -> Iterator[ProcessIdentity]:
+    for one in _tree(pid):
+        with suppress(ProcessLookupError):
+            yield ProcessIdentity.of(one)
 
 
 def _own_kb(pid: int) -> int:
@@ -116,7 +125,7 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1
-        processes = [ProcessIdentity.of(pid) for pid in _tree(server.process.pid)]
+        processes = list(_living(server.process.pid))
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) in (0, 130)
     assert all(process.wait(60) for process in processes)

@@ -1,5 +1,5 @@
 """The process that Spark forks its Python workers from, with Arrow imported once for all of them, and without pandas,
-which no worker of acktrail's uses: half of a short job's processor time in Python.
+which no worker of acktrail's uses.
 
 A pandas UDF still works there; Arrow takes its results as plain sequences."""
 

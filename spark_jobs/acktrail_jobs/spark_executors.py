@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acktrail.executors import GROUP, GroupWork, JobStep, Results, Work
-from acktrail_jobs.session import SparkPlace, parallelism
+from acktrail_jobs.session import SparkPlace, is_connected, parallelism
 
 _ROWS_AT_ONCE: Final = 65_536
 
@@ -81,7 +81,7 @@ class SparkExecutors:
 @contextmanager
 def described(session: SparkSession, name: str, run_id: str) -> Iterator[None]:
     """The jobs within the block have this name and group in Spark's pages and event log."""
-    if "connect" in type(session).__module__.split("."):
+    if is_connected(session):
         tag = "acktrail"
         session.addTag(tag)
         try:

@@ -15,8 +15,9 @@ from table import Row
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.config import TablesConfig
+from acktrail.tables.delta.data_file import WRITTEN_FILES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import HistoryTables
+from acktrail.tables.past.history_tables import HistoryTables, history_rows
 from acktrail.tables.saved_states import HISTORY, SavedStates, SourceVersion
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,8 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
     ends = np.zeros(share_partitions, np.int64)
     for begin in range(0, changes, step):
         rows = _changes(source, names, ends, begin, min(step, changes - begin))
-        history.add(rows, {0: begin}, {0: begin + rows.num_rows})
+        made = history_rows(rows, "benchmark")
+        history.add(made, WRITTEN_FILES.empty_table(), {0: begin}, {0: begin + rows.num_rows})
     source = SourceVersion(records_table="", state_topic_id=None, dialect=None, law=HISTORY.law)
     history.save(SavedStates(table=HISTORY, positions={0: changes}, source=source), _held(names))
     owner = int(np.argmax(ends))

@@ -21,7 +21,7 @@ from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 

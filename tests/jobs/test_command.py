@@ -70,7 +70,9 @@ def test_a_wrong_java_is_one_line(world: World, tmp_path: Path) -> None:
     """Without a Java that runs Spark: what is wrong and what to do, exit code 3, nothing written."""
     world.write(snapshot(key_of("a")))
     world.observe("r1")
-    done = run(BIN / "acktrail", "reconcile", "--tables", world.config.uri, JAVA_HOME=str(tmp_path))
+    done = run(
+        BIN / "acktrail", "reconcile", "--tables", world.config.uri, JAVA_HOME=str(tmp_path), ACKTRAIL_SPARK_MASTER=""
+    )
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert str(tmp_path) in line

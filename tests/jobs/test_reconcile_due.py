@@ -23,7 +23,6 @@ from acktrail.reconcile.reconcile_due import (
     note_reconciled,
 )
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands import open_executors
 from acktrail_jobs.commands.reconcile import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -35,7 +34,7 @@ KEY = key_of("a")
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark for these small worlds."""
-    monkeypatch.setattr(open_executors, "_has_session", lambda: False)
+    monkeypatch.setenv("ACKTRAIL_SPARK_MASTER", "in-process")
     monkeypatch.delenv("ACKTRAIL_RECONCILE_EVERY", raising=False)
 
 
@@ -159,7 +158,7 @@ def test_a_run_that_fails_covers_nothing(schedule: Schedule) -> None:
     def refuse(*_arguments: Any, **_options: Any) -> int:
         raise ConcurrentCommit("refused")
 
-    refusing.setattr(Tables, "append", refuse)
+    refusing.setattr(Tables, "commit_files", refuse)
     with pytest.raises(AcktrailError):
         reconcile(schedule.world.config, "fails")
     refusing.undo()

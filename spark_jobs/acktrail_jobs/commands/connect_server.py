@@ -15,7 +15,6 @@ from acktrail.cli.common_options import AsJson
 from acktrail.cli.interruption import interruptible
 from acktrail.config import be_spark_of_this_machine, environment
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail_jobs.commands.engine import translated
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False, help="A Spark Connect server that stays up.")
 _HOST: Final = "127.0.0.1"
@@ -54,6 +53,7 @@ def _serve(
 
     Example: acktrail spark serve --port 15002
     """
+    from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.java_messages import wait_for_java
     from acktrail_jobs.session import spark_session
 
@@ -80,6 +80,7 @@ def _check(
     Example: acktrail spark check sc://localhost:15002
     """
     from acktrail.plain_tables import table
+    from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.session import SparkPlace, spark_session
 
     with translated(), spark_session(master) as session:

@@ -92,6 +92,7 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
     if not missing and not resume.is_further:
         return
     start, coverages = resume.start(), resume.coverages
+    shares = replay_shares(coverages, start, executors.count)  # where Spark cannot start nothing is written
     wanted = missing - {"findings"}
     for name in wanted:
         stored.create(name)
@@ -106,7 +107,6 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
         shown=unseen_time(),
     )
     work = partial(replay_numbered, judge, start)
-    shares = replay_shares(coverages, start, executors.count)
     found = executors.run_grouped(REPLAY, shares, work, JUDGE, judge.groups, judge.judge)
     files, places = found["files"], added_places(found["places"])
     once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}

@@ -12,9 +12,8 @@ from typing import Final
 from acktrail.config import spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.executors import Executors, InProcess, OpenExecutors
+from acktrail_jobs.commands.job_options import IN_PROCESS
 
-IN_PROCESS: Final = "in-process"
-"""In place of a Spark master: this process does the work, on one core and without Spark's pages."""
 _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+IN_PROCESS: Final = "in-process"
+"""In place of a Spark master: this process does the work, on one core and without Spark's pages."""
 Master = Annotated[
     str | None,
     typer.Option(

@@ -15,8 +15,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig, spark_master
 from acktrail.errors import InputError
-from acktrail_jobs.commands.engine import IN_PROCESS
-from acktrail_jobs.commands.job_options import Master
+from acktrail_jobs.commands.job_options import IN_PROCESS, Master
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

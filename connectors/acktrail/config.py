@@ -59,7 +59,6 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _LONGEST: Final = dt.timedelta(hours=1)
 _LONGEST_SETTLE: Final = dt.timedelta(hours=24)
 _STORAGE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
-"""Their replay costs less than the start of a Spark session."""
 
 
 class ApprovalRule(StrEnum):

@@ -47,8 +47,8 @@ def start_java(settings: Mapping[str, str]) -> None:
 def end_java(*, is_clean: bool) -> bool:
     """End the Java of this process, so that another one can start. `is_clean`: let it do what it does at its end, for
     two minutes at most; whether it ended as it should."""
-    gateway = SparkContext._gateway  # noqa: SLF001
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    gateway = SparkContext._gateway  # noqa: SLF001  # as above
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # a stopped context leaves them
     gateway.shutdown()
     if is_clean:
         gateway.proc.stdin.close()
@@ -60,7 +60,7 @@ def end_java(*, is_clean: bool) -> bool:
 
 def wait_for_java() -> int:
     """Wait until the Java of this process ends; its exit code."""
-    return int(SparkContext._gateway.proc.wait())  # noqa: SLF001
+    return int(SparkContext._gateway.proc.wait())  # noqa: SLF001  # as above
 
 
 def level_of(line: str, before: int = logging.WARNING) -> int:

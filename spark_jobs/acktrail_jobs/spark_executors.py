@@ -81,8 +81,9 @@ class SparkExecutors:
 @contextmanager
 def described(session: SparkSession, name: str, run_id: str) -> Iterator[None]:
     """The jobs within the block have this name and group in Spark's pages and event log."""
+    title = f"acktrail: {name}{f' ({run_id})' if run_id else ''}"
     if is_connected(session):
-        tag = "acktrail"
+        tag = title.replace(",", " and")  # which separates tags
         session.addTag(tag)
         try:
             yield
@@ -91,7 +92,7 @@ def described(session: SparkSession, name: str, run_id: str) -> Iterator[None]:
         return
     context = session.sparkContext
     before = {key: context.getLocalProperty(key) for key in ("spark.jobGroup.id", "spark.job.description")}
-    context.setJobGroup(f"acktrail {run_id}".rstrip(), f"acktrail: {name}{f' ({run_id})' if run_id else ''}")
+    context.setJobGroup(f"acktrail {run_id}".rstrip(), title)
     try:
         yield
     finally:

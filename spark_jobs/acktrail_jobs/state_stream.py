@@ -105,7 +105,7 @@ class StateStreamReader(DataSourceStreamReader):
         ends = limited(self._begins, {number: end for number, (_, end) in logs.items()}, self._plan.most)
         return {"start": self._plan.start_id, **topic, "partitions": {str(number): ends[number] for number in logs}}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002  # Spark's
         """One task a share of the partitions, of about the same number of offsets each; at least one."""
         ends = {int(number): offset for number, offset in end["partitions"].items()}
         waiting = {number: max(0, offset - self._begins.get(number, 0)) for number, offset in ends.items()}

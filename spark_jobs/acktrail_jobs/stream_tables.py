@@ -34,7 +34,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.written_records import WRITTEN, DataFileSink, written_records
 from acktrail.tables.lease import SinkLease
 from acktrail.times import new_run_id
-from acktrail_jobs.session import parallelism
+from acktrail_jobs.session import is_connected, parallelism
 from acktrail_jobs.state_stream import STREAM_NAME, StreamPlan, state_stream
 
 _LOOK_S: Final = 1
@@ -86,7 +86,7 @@ class TableStream:
         what the query failed with."""
         self._hold()
         spark = session()
-        if "connect" in type(spark).__module__.split("."):
+        if is_connected(spark):
             raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
         plan = replace(self.plan, start_id=new_run_id(), tasks=parallelism(spark))
         spark.dataSource.register(state_stream(plan))

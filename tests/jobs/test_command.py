@@ -40,6 +40,7 @@ def test_results_are_all_there_is_on_stdout(world: World, command: tuple[Path, .
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["verdicts"] == {"match": 1}
+    assert summary["ran_on"].startswith("Spark ")
     assert summary["findings"] == {"poison_records_archived": 1}
     assert world.verdicts("r1") == {key_of("a").coordinator_key: "match"}
 

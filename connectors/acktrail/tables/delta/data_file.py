@@ -1,6 +1,5 @@
-"""Data files, written by Arrow row group by row group as the rows lie in memory: executors
-write, the driver commits the names. (delta-rs's writer takes twice the time, and needs the rows in one piece to keep
-their order.)"""
+"""Data files, written by Arrow row group by row group as the rows lie in memory: executors write, the driver commits
+the names. (delta-rs's writer takes twice the time, and needs the rows in one piece to keep their order.)"""
 
 from __future__ import annotations
 

@@ -60,17 +60,16 @@ class SparkExecutors:
         """One Spark job: rows are exchanged by their group."""
         (schema,) = first.kinds.values()
         rows = share_frame(self._session, schema, shares, partial(_rows_alone, work))
-        place = schema.get_field_index(GROUP)
         numbers = self._session.range(groups, numPartitions=1).select(
             *(
-                f.col("id").cast("int").alias(name) if at == place else f.lit(None).cast(kind.dataType).alias(name)
-                for at, (name, kind) in enumerate(zip(schema.names, from_arrow_schema(schema), strict=True))
+                (f.col("id").cast("int") if each.name == GROUP else f.lit(None).cast(each.dataType)).alias(each.name)
+                for each in from_arrow_schema(schema)
             )
         )
-        grouped = rows.unionByName(numbers).groupBy(GROUP)
         kinds = from_arrow_schema(_structs(then))
+        frame = rows.unionByName(numbers).groupBy(GROUP).applyInArrow(_grouped(then, group_work), kinds)
         both = JobStep(name=f"{first.name}, {then.name}", kinds=then.kinds)
-        return self._gathered(both, grouped.applyInArrow(_grouped(then, group_work), kinds))
+        return self._gathered(both, frame)
 
     def _gathered(self, step: JobStep, frame: DataFrame) -> dict[str, pa.Table]:
         with described(self._session, step.name, self._run_id):
@@ -151,8 +150,7 @@ def _grouped(step: JobStep, work: GroupWork) -> Callable[[tuple[pa.Scalar, ...],
 
 
 def _rows_alone(work: Work, share: Any) -> Iterator[pa.RecordBatch]:
-    for _, rows in work(share):
-        yield from rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    return (batch for _, rows in work(share) for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE))
 
 
 def _of_structs(step: JobStep, rows: pa.Table) -> Results:

@@ -68,7 +68,7 @@ def compare(shape: LedgerShape | None = None, modelled: int = 1, folder: str | N
 
 def _audited(config: TablesConfig) -> _Audited:
     peak_mb, watch, begun = 0.0, process_tree.Watch(), time.perf_counter()
-    surroundings = {**os.environ, "ACKTRAIL_DRIVER_ROWS": "0", "ACKTRAIL_KEY_MAPPINGS": f"*={_MAPPING.value}"}
+    surroundings = {**os.environ, "ACKTRAIL_SPARK_MASTER": "local[2]", "ACKTRAIL_KEY_MAPPINGS": f"*={_MAPPING.value}"}
     with subprocess.Popen(
         [sys.executable, __file__, config.uri], stdout=subprocess.DEVNULL, env=surroundings
     ) as process:

@@ -36,7 +36,7 @@ _SECOND = dt.timedelta(seconds=1)
 _POLL_S = 0.1
 _BARE = "bare session, three trivial jobs"
 
-WAYS = ("here", "spark", "connect")
+WAYS = ("in-process", "spark", "connect")
 
 SHAPES = {
     "24 share partitions, 240 records": LogShape(records=240, share_partitions=24),
@@ -56,19 +56,20 @@ class Measured:
 
 
 def compare(shapes: Mapping[str, LogShape] | None = None, ways: Collection[str] = WAYS, rounds: int = 3) -> list[Row]:
-    """The table's rows: the first shape in all `ways`, the others as `acktrail reconcile` does them by itself.
+    """The table's rows: each shape in the `ways` of `acktrail reconcile`.
 
-    `here`: as it does by itself; `spark`: with a session of its own, beside a bare one; `connect`: as the client of a
-    Spark Connect server that stays up, the last of `rounds` runs.
+    `spark`: as it does by itself, with a session of its own, beside a bare one; `in-process`: without Spark; `connect`,
+    the first shape alone: as the client of `acktrail spark serve`, the last of `rounds` runs.
     """
     bare = measured("--bare") if "spark" in ways else None
     rows: list[Row] = []
     for number, (name, shape) in enumerate((shapes or SHAPES).items()):
         with tempfile.TemporaryDirectory() as folder:
             write_tables(TablesConfig(uri=f"{folder}/tables"), shape)
-            rows.append(_row(name, bare, _measured_on_copy(folder)))
-            if number == 0 and "spark" in ways:
-                rows.append(_row("  with Spark in any case", bare, _measured_on_copy(folder, ACKTRAIL_DRIVER_ROWS="0")))
+            if "spark" in ways:
+                rows.append(_row(name, bare, _measured_on_copy(folder, "local[2]")))
+            if "in-process" in ways:
+                rows.append(_row(f"{name}, in process", None, _measured_on_copy(folder, "in-process")))
             if number == 0 and "connect" in ways:
                 rows.append(_row_of_connect(folder, bare, rounds))
     return rows
@@ -85,16 +86,16 @@ def _row_of_connect(folder: str, bare: Measured | None, rounds: int) -> Row:
     with running_connect_server() as server:
         for _ in range(rounds):
             before = server.cpu_s()
-            found = _measured_on_copy(folder, master=server.url)
+            found = _measured_on_copy(folder, server.url, **server.token)
             spent = server.cpu_s() - before
     row = _row("  client of a Spark Connect server", bare, found)
     return replace(row, ours=f"{found.cpu_s:.1f} s CPU, {found.peak_mb:,.0f} MB; server {spent:.1f} s CPU")
 
 
-def _measured_on_copy(folder: str, master: str | None = None, **environment: str) -> Measured:
+def _measured_on_copy(folder: str, master: str, **environment: str) -> Measured:
     with tempfile.TemporaryDirectory() as own:
         shutil.copytree(f"{folder}/tables", f"{own}/tables")
-        return measured(f"{own}/tables", *([master] if master else []), **environment)
+        return measured(f"{own}/tables", master, **environment)
 
 
 def measured(*arguments: str, **environment: str) -> Measured:

@@ -53,7 +53,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
         "reconciliations": 1,
         "airflow_s": None,
     },
-    "reconcile": {"shapes": {"small": SMALL_LOG}, "ways": ("here", "connect"), "rounds": 1},
+    "reconcile": {"shapes": {"small": SMALL_LOG}, "ways": ("in-process", "connect"), "rounds": 1},
     "validation": {"shapes": (SMALL_LOG,)},
     "spark": {"count": 1, "shapes": {"2 M": SMALL_LOG}},
 }

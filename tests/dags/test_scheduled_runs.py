@@ -377,7 +377,8 @@ def stops(fault: StateFault) -> frozenset[str]:
 def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, tmp_path: Path) -> None:
     """Faults that break no critical rule are reported, and the run is published. Then every fault that breaks one
     happens: the run stops and names each critical rule, so do its report, in the place of the last one, and one
-    message."""
+    message. The work is done where the Spark connection says, else where the environment does."""
+    scene.api.add_connection("spark_here", conn_type="spark", host="local[1]")
     world = World(kafka=scene.broker.config(), tables=scene.tables)
     faults = faults_on(scene.broker.version)
     mild, grave = ([each for each in faults if bool(stops(each)) is wanted] for wanted in (False, True))
@@ -387,14 +388,15 @@ def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, 
         world.make_topic(topic, len(injected), RECORDS)
         world.settle(group_id, topic, len(injected) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
 
-    def reconcile() -> tuple[dict[str, str | None], dict[str, Any]]:
-        run = scene.start(RECONCILE, report_folder=str(tmp_path))
+    def reconcile(place: str, **conf: str) -> tuple[dict[str, str | None], dict[str, Any]]:
+        run = scene.start(RECONCILE, report_folder=str(tmp_path), **conf)
         states = scene.ended(RECONCILE, run)
         assert (states["observe"], states["reconcile"]) == ("success", "success")
+        assert place in scene.api.returned(RECONCILE, run, "reconcile", "result")["ran_on"]
         return states, scene.api.returned(RECONCILE, run, "validate", "result")
 
     inject_faults(scene.broker, mild, group_id="mild", topic="stock", records=RECORDS)
-    states, result = reconcile()
+    states, result = reconcile(" on local[1], application ", spark_conn_id="spark_here")
     assert set(states.values()) == {"success"}, (states, result)
     assert result["failures"]
     assert not any(failure["stops"] for failure in result["failures"])
@@ -404,7 +406,7 @@ def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, 
 
     inject_faults(scene.broker, grave, group_id="grave", topic="store", records=RECORDS)
     expected = sorted(frozenset[str]().union(*map(stops, grave)))
-    states, result = reconcile()
+    states, result = reconcile("this process")
     assert (states["validate"], states["publish"], states["notify"]) == ("failed", "upstream_failed", "success")
     stopping = [failure["rule"] for failure in result["failures"] if failure["stops"]]
     assert sorted(set(stopping)) == expected

@@ -38,10 +38,12 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.findings_seen import settled_archives
 
-REPLAY: Final = JobStep(
+REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}
 )
-JUDGE: Final = JobStep(name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES})
+JUDGE_SHARE: Final = JobStep(
+    name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES}
+)
 _KEY: Final = [(name, "ascending") for name in KEY_COLUMNS]
 
 
@@ -58,7 +60,7 @@ class ShareJudge:
     shown: timedelta
 
     def judge(self, number: int, rows: pa.Table) -> Results:
-        """Results of ``JUDGE`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
+        """Results of ``JUDGE_SHARE`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
         tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
         described = read_descriptions(tables, self.observation.run_id)
         described = described.only(group_numbers(described.shares, self.groups) == number)
@@ -79,7 +81,7 @@ class ShareJudge:
 
 
 def replay_numbered(judge: ShareJudge, start: ReplayStart, coverages: Sequence[Coverage]) -> Results:
-    """Results of ``REPLAY`` for a share of the state partitions."""
+    """Results of ``REPLAY_RECORDS`` for a share of the state partitions."""
     saved = replay_of(Tables(judge.tables), judge.observation, start, coverages).rows()
     yield "saved", saved.append_column(GROUP, pa.array(group_numbers(saved, judge.groups), pa.int32()))
 

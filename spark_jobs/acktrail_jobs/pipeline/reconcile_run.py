@@ -22,8 +22,8 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.saved_states import REPLAY as REPLAY_STATES
-from acktrail_jobs.pipeline.judged_share import JUDGE, REPLAY, ShareJudge, replay_numbered
+from acktrail.tables.saved_states import REPLAY
+from acktrail_jobs.pipeline.judged_share import JUDGE_SHARE, REPLAY_RECORDS, ShareJudge, replay_numbered
 
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""
@@ -98,7 +98,7 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
     for name in wanted:
         stored.create(name)
     if resume.is_further:
-        wanted.add(create_anew_for(stored, REPLAY_STATES.name, observation.cluster_id or "").name)
+        wanted.add(create_anew_for(stored, REPLAY.name, observation.cluster_id or "").name)
     judge = ShareJudge(
         tables=stored.config,
         observation=observation,
@@ -108,7 +108,7 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
         shown=unseen_time(),
     )
     work = partial(replay_numbered, judge, start)
-    found = executors.run_grouped(REPLAY, shares, work, JUDGE, judge.groups, judge.judge)
+    found = executors.run_grouped(REPLAY_RECORDS, shares, work, JUDGE_SHARE, judge.groups, judge.judge)
     files, places = found["files"], added_places(found["places"])
     once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
     if "share_partition_states" in missing:

@@ -41,9 +41,7 @@ from acktrail.tables.findings_seen import settled_archives
 REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}
 )
-JUDGE_SHARE: Final = JobStep(
-    name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES}
-)
+JUDGED: Final = JobStep(name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES})
 _KEY: Final = [(name, "ascending") for name in KEY_COLUMNS]
 
 
@@ -60,7 +58,7 @@ class ShareJudge:
     shown: timedelta
 
     def judge(self, number: int, rows: pa.Table) -> Results:
-        """Results of ``JUDGE_SHARE`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
+        """Results of ``JUDGED`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
         tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
         described = read_descriptions(tables, self.observation.run_id)
         described = described.only(group_numbers(described.shares, self.groups) == number)

@@ -23,7 +23,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.saved_states import REPLAY
-from acktrail_jobs.pipeline.judged_share import JUDGE_SHARE, REPLAY_RECORDS, ShareJudge, replay_numbered
+from acktrail_jobs.pipeline.judged_share import JUDGED, REPLAY_RECORDS, ShareJudge, replay_numbered
 
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""
@@ -108,7 +108,7 @@ def _reconcile(executors: Executors, stored: Tables, observation: Observation, r
         shown=unseen_time(),
     )
     work = partial(replay_numbered, judge, start)
-    found = executors.run_grouped(REPLAY_RECORDS, shares, work, JUDGE_SHARE, judge.groups, judge.judge)
+    found = executors.run_grouped(REPLAY_RECORDS, shares, work, JUDGED, judge.groups, judge.judge)
     files, places = found["files"], added_places(found["places"])
     once: dict[str, Any] = {"transactions": {commit: 1}, "expected": {commit: None}}
     if "share_partition_states" in missing:

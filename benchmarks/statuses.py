@@ -21,8 +21,7 @@ from definitions.queue_window import QueueContext, QueueObservation
 
 from acktrail.columnar.queue_windows import CONTEXT, judge_windows
 from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import STATUS_WINDOW, TABLES
 from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.config import TablesConfig
 from acktrail.model.queues.queue_window import LONGEST

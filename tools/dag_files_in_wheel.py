@@ -1,12 +1,14 @@
-"""Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder, and the runbooks
-beside the dashboard, which shows them."""
+"""Puts the DAG files beside the package that they share, so that a wheel brings a whole DAG folder, the runbooks beside
+the dashboard, which shows them, and the page of tables beside the module that reads their columns from it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard", "docs/tables.md": "acktrail/columnar/schemas"}
 
 
 class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]
@@ -16,4 +18,5 @@ class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]
         if version == "standard":
             for file in Path(self.root, "dags").glob("*.py"):
                 build_data["force_include"][str(file)] = f"acktrail_dags/dag_files/{file.name}"
-            build_data["force_include"][str(Path(self.root, "docs/runbooks.md"))] = "acktrail_dashboard/runbooks.md"
+            for page, folder in _PAGES.items():
+                build_data["force_include"][str(Path(self.root, page))] = f"{folder}/{Path(page).name}"

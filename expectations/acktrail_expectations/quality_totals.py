@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.status_schemas import QUALITY_TOTALS
+from acktrail.columnar.schemas.table_schemas import QUALITY_TOTALS
 from acktrail.errors import ConcurrentCommit
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables

@@ -47,6 +47,13 @@ def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
     assert all((unpacked / "acktrail_dashboard" / name).read_bytes() == (source / name).read_bytes() for name in files)
 
 
+def test_the_wheel_brings_the_pages_that_it_reads(unpacked: Path) -> None:
+    """Columns of tables, and runbooks: those of the checkout."""
+    pages = {"tables.md": "acktrail/columnar/schemas", "runbooks.md": "acktrail_dashboard"}
+
+    assert all((unpacked / pages[name] / name).read_bytes() == (ROOT / "docs" / name).read_bytes() for name in pages)
+
+
 def test_every_package_of_the_wheel_is_typed(unpacked: Path) -> None:
     """Each has its marker, and nothing else is at the top."""
     found = {folder.name for folder in unpacked.iterdir() if not folder.name.endswith(".dist-info")}

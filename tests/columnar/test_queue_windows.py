@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acktrail.columnar.queue_windows import CONTEXT, judge_windows, newest_windows
-from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
+from acktrail.columnar.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.queues.queue_window import LONGEST, WINDOW
 from acktrail.model.reconciliation import Verdict

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.broker.state.state_range import PrunedOffsets
-from acktrail.columnar.schemas.expansion_schemas import EXPANSION_FENCES, KEY_AUDITS
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.columnar.schemas.table_schemas import EXPANSION_FENCES, KEY_AUDITS, RAW_RECORDS
 from acktrail.config import KafkaConfig
 from acktrail.expansions.exact_fences import with_exact_fences
 from acktrail.expansions.key_audit_rows import judged_rows

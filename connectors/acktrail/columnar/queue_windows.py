@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.schemas.schema_types import INSTANT, INT32, INT64, STRING, schema
-from acktrail.columnar.schemas.status_schemas import STATUS_WINDOW
+from acktrail.columnar.schemas.table_schemas import STATUS_WINDOW
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.queues.queue_reasons import RULES, SAYS_UNSEEN, STILL_UNSEEN, QueueRule
 from acktrail.model.queues.queue_window import COUNTED, LEAST, LONGEST, WINDOW

@@ -14,8 +14,8 @@ from acktrail.columnar.expansion.dependency_verdicts import NUMBER_OF, REASON_NU
 from acktrail.columnar.expansion.fence_columns import MISSING, LogValues
 from acktrail.columnar.expansion.look_columns import LookColumns
 from acktrail.columnar.expansion.start_columns import judge_starts
-from acktrail.columnar.schemas.expansion_schemas import ORDERING_AUDITS, START_AUDITS
 from acktrail.columnar.schemas.schema_types import STRING
+from acktrail.columnar.schemas.table_schemas import ORDERING_AUDITS, START_AUDITS
 from acktrail.expansions.audited_groups import AuditPlan
 from acktrail.expansions.expansion_rows import by_topic, instants, known
 from acktrail.expansions.found_expansions import FencedTopicExpansion

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.expansion_schemas import EXPANSION_FENCES
+from acktrail.columnar.schemas.table_schemas import EXPANSION_FENCES
 
 EXACT: Final = "exact"
 _BRACKETED: Final = "bracketed"

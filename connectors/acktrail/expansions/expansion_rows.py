@@ -14,8 +14,8 @@ from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.expansion.dependency_columns import SharedSources, shared_sources, step_of
 from acktrail.columnar.expansion.fence_columns import MISSING
 from acktrail.columnar.expansion.look_columns import NEVER
-from acktrail.columnar.schemas.expansion_schemas import EXPANSION_FENCES, PARTITION_DEPENDENCIES, PARTITION_EXPANSIONS
 from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.columnar.schemas.table_schemas import EXPANSION_FENCES, PARTITION_DEPENDENCIES, PARTITION_EXPANSIONS
 from acktrail.expansions.found_expansions import FencedTopicExpansion, MappingOf
 from acktrail.model.expansion.dependencies import DependencyKind
 from acktrail.model.expansion.key_mapping import KeyMapping

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.expansion_schemas import KEY_AUDITS, KEYS_AT_RISK
+from acktrail.columnar.schemas.table_schemas import KEY_AUDITS, KEYS_AT_RISK
 from acktrail.expansions.exact_fences import EXACT, with_exact_fences
 from acktrail.model.expansion.expansion_texts import counted
 from acktrail.tables.cluster_check import create_for

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.queue_windows import MOST
 from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.schemas.status_schemas import DELIVERY_COUNTS, STATUS_WINDOW
+from acktrail.columnar.schemas.table_schemas import DELIVERY_COUNTS, STATUS_WINDOW
 from acktrail.columnar.share_partition_keys import first_matches
 from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS

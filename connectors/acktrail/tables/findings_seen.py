@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.schemas.status_schemas import FINDINGS_SEEN
+from acktrail.columnar.schemas.table_schemas import FINDINGS_SEEN
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 

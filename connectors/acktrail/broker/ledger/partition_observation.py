@@ -20,7 +20,7 @@ from acktrail.broker.ledger.gapless_topics import gapless_topics
 from acktrail.broker.ledger.group_positions import observe_positions
 from acktrail.broker.ledger.partition_listing import ListedTopic, PartitionLeader, list_partitions
 from acktrail.broker.logs import HIGH_WATERMARK, LAST_STABLE, MAX_TIMESTAMP, START, Query, first_error, query_leaders
-from acktrail.columnar.schemas.expansion_schemas import GROUP_POSITIONS, PARTITION_OBSERVATIONS
+from acktrail.columnar.schemas.table_schemas import GROUP_POSITIONS, PARTITION_OBSERVATIONS
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import RetryableError
 

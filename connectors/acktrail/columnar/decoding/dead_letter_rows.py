@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.connector_schemas import DEAD_LETTER_RECORDS
+from acktrail.columnar.schemas.table_schemas import DEAD_LETTER_RECORDS
 from acktrail.errors import InputError, UnsupportedRecord
 from acktrail.wire.dead_letter_headers import DeadLetterStatus, read_dead_letter
 

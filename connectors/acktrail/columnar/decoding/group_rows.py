@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.connector_schemas import GROUP_RECORDS
+from acktrail.columnar.schemas.table_schemas import GROUP_RECORDS
 from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 from acktrail.wire.group_record import OTHER_TYPES, decode
 from acktrail.wire.primitives import INT16

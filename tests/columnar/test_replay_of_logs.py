@@ -135,8 +135,8 @@ def found_in(table: pa.Table) -> Found:
     return found
 
 
-def swept(tables: list[pa.Table], **options: Any) -> Found:
-    replay = RawLogReplay(**options)
+def swept(tables: list[pa.Table]) -> Found:
+    replay = RawLogReplay()
     for table in tables:
         replay.add(table)
     return found_in(replay.finish())
@@ -175,19 +175,8 @@ def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data
     assert found_in(replay.finish()) == folded(rows)
 
 
-@given(any_logs(), st.data())
-def test_resuming_from_states_equals_a_full_replay(rows: list[Row], data: st.DataObject) -> None:
-    """States of a log's beginning, and the rest of it: the states of all. What a state has already may come again."""
-    before = cut(rows, data)[0]
-    base = finished(table_of(before))
-    stated = found_in(base).keys()
-    stale = [row for row in before if any((row[0], key) in stated for key in KEYS if row[2] in keys_of(key))]
-    again = data.draw(st.lists(st.sampled_from(stale), max_size=6)) if stale else []
-    assert swept([table_of([*again, *rows[len(before) :]])], base=base) == folded(rows)
-
-
 def test_a_snapshot_right_after_a_state_replaces_it() -> None:
-    """Also where its offset is the very next one: nothing of the state is left, in either way of going on from it."""
+    """Also where its offset is the very next one: nothing of the state is left."""
     fields: dict[str, Any] = {"key": KEYS[0], "snapshot_epoch": 1, "delivery_complete_count": None, "leader_epoch": 0}
     times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
     whole = (StateBatch(first_offset=0, last_offset=9, delivery_state=2, delivery_count=3),)
@@ -196,8 +185,11 @@ def test_a_snapshot_right_after_a_state_replaces_it() -> None:
         ShareSnapshot(state_epoch=2, start_offset=5, batches=(), **times, **fields),
     ]
     rows: list[Row] = [(3, offset, *encode(record)) for offset, record in enumerate(log)]
-    base = finished(table_of(rows[:1]))
-    assert swept([table_of(rows[1:])], base=base) == folded(rows)
+    replay = RawLogReplay()
+    for row in rows:
+        replay.add(table_of([row]))
+        found = found_in(replay.finish())
+    assert found == folded(rows)
 
 
 @given(any_logs(), st.data())
@@ -260,24 +252,11 @@ def test_batches_may_end_at_the_last_possible_offset() -> None:
     assert swept([table_of(rows)]) == folded(rows)
 
 
-def test_records_that_come_too_late_are_refused() -> None:
-    """Once records were folded an older one of the share partition could change the state: it is no longer taken."""
-    key, other = KEYS[:2]
-    replay = RawLogReplay()
-    replay.add(table_of([(0, n, *encode(snapshot(key, n))) for n in (5, 7)]))
-    replay.finish()
-    replay.add(table_of([(0, 3, *encode(snapshot(other, 1))), (0, 8, *encode(snapshot(key, 8)))]))
-    replay.finish()
-    replay.add(table_of([(0, 6, *encode(snapshot(key, 6)))]))
-    with pytest.raises(InputError, match="offset 6"):
-        replay.finish()
-
-
 def test_two_base_states_of_one_share_partition_are_refused() -> None:
     """Two states of a share partition on one state partition: nobody says which is right."""
-    base = finished(table_of([(0, 1, *encode(snapshot(KEYS[0], 1)))]))
+    base = after_decoded([(0, 1, *encode(snapshot(KEYS[0], 1)))], REPLAYED_STATES.empty_table())
     with pytest.raises(InputError):
-        RawLogReplay(pa.concat_tables([base, base]))
+        after_decoded([], pa.concat_tables([base, base]))
 
 
 def test_keys_may_be_dictionaries_and_columns_wide() -> None:
@@ -286,22 +265,12 @@ def test_keys_may_be_dictionaries_and_columns_wide() -> None:
     pieces = [table_of(rows[:250]), table_of(rows[250:])]
     encoded = pa.concat_tables([t.set_column(3, "key", t["key"].dictionary_encode()) for t in pieces])
     wide = pa.concat_tables(pieces).set_column(4, "value", encoded["value"].cast(pa.large_binary()))
-    assert swept([encoded]) == swept([wide]) == swept([encoded.slice(0, 300), wide.slice(300)]) == folded(rows)
+    assert swept([encoded]) == swept([wide]) == swept([encoded.slice(0, 300), encoded.slice(300)]) == folded(rows)
 
 
 def test_no_records_give_no_states() -> None:
     """Nothing in, nothing out."""
     assert swept([]) == swept([table_of([])]) == {}
-
-
-def keys_of(key: SharePartition) -> tuple[bytes, bytes]:
-    return encode_key(0, key), encode_key(1, key)
-
-
-def finished(table: pa.Table, base: pa.Table | None = None) -> pa.Table:
-    replay = RawLogReplay(base)
-    replay.add(table)
-    return replay.finish()
 
 
 def snapshot(key: SharePartition, start_offset: int) -> ShareSnapshot:

@@ -1,13 +1,12 @@
-"""The statuses of all share partitions at once: ``judge`` of ``tests/definitions/queue_rules.py``
-by columns.
+"""The statuses of all share partitions at once: ``judge`` of ``tests/definitions/queue_rules.py`` by columns.
 
-Windows are folded observation by observation, oldest first, for all rows together; property tests hold this and the
-definition to the same statuses and reasons.
+Windows are arrays with a row for each share partition and a column for each observation, so that a rule asks all of
+them at once; property tests hold this and the definition to the same statuses and reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from string import Formatter
 from typing import Any, Final
 
@@ -52,21 +51,21 @@ _Numbers = dict[str, Int64Array]
 def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
     """Rows of ``JUDGED``. `windows`: ``STATUS_WINDOW``, none null or empty, as ``newest_windows`` makes them, offsets
     and counts null or from 0 to below ``MOST``. `context`: rows of ``CONTEXT``."""
-    folded = _fold(_Windows(windows))
-    found = folded.numbers
+    shown = _Shown(_Windows(windows))
+    found = shown.numbers
     found["archived_seen"] = np.maximum(_numbers(context, "archived_seen", 0), found["all_archived"])
     found["lost"] = _numbers(context, "lost_records", 0)
-    found["lost"] = np.where((found["lost"] == 0) & folded.is_known, -found["distance"], found["lost"])
+    found["lost"] = np.where((found["lost"] == 0) & shown.is_known, -found["distance"], found["lost"])
     is_more = (found["newest_archived"] > 0) & (found["all_archived"] > found["all_acknowledged"])
-    unseen_at = pc.if_else(pa.array(is_more), folded.observed_at, context["unseen_at"].combine_chunks())
-    masks = _masks(folded, context, unseen_at.is_valid().to_numpy(zero_copy_only=False))
+    unseen_at = pc.if_else(pa.array(is_more), shown.observed_at, context["unseen_at"].combine_chunks())
+    masks = _masks(shown, context, unseen_at.is_valid().to_numpy(zero_copy_only=False))
     chosen = np.select([masks[rule] for rule in RULES], range(len(RULES)))
     status = _NAMES.take(pa.array(chosen))
     is_same = pc.fill_null(pc.equal(status, context["previous_status"]), fill_value=False)
-    texts = _texts(context, folded.observed_at, unseen_at)
+    texts = _texts(context, shown.observed_at, unseen_at)
     columns = {
         "status": status,
-        "status_since": pc.if_else(is_same, context["previous_since"], folded.observed_at),
+        "status_since": pc.if_else(is_same, context["previous_since"], shown.observed_at),
         "reason": _reasons(chosen, found, texts, unseen_at.is_valid()),
         "unseen_at": unseen_at,
     }
@@ -134,113 +133,112 @@ class _Windows:
             self.values[name], self.known[name] = np.zeros((self.rows, width), np.int64), np.zeros_like(self.has)
             self.values[name][place] = pc.fill_null(own.cast(pa.int64()), 0).to_numpy()
             self.known[name][place] = own.is_valid().to_numpy(zero_copy_only=False)
-
-    def observations(self) -> Iterator[tuple[_Numbers, dict[str, BoolArray], BoolArray]]:
-        """Numbers and masks of each column, oldest first."""
-        for column in range(self.has.shape[1]):
-            numbers = {name: values[:, column] for name, values in self.values.items()}
-            masks = {name: known[:, column] for name, known in self.known.items()}
-            yield numbers, masks, self.has[:, column]
+        complete = np.logical_and.reduce([self.known[name] for name in COUNTED])
+        self.counts = {name: np.where(complete, self.values[name], 0) for name in COUNTED}
 
 
-class _Folded:
-    """What windows show, by the names of ``RULES``, and what rules ask besides."""
+class _Shown:
+    """What `windows` show: `numbers` by the names of ``RULES``, and what rules ask besides, each of shape (rows,)."""
 
-    def __init__(self, rows: int) -> None:
-        names = (
-            *("start", "log_start", "log_end", "lag", "epoch", "lag_first", "end_first", "end_before", "known"),
-            *("observations", "step", "flat", "flat_end", "done", "back", "epochs", "archiving", "archiving_for"),
-            *("has_epoch", "moved", "fell", *COUNTED, *(f"all_{name}" for name in COUNTED)),
-            *(*(f"last_{name}" for name in COUNTED), *(f"newest_{name}" for name in COUNTED), "is_counted"),
-        )
-        self.numbers: _Numbers = {name: np.zeros(rows, np.int64) for name in names}
-        self.is_known = np.zeros(rows, np.bool_)
-        self.is_started = np.zeros(rows, np.bool_)
-        self.has_ends = np.zeros(rows, np.bool_)
-        self.observed_at: pa.Array = pa.nulls(rows, INSTANT)
-
-
-def _fold(windows: _Windows) -> _Folded:
-    folded = _Folded(windows.rows)
-    oldest = windows.values["observed_at"][:, -1] - WINDOW
-    for numbers, masks, has in windows.observations():
-        _count(folded.numbers, numbers, masks, has, oldest)
-        known = np.logical_and.reduce([masks[name] for name in _OFFSETS])
-        _move(folded.numbers, numbers, masks["state_epoch"], known)
-        folded.is_known = known
-        folded.is_started = masks["first_unfinished_offset"]
-        folded.has_ends = masks["log_start_offset"] & masks["log_end_offset"]
-        folded.observed_at = pa.array(numbers["observed_at"]).cast(INSTANT)
-        folded.numbers["waiting"] = numbers["log_end_offset"] - numbers["log_start_offset"]
-        folded.numbers["log_start_newest"] = numbers["log_start_offset"]
-    found = folded.numbers
-    found["grown"] = np.where(found["flat"] > 0, found["log_end"] - found["flat_end"], 0)
-    found["done"] = np.where(found["flat"] > 0, found["done"], 0)
-    found["distance"] = found["start"] - found["log_start"]
-    found["log_start"] = found["log_start_newest"]
-    return folded
+    def __init__(self, windows: _Windows) -> None:
+        values, known = windows.values, windows.known
+        has_offsets = np.logical_and.reduce([known[name] for name in _OFFSETS])
+        self.numbers = {
+            **_counted(windows),
+            **_moved(windows, has_offsets),
+            "observations": windows.has.sum(1),
+            "waiting": (values["log_end_offset"] - values["log_start_offset"])[:, -1],
+        }
+        self.is_known = has_offsets[:, -1]
+        self.is_started = known["first_unfinished_offset"][:, -1]
+        self.has_ends = (known["log_start_offset"] & known["log_end_offset"])[:, -1]
+        self.observed_at = pa.array(values["observed_at"][:, -1]).cast(INSTANT)
 
 
-def _count(
-    found: _Numbers, numbers: _Numbers, masks: Mapping[str, BoolArray], has: BoolArray, oldest: Int64Array
-) -> None:
-    """Take in the counts and the archiving records of one observation of each row."""
-    complete = np.logical_and.reduce([masks[name] for name in COUNTED])
-    counts = {name: np.where(complete, numbers[name], 0) for name in COUNTED}
-    at = np.where(masks["recorded_at"], numbers["recorded_at"], numbers["observed_at"])
-    recent = np.minimum(at, numbers["observed_at"]) > oldest
-    ended = recent & np.logical_or.reduce([count > 0 for count in counts.values()])
-    for name, count in counts.items():
-        found[name] += np.where(recent, count, 0)
-        found[f"all_{name}"] += count
-        found[f"last_{name}"] = np.where(ended, count, found[f"last_{name}"])
-        found[f"newest_{name}"] = count
-    found["is_counted"] = complete.astype(np.int64)
-    found["done"] += counts["acknowledged"] + counts["archived"]
-    found["observations"] += has
-    is_archiving = masks["archiving_records"] & (numbers["archiving_records"] > 0)
-    is_waiting = masks["archived"] & (numbers["archived"] == 0)
-    found["archiving_for"] = np.where(is_archiving, np.where(is_waiting, found["archiving_for"] + 1, 1), 0)
-    found["archiving"] = np.where(is_archiving, numbers["archiving_records"], 0)
+def _counted(windows: _Windows) -> _Numbers:
+    """Records that were finished: within the time of a window, in all its observations (`all_`), in the newest one that
+    has any (`last_`), and in the newest one (`newest_`); and records that wait to be archived."""
+    values, known, counts = windows.values, windows.known, windows.counts
+    at = np.where(known["recorded_at"], values["recorded_at"], values["observed_at"])
+    recent = np.minimum(at, values["observed_at"]) > values["observed_at"][:, -1:] - WINDOW
+    ended = _newest(recent & np.logical_or.reduce([count > 0 for count in counts.values()]))
+    is_archiving = known["archiving_records"] & (values["archiving_records"] > 0)
+    begun = _newest(~(is_archiving & known["archived"] & (values["archived"] == 0)))  # the one after it waited longer
+    return {
+        **{name: np.where(recent, count, 0).sum(1) for name, count in counts.items()},
+        **{f"all_{name}": count.sum(1) for name, count in counts.items()},
+        **{f"last_{name}": _at(count, ended) for name, count in counts.items()},
+        **{f"newest_{name}": count[:, -1] for name, count in counts.items()},
+        "is_counted": np.logical_and.reduce([known[name][:, -1] for name in COUNTED]).astype(np.int64),
+        "archiving": np.where(is_archiving, values["archiving_records"], 0)[:, -1],
+        "archiving_for": is_archiving.shape[1] - 1 - begun + _at(is_archiving, begun),
+    }
 
 
-def _move(found: _Numbers, numbers: _Numbers, has_epoch: BoolArray, known: BoolArray) -> None:
-    """Take in the offsets of one observation of the rows where they are `known`."""
-    start, log_start, log_end, lag = (numbers[name] for name in _OFFSETS)
-    later = known & (found["known"] > 0)
-    found["moved"] |= later & ((start != found["start"]) | (log_end != found["log_end"]))
-    found["fell"] |= later & (lag < found["lag"])
-    _raise(found, "step", later, log_start - found["log_start"])
-    _raise(found, "back", later, found["start"] - start)
-    both = known & has_epoch & (found["has_epoch"] > 0)
-    _raise(found, "epochs", both, numbers["state_epoch"] - found["epoch"])
-    stays = later & (found["flat"] > 0) & (start == found["start"]) & (lag > 0)
-    begins = known & (lag > 0) & ~stays
-    found["flat"] = np.where(known, np.where(stays, found["flat"] + 1, begins.astype(np.int64)), found["flat"])
-    found["flat_end"] = np.where(begins, log_end, found["flat_end"])
-    found["done"] = np.where(begins, 0, found["done"])
-    first = known & (found["known"] == 0)
-    for name, value in (("lag_first", lag), ("end_first", log_end)):
-        found[name] = np.where(first, value, found[name])
-    found["end_before"] = np.where(known, found["log_end"], found["end_before"])
-    newest = (("start", start), ("log_start", log_start), ("log_end", log_end), ("lag", lag))
-    for name, value in newest:
-        found[name] = np.where(known, value, found[name])
-    found["epoch"] = np.where(known & has_epoch, numbers["state_epoch"], found["epoch"])
-    found["has_epoch"] |= known & has_epoch
-    found["known"] += known
+def _moved(windows: _Windows, known: BoolArray) -> _Numbers:
+    """How offsets moved from one observation where they are `known` to the next one; `flat`: the newest observations in
+    a row with a lag and one start offset."""
+    values, columns = windows.values, np.arange(known.shape[1])
+    start, log_start, log_end, lag = (values[name] for name in _OFFSETS)
+    before, later = _before(known), known & (_before(known) >= 0)
+    start_before, log_start_before, log_end_before, lag_before = (
+        np.take_along_axis(each, np.maximum(before, 0), axis=1) for each in (start, log_start, log_end, lag)
+    )
+    has_epoch, epoch = known & windows.known["state_epoch"], values["state_epoch"]
+    epoch_before = _before(has_epoch)
+    gained = epoch - np.take_along_axis(epoch, np.maximum(epoch_before, 0), axis=1)
+    first, newest = np.where(known.any(1), known.argmax(1), -1), _newest(known)
+    begun = _newest(known & (lag > 0) & ~(later & (lag_before > 0) & (start == start_before)))
+    is_flat, behind = _at(lag, newest) > 0, columns > begun[:, np.newaxis]
+    finished = windows.counts["acknowledged"] + windows.counts["archived"]
+    return {
+        "known": known.sum(1),
+        "start": _at(start, newest),
+        "log_start": log_start[:, -1],
+        "log_end": _at(log_end, newest),
+        "lag": _at(lag, newest),
+        "distance": _at(start, newest) - _at(log_start, newest),
+        "lag_first": _at(lag, first),
+        "end_first": _at(log_end, first),
+        "end_before": _at(np.where(later, log_end_before, 0), newest),
+        "moved": (later & ((start != start_before) | (log_end != log_end_before))).any(1).astype(np.int64),
+        "fell": (later & (lag < lag_before)).any(1).astype(np.int64),
+        "step": _most(later, log_start - log_start_before),
+        "back": _most(later, start_before - start),
+        "epochs": _most(has_epoch & (epoch_before >= 0), gained),
+        "flat": np.where(is_flat, (known & behind).sum(1) + 1, 0),
+        "grown": np.where(is_flat, _at(log_end, newest) - _at(log_end, begun), 0),
+        "done": np.where(is_flat, np.where(behind, finished, 0).sum(1), 0),
+    }
 
 
-def _raise(found: _Numbers, name: str, rows: BoolArray, numbers: Int64Array) -> None:
-    found[name] = np.where(rows, np.maximum(found[name], numbers), found[name])
+def _newest(mask: BoolArray) -> Int64Array:
+    """The last column of each row where `mask` holds; -1: none."""
+    return np.where(mask.any(1), mask.shape[1] - 1 - mask[:, ::-1].argmax(1), -1)
 
 
-def _masks(folded: _Folded, context: pa.Table, unseen: BoolArray) -> dict[QueueRule, BoolArray]:
+def _before(mask: BoolArray) -> Int64Array:
+    """For each place of a row the last column before it where `mask` holds; -1: none."""
+    newest = np.maximum.accumulate(np.where(mask, np.arange(mask.shape[1]), -1), axis=1)
+    return np.insert(newest[:, :-1], 0, -1, axis=1)
+
+
+def _at(values: npt.NDArray[Any], column: Int64Array) -> Int64Array:
+    """The value of each row in its `column`; 0 where that is -1."""
+    return np.where(column < 0, 0, values[np.arange(len(values)), column])
+
+
+def _most(mask: BoolArray, numbers: Int64Array) -> Int64Array:
+    most: Int64Array = np.where(mask, numbers, 0).max(1, initial=0)
+    return most
+
+
+def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[QueueRule, BoolArray]:
     """The rows where each rule applies, if none before it does."""
-    found = folded.numbers
+    found = shown.numbers
     is_complete = _is(context["completeness"], Completeness.COMPLETE.value)
-    known = folded.is_known & is_complete
-    undelivered = is_complete & ~folded.is_started & folded.has_ends
+    known = shown.is_known & is_complete
+    undelivered = is_complete & ~shown.is_started & shown.has_ends
     lag, flat, step, distance = (found[name] for name in ("lag", "flat", "step", "distance"))
     acknowledged, released, archived = (found[name] for name in COUNTED)
     waiting, deserted = found["waiting"], _numbers(context, "members", -1) == 0

@@ -12,9 +12,8 @@ from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.columnar.replaying.apply_records import apply_records
 from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
 from acktrail.columnar.replaying.pending_records import PendingRecords, first_replayed, newest_readable
-from acktrail.columnar.replaying.state_columns import StateColumns
+from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.errors import InputError
 
 _ROWS_AT_ONCE: Final = 1 << 20
 """Rows whose keys are indexed together: enough that few of them are distinct."""
@@ -31,9 +30,7 @@ class RawLogReplay:
     decoded. Records that cannot be read are skipped; a record that comes twice counts once.
 
     Buffers up to `buffer_bytes` of values; if more than half of them is still needed then, folds them into states and
-    frees them. Until then records may come in any order, afterwards in the order of each state partition's log.
-
-    `base`: states (``REPLAYED_STATES``) to resume from. Records at or below a state's last one are skipped.
+    frees them. Records come in the order of each state partition's log; those that are not folded yet in any order.
 
     A snapshot at offset 7 with start offset 0, and an update at offset 8 that moves it to 5:
 
@@ -53,24 +50,17 @@ class RawLogReplay:
     {'group_id': 'orders', 'leader_epoch': 2, 'start_offset': 5, 'last_record_offset': 8}
     """
 
-    def __init__(self, base: pa.Table | None = None, *, buffer_bytes: int = _BUFFER_BYTES) -> None:
+    def __init__(self, *, buffer_bytes: int = _BUFFER_BYTES) -> None:
         self._buffer_bytes = buffer_bytes
         self._index = SharePartitionIndex()
-        self._states = StateColumns.empty() if base is None else StateColumns.of_arrow(base, self._index)
-        self._first_offset = np.full(len(self._index), _LOWEST)  # by share partition: where its replay starts
-        self._first_offset[self._states.partition_index] = self._states.next_offsets
-        self._has_new_base = np.zeros(len(self._index), np.bool_)  # by share partition: a base came after its state
-        self._folded_to = self._first_offset[:0]  # by share partition: offsets below come too late
+        self._states = StateColumns.of_arrow(REPLAYED_STATES.empty_table(), self._index)
+        self._first_offset = np.empty(0, np.int64)  # by share partition: where its replay starts
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0
         self._pending: list[PendingRecords] = []
 
     def add(self, records: pa.Table | pa.RecordBatch) -> None:
-        """Add records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded.
-
-        Raises:
-            InputError: records of a share partition come after later ones of it were folded.
-        """
+        """Add records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded, those of all records or none."""
         for batch in _raw_batches(records):
             self._waiting.append(batch)
             self._waiting_rows += batch.num_rows
@@ -87,7 +77,7 @@ class RawLogReplay:
 
     def index_waiting(self) -> None:
         """Index the keys of the waiting batches, find the newest bases, buffer the records at or above them."""
-        batches, self._waiting = _uniform(self._waiting), []
+        batches, self._waiting = _larger(self._waiting), []
         self._waiting_rows = self._waiting_bytes = 0
         if not batches:
             return
@@ -96,10 +86,8 @@ class RawLogReplay:
         )
         keys = pa.chunked_array([batch.column("key") for batch in batches])
         partition_index, is_snapshot = self._index.add_keys(keys, state_partitions)
-        self._first_offset = _grown(self._first_offset, len(self._index))
-        new = len(self._index) - len(self._has_new_base)
-        self._has_new_base = np.append(self._has_new_base, np.zeros(new, np.bool_))
-        self._check_order(partition_index, offsets)
+        new = len(self._index) - len(self._first_offset)
+        self._first_offset = np.append(self._first_offset, np.full(new, _LOWEST))
         self._find_bases(partition_index, offsets, is_snapshot, [batch.column("value") for batch in batches])
         needed = (partition_index != UNREADABLE) & (offsets >= np.append(self._first_offset, _LOWEST)[partition_index])
         end = 0
@@ -123,19 +111,6 @@ class RawLogReplay:
             else:
                 self._pending = [PendingRecords.packed(needed)]
 
-    def _check_order(self, partition_index: Int64Array, offsets: Int64Array) -> None:
-        if not len(self._folded_to):
-            return
-        self._folded_to = _grown(self._folded_to, len(self._index))
-        late = np.flatnonzero(offsets < np.append(self._folded_to, _LOWEST)[partition_index])
-        if len(late):
-            offset, reached = int(offsets[late[0]]), int(self._folded_to[partition_index[late[0]]])
-            raise InputError(
-                f"the record at offset {offset} comes after later ones of its share partition were folded",
-                hint="add the records of a state partition in the order of its log",
-                data={"offset": offset, "expected": reached},
-            )
-
     def _find_bases(
         self, partition_index: Int64Array, offsets: Int64Array, is_snapshot: BoolArray, values: Sequence[pa.BinaryArray]
     ) -> None:
@@ -151,21 +126,15 @@ class RawLogReplay:
         is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
         bases = rows[newest]
         self._first_offset[partition_index[bases]] = first_replayed(offsets[bases], is_tombstone)
-        self._has_new_base[partition_index[bases]] = True
 
     def _needed(self) -> list[PendingRecords]:
         return [piece.where(piece.offsets >= self._first_offset[piece.partition_index]) for piece in self._pending]
 
     def _fold(self) -> None:
         """Apply the buffered records to the states."""
-        states = self._states.where(~self._has_new_base[self._states.partition_index])
-        self._has_new_base[:] = False
-        if self._pending:
-            pending, self._pending = self._needed(), []
-            states = apply_records(states, pending)
-            self._folded_to = np.full(len(self._index), _LOWEST)
-            self._folded_to[states.partition_index] = states.next_offsets
-        self._states = states
+        states = self._states.where(self._states.next_offsets > self._first_offset[self._states.partition_index])
+        pending, self._pending = self._needed(), []
+        self._states = apply_records(states, pending) if pending else states
 
 
 def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -177,13 +146,7 @@ def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
     return list(table.select(list(kinds)).cast(pa.schema(kinds)).to_batches(max_chunksize=_ROWS_AT_ONCE))
 
 
-def _uniform(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """`batches` with keys of one type; small ones as one, where a copy is cheaper than reading each."""
-    if len({batch.schema.field("key").type for batch in batches}) > 1:
-        batches = [batch.cast(RAW_RECORDS) for batch in batches]
+def _larger(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """`batches`, small ones as one where a copy is cheaper than reading each."""
     rows = sum(batch.num_rows for batch in batches)
     return batches if rows >= len(batches) * _SMALL_ROWS else [pa.concat_batches(batches)]
-
-
-def _grown(numbers: Int64Array, count: int) -> Int64Array:
-    return np.append(numbers, np.full(count - len(numbers), _LOWEST))

@@ -45,16 +45,6 @@ class StateColumns:
     next_offsets: Int64Array
     records: RecordColumns
 
-    @classmethod
-    def empty(cls) -> Self:
-        kinds = {**CONTENT_NUMBERS, "offset": np.int64, "timestamp_ms": np.int64}
-        numbers = {name: NumberColumn(values=np.empty(0, kind)) for name, kind in kinds.items()}
-        return cls(
-            partition_index=np.empty(0, np.int64),
-            next_offsets=np.empty(0, np.int64),
-            records=RecordColumns(numbers=numbers, batches=BatchColumns.of_batches([])),
-        )
-
     def where(self, mask: BoolArray) -> Self:
         """The states where `mask` holds."""
         return self if mask.all() else self.take(np.flatnonzero(mask))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,19 +23,18 @@ from acktrail_jobs.pipeline.judged_share import with_cluster
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 
-_WATCHED = ("state_records", "export_ranges")
+_RECORDS = "state_records"
 _ORDER = ("state_partition", "group_id", "topic_id", "partition")
 
 
 @dataclass(kw_only=True)
 class Replayed:
-    """Rows of ``REPLAYED``; why all records were replayed (None: they were not); the files of ``state_records`` and
-    ``export_ranges`` opened, and how many of their rows were read."""
+    """Rows of ``REPLAYED``; why all records were replayed (None: they were not); the files of ``state_records`` opened,
+    and how many of their rows were read."""
 
     rows: list[dict[str, Any]]
     full_replay_reason: str | None
     files: frozenset[str]
-    ranges: frozenset[str]
     rows_read: int
 
 
@@ -53,9 +52,11 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
             counts = Counter(saved["state_partition"].to_pylist())
             create_anew_for(tables, "replay_memory", observation.cluster_id or "")
             resume.save(written_file(tables.place("replay_memory"), saved), counts)
-    files, ranges = (frozenset(seen.files[name]) for name in _WATCHED)
     return Replayed(
-        rows=_rows(found), full_replay_reason=resume.full_replay_reason, files=files, ranges=ranges, rows_read=seen.rows
+        rows=_rows(found),
+        full_replay_reason=resume.full_replay_reason,
+        files=frozenset(seen.files),
+        rows_read=seen.rows,
     )
 
 
@@ -76,35 +77,27 @@ def _rows(found: Replay) -> list[dict[str, Any]]:
 
 @dataclass(kw_only=True)
 class _Seen:
-    files: dict[str, set[str]]
+    files: set[str] = field(default_factory=set)
     rows: int = 0
 
 
 @contextmanager
 def _watched() -> Iterator[_Seen]:
-    """What is read of ``state_records`` and ``export_ranges``; all of a table's files where it is read as a whole."""
-    seen, plain, pieces = _Seen(files={name: set() for name in _WATCHED}), Tables.read_files, Tables.file_batches
-    whole = TableSnapshot.batches
-
-    def read_files(self: Tables, name: str, paths: Any, **options: Any) -> pa.Table:
-        seen.files[name].update(paths)
-        found = plain(self, name, paths, **options)
-        seen.rows += found.num_rows
-        return found
+    """What is read of ``state_records``; all of its files where it is read as a whole."""
+    seen, pieces, whole = _Seen(), Tables.file_batches, TableSnapshot.batches
 
     def file_batches(self: Tables, name: str, paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        seen.files[name].update(paths)
         for piece in pieces(self, name, paths, **options):
             seen.rows += piece.num_rows
             yield piece
+        seen.files.update(paths)
 
     def batches(self: TableSnapshot, **options: Any) -> Iterator[pa.RecordBatch]:
-        if self.name in _WATCHED:
-            seen.files[self.name].update(file.path for file in self.files())
+        if self.name == _RECORDS:
+            seen.files.update(file.path for file in self.files())
         return whole(self, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tables, "read_files", read_files)
         patched.setattr(Tables, "file_batches", file_batches)
         patched.setattr(TableSnapshot, "batches", batches)
         yield seen

@@ -103,7 +103,7 @@ def test_records_beyond_the_observation_are_not_its_own(world: World) -> None:
     world.damage(key)
     world.observe("r2")
     assert (coverage_of(world, "r1")[place].end_offset, coverage_of(world, "r1")[place].quarantined) == (1, 0)
-    assert (coverage_of(world, "r2")[place].quarantined, coverage_of(world, "r2")[place].quarantined_at) == (1, 1)
+    assert (coverage_of(world, "r2")[place].quarantined, coverage_of(world, "r2")[place].quarantined_offset) == (1, 1)
 
 
 def test_a_replaced_log_is_a_gap_and_its_ends_are_those_of_the_tables(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,27 @@ class OffsetRuns:
     first: Int64Array
     end: Int64Array
 
+    @classmethod
+    def of(cls, first: Int64Array, end: Int64Array) -> Self:
+        """Of intervals in any order, which may overlap.
+
+        >>> runs = OffsetRuns.of(np.array([9, 0, 4]), np.array([12, 4, 6]))
+        >>> runs.first.tolist(), runs.end.tolist()
+        ([0, 9], [6, 12])
+        """
+        if not len(first):
+            return cls(_NONE, _NONE)
+        order = np.argsort(first, kind="stable")
+        first, reached = first[order], np.maximum.accumulate(end[order])
+        heads = np.flatnonzero(np.concatenate([[True], first[1:] > reached[:-1]]))
+        tails: Any = np.append(heads[1:], len(first)) - 1
+        return cls(first[heads], reached[tails])
+
+    @property
+    def last_end(self) -> int | None:
+        """One past the last offset; None where there is none."""
+        return int(self.end[-1]) if len(self.end) else None
+
     @property
     def total(self) -> int:
         """How many offsets there are."""
@@ -43,7 +64,7 @@ class OffsetRuns:
         """The offsets that lie in one of `spans` (first, end exclusive)."""
         parts = [(_NONE, _NONE), *((np.maximum(self.first, first), np.minimum(self.end, end)) for first, end in spans)]
         low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return _joined(low[low < high], high[low < high])
+        return OffsetRuns.of(low[low < high], high[low < high])
 
     def above(self, offset: int) -> OffsetRuns:
         """The offsets at or above `offset`."""
@@ -102,7 +123,7 @@ def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]
         for partition, offsets in _by_state_partition(batch):
             in_order &= bool((np.diff(offsets, prepend=reached.get(partition, -1)) > 0).all())
             parts = gathered.setdefault(partition, [])
-            parts.append(_joined(offsets, offsets + 1))
+            parts.append(OffsetRuns.of(offsets, offsets + 1))
             reached[partition] = int(offsets[-1])
             if len(parts) >= _MOST_PIECES:
                 gathered[partition] = [_all_of(parts)]
@@ -121,15 +142,4 @@ def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Int64Array
 
 
 def _all_of(parts: list[OffsetRuns]) -> OffsetRuns:
-    return _joined(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))
-
-
-def _joined(first: Int64Array, end: Int64Array) -> OffsetRuns:
-    """Intervals that overlap or touch become one."""
-    if not len(first):
-        return OffsetRuns(_NONE, _NONE)
-    order = np.argsort(first, kind="stable")
-    first, reached = first[order], np.maximum.accumulate(end[order])
-    heads = np.flatnonzero(np.concatenate([[True], first[1:] > reached[:-1]]))
-    tails: Any = np.append(heads[1:], len(first)) - 1
-    return OffsetRuns(first[heads], reached[tails])
+    return OffsetRuns.of(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))

@@ -108,8 +108,8 @@ def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, int 
     if coverage.incomplete is not None and coverage.log.log_end_before is not None:
         yield "export_complete", "", coverage.incomplete, coverage.end_offset
     if coverage.quarantined:
-        detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_at}"
-        yield "records_quarantined", "", detail, coverage.quarantined_at
+        detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_offset}"
+        yield "records_quarantined", "", detail, coverage.quarantined_offset
 
 
 def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:

@@ -217,7 +217,7 @@ def _completeness(rows: pa.Table, coverages: Mapping[int, Coverage]) -> tuple[pa
 
 def _last_doubt(coverage: Coverage) -> int:
     """The newest offset that may have been about any share partition: of a gap, or of a record that names none."""
-    unattributed = -1 if coverage.unattributed_at is None else coverage.unattributed_at
+    unattributed = -1 if coverage.unattributed_offset is None else coverage.unattributed_offset
     return max((unattributed, *(gap.last_offset for gap in coverage.gaps)))
 
 
@@ -226,7 +226,7 @@ def _doubt(base: int, unreadable: int, coverage: Coverage) -> tuple[str, str]:
         return Completeness.UNREADABLE.value, (
             f"the record at offset {unreadable} of state partition {coverage.state_partition} could not be decoded"
         )
-    if coverage.unattributed_at is not None and coverage.unattributed_at > base:
+    if coverage.unattributed_offset is not None and coverage.unattributed_offset > base:
         return Completeness.UNREADABLE.value, coverage.unattributed_text
     gap = max(gap for gap in coverage.gaps if gap.last_offset > base)
     return Completeness.GAP.value, (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,10 +18,6 @@ from acktrail.reconcile.coverage import (
     QUARANTINE_COLUMNS,
     QUARANTINED,
     Coverage,
-    ExportedRange,
-    ExportedRanges,
-    Gap,
-    KnownRanges,
     count_quarantined,
     coverage_of,
 )
@@ -45,14 +41,8 @@ _REPEATED: Final = ("group_id", "topic_id", "record_type", "decode_status")
 """Columns whose texts are read once for a file, and as numbers for its rows."""
 _REPLAY: Final = JobStep(name="replay the state records", kinds={"saved": SAVED_COLUMNS})
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
-_QUARANTINED: Final = {
-    "quarantined": "quarantined",
-    "quarantined_at": "quarantined_offset",
-    "unattributed_at": "unattributed_offset",
-}
-"""Fields of a ``Coverage`` and their names in the column `exported`, where names that end in ``_at`` are times."""
-_OF_ALL: Final = ("ranges_table", "ranges_version", "until", "latest")
-"""What `exported` has of ``KnownRanges`` in every row."""
+_QUARANTINED: Final = ("quarantined", "quarantined_offset", "unattributed_offset")
+"""Fields of a ``Coverage``, and of the column `exported`."""
 _Row = Mapping[str, Any]
 
 
@@ -85,8 +75,7 @@ class ReplayResume:
     def __init__(self, tables: Tables, observation: Observation) -> None:
         self._tables, self._observation = tables, observation
         self._saved = continued(tables, read_saved(tables, REPLAY))
-        self._exported_ranges = ExportedRanges(tables, observation, known_ranges(self._saved))
-        coverages = coverage_of(observation, self._exported_ranges.by_state_partition)
+        coverages = coverage_of(tables, observation)
         self._ends = {number: coverage.end_offset or 0 for number, coverage in coverages.items()}
         self._records = tables.snapshot(RECORDS)  # after the ranges: it has all records that they name
         self._files = None if self._records is None else RecordFiles(tables, self._records)
@@ -131,8 +120,6 @@ class ReplayResume:
         partition."""
         if self._records is None or self._files is None or not self.is_further:
             return
-        known = self._exported_ranges.to_save()
-        exported = {} if known is None else {n: _exported_column(known, found) for n, found in self.coverages.items()}
         saved = SavedStates(
             table=REPLAY,
             step=self._saved.step,
@@ -140,7 +127,7 @@ class ReplayResume:
             run_id=self._observation.run_id,
             source=source_of(self._records, REPLAY),
             used=all_used(self._files, self._beyond(), self._ends),
-            exported=exported,
+            exported={n: {name: getattr(c, name) for name in _QUARANTINED} for n, c in self.coverages.items()},
         )
         cluster_id, step = self._observation.cluster_id or "", (self._saved.step or 0) + 1
         with contextlib.suppress(ConcurrentCommit):  # another reconciliation saved its own: as good as this one
@@ -210,34 +197,6 @@ def replay_of(
     return Replay(read, observation, coverages, saved)
 
 
-def known_ranges(saved: SavedStates) -> KnownRanges | None:
-    """What the run that saved knew of the export; None where it is missing for a state partition."""
-    rows = {number: row for number, row in saved.exported.items() if row is not None}
-    if not rows or len(rows) < len(saved.exported):
-        return None
-    first, extents = next(iter(rows.values())), dict[int, ExportedRange]()
-    for number, row in rows.items():
-        if row["first_offset"] is not None or row["gaps"]:
-            counted = {name: row[name] for name in ("first_offset", "last_offset", "offsets", "lost")}
-            extents[number] = ExportedRange(**counted, gaps=tuple(Gap(**gap) for gap in row["gaps"] or ()))
-    return KnownRanges(
-        **{name: first[name] for name in _OF_ALL},
-        pending=frozenset(first["pending"] or ()),
-        run_id=saved.run_id,
-        extents=extents,
-    )
-
-
 def quarantined_of(row: _Row | None) -> dict[str, Any]:
     """The fields of a ``Coverage`` about records that could not be decoded, out of one value of `exported`."""
-    return {} if row is None else {name: row[column] for name, column in _QUARANTINED.items()}
-
-
-def _exported_column(known: KnownRanges, coverage: Coverage) -> dict[str, Any]:
-    """The value of `exported` of the state partition of `coverage`."""
-    return {
-        **{name: getattr(known, name) for name in _OF_ALL},
-        "pending": sorted(known.pending),
-        **asdict(known.extents.get(coverage.state_partition, ExportedRange())),
-        **{column: getattr(coverage, name) for name, column in _QUARANTINED.items()},
-    }
+    return dict(row or {})

@@ -15,13 +15,13 @@ from acktrail.reconcile.coverage import (
     QUARANTINE_COLUMNS,
     QUARANTINED,
     Coverage,
-    ExportedRanges,
     count_quarantined,
     coverage_of,
 )
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.replay_resume import ReplayStart, replay_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.export_ranges import read_ranges
 
 _FOR_EVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -53,12 +53,9 @@ def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
         raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
-    coverages, exports = (
-        coverage_of(observation, ExportedRanges(tables, observation).by_state_partition),
-        _exports(tables),
-    )
+    exports = _exports(tables)
     cuts = {} if at_ms is None else _cuts(tables, at_ms)
-    coverages = {number: _before(found, cuts.get(number)) for number, found in coverages.items()}
+    coverages = {number: _before(found, cuts.get(number)) for number, found in coverage_of(tables, observation).items()}
     later = (e["state_partition"] for e in exports if e["first_offset_min"] and e["exported_at_min"] > observed_at)
     return TopicAtTime(
         at_ms=at_ms,
@@ -99,8 +96,7 @@ def _cuts(tables: Tables, at_ms: int) -> dict[int, int]:
 
 def _exports(tables: Tables) -> list[dict[str, Any]]:
     """By state partition: the first offset exported, and the times of the first and last commit with records."""
-    ranges = tables.read("export_ranges", columns=["state_partition", "first_offset", "exported_at"])
-    rows = ranges.filter(pc.field("first_offset").is_valid()).group_by("state_partition")
+    rows = read_ranges(tables).filter(pc.field("first_offset").is_valid()).group_by("state_partition")
     wanted = [("first_offset", "min"), ("exported_at", "min"), ("exported_at", "max")]
     found: list[dict[str, Any]] = rows.aggregate(wanted).to_pylist()
     return found

@@ -13,11 +13,11 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.statuses.status_rows import StatusRun
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.export_ranges import read_ranges
 
 _TOTALS: Final = TABLES["run_totals"]
 _NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
 """Reasons of gaps that are no lost records of the export."""
-_RANGES: Final = ("records_read", "records_quarantined", "gap_first", "gap_last", "gap_reason")
 
 
 def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
@@ -56,7 +56,7 @@ def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
 
 def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
     where = pc.field("exported_at") <= pa.scalar(run.observed_at, _TOTALS.field("observed_at").type)
-    ranges = tables.read("export_ranges", columns=_RANGES, where=where)
+    ranges = read_ranges(tables).filter(where)
     is_loss = pc.invert(pc.fill_null(pc.is_in(ranges["gap_reason"], value_set=_NO_LOSS), fill_value=False))
     gaps = ranges.filter(pc.and_(pc.is_valid(ranges["gap_first"]), is_loss))
     lost = pc.add(pc.subtract(gaps["gap_last"], gaps["gap_first"]), 1)

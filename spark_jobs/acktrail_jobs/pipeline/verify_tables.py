@@ -15,9 +15,9 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
-from acktrail.reconcile.coverage import ExportedRanges, read_coverage
+from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.replay_resume import ReplayStart, known_ranges, quarantined_of, run_replay
+from acktrail.reconcile.replay_resume import ReplayStart, quarantined_of, run_replay
 from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
@@ -105,16 +105,11 @@ def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary
 
 
 def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Difference]:
-    """State partitions where the saved facts about the export differ from ``export_ranges`` and the records."""
+    """State partitions where the saved facts about the export differ from what the records say."""
     if not saved.positions:
         return
-    observation = read_observation(stored, saved.run_id)
-    extents, coverages = ExportedRanges(stored, observation).by_state_partition, read_coverage(stored, observation)
-    known = known_ranges(saved)
-    for number, coverage in coverages.items():
-        row = saved.exported.get(number)
-        extent = None if known is None else known.extents.get(number)
-        if extent != extents.get(number) or replace(coverage, **quarantined_of(row)) != coverage:
+    for number, coverage in read_coverage(stored, read_observation(stored, saved.run_id)).items():
+        if replace(coverage, **quarantined_of(saved.exported.get(number))) != coverage:
             yield Difference(
                 table=REPLAY.name,
                 state_partition=number,

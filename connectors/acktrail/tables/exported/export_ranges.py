@@ -29,7 +29,25 @@ COPIED: Final = "state_records"
 COPIED_COMMIT: Final = "copied_commit"
 """The metadata of a commit of ``export_ranges`` that holds the id of the commit copied last."""
 _ATTEMPTS: Final = 20
+_READ: Final = (
+    *("run_id", "exported_at", "state_partition", "first_offset", "last_offset", "records_read"),
+    *("records_quarantined", "gap_first", "gap_last", "gap_reason"),
+)
+_newest: dict[tuple[str, str, int], pa.Table] = {}
 _Row = dict[str, Any]
+
+
+def read_ranges(tables: Tables) -> pa.Table:
+    """Run, time, offsets, counts and gaps of all rows. They are kept for the next call in this process: several steps
+    of a run ask for them, and the table has many small files until it is maintained."""
+    snapshot = tables.snapshot("export_ranges")
+    if snapshot is None:
+        return EXPORT_RANGES.empty_table()
+    version = (tables.root, snapshot.table_id, snapshot.version)
+    if version not in _newest:
+        _newest.clear()
+        _newest[version] = snapshot.read(columns=_READ)
+    return _newest[version]
 
 
 def merge_spans(spans: Sequence[LogSpan], span: LogSpan) -> tuple[LogSpan, ...]:

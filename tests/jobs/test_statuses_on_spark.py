@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 def test_spark_counts_what_this_process_counts(tmp_path: Path) -> None:
     """Runs on Spark, one after the other, write what this process writes."""
     clock, other = Clock(tmp_path / "spark"), Clock(tmp_path / "process")
-    for number in range(3):
+    for number in range(2):
         for each, master in ((clock, None), (other, "in-process")):
             each.work(f"r{number}")
             reconcile(each.config, f"r{number}", master, with_history=True)

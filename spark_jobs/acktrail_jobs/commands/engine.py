@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
 
-from acktrail.config import spark_master
+from acktrail.config import TablesConfig, spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.executors import Executors, InProcess, OpenExecutors
 from acktrail_jobs.commands.job_options import IN_PROCESS
@@ -37,6 +37,17 @@ def _open(master: str | None, run_id: str) -> Iterator[Executors]:
 
     with ExitStack() as running:
         yield SparkExecutors(lambda: running.enter_context(spark_session(master)), run_id)
+
+
+def show_results(tables: TablesConfig, run_id: str) -> None:
+    """Make what the reconciliation `run_id` wrote temporary views (``register_results``) of the session that the caller
+    has; nothing where there is none."""
+    known = sys.modules.get("acktrail_jobs.session")  # imports no PySpark: this process may have done the work
+    session = known.running_session() if known is not None else None
+    if session is not None:
+        from acktrail_jobs.views import register_results
+
+        register_results(session, tables, run_id)
 
 
 @contextmanager

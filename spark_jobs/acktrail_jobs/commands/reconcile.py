@@ -49,10 +49,10 @@ def _command(
 def reconcile(
     tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
 ) -> ReconcileSummary:
-    """See ``reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring
+    """See ``reconcile_run.reconcile``, ``executors_on``, ``translated`` and ``show_results``. `with_history`: bring
     ``delivery_history`` up to date and write the statuses of queues with the same executors."""
     from acktrail.tables.delta.store import Tables
-    from acktrail_jobs.commands.engine import executors_on, translated
+    from acktrail_jobs.commands.engine import executors_on, show_results, translated
     from acktrail_jobs.pipeline.history_run import build_history
     from acktrail_jobs.pipeline.reconcile_run import reconcile as run
     from acktrail_jobs.pipeline.status_run import write_statuses
@@ -65,7 +65,9 @@ def reconcile(
         write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
 
     with translated():
-        return run(tables, executors_on(master), run_id, before_done=add_history)
+        done = run(tables, executors_on(master), run_id, before_done=add_history)
+        show_results(tables, done.run_id)
+    return done
 
 
 def _text(tables: TablesConfig, summary: ReconcileSummary) -> str:

@@ -1,0 +1,77 @@
+"""The tables by SQL: each is a temporary view of a Spark session, at the version that it has now.
+
+No Delta connector is needed: the log says which files a version has, and Spark reads these. In a folder it reads them
+itself, no more columns and row groups than a query needs. Of a bucket acktrail's own reader gives Spark the rows of
+each file: neither Hadoop's library for it nor credentials in Spark's settings are needed.
+
+    versions = register_views(spark, TablesConfig(uri="/data/acktrail"))    # {"findings": 41, "key_audits": None, ...}
+    spark.sql("SELECT rule, count(*) FROM findings GROUP BY rule").show()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import CHUNK
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_jobs.spark_executors import share_frame
+
+RESULTS: Final = ("share_partition_states", "reconciliations", "findings", "queue_statuses", "status_changes")
+"""The tables whose rows name the reconciliation that wrote them."""
+_PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
+"""What Hadoop takes for a pattern of paths."""
+
+
+def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int | None]:
+    """Make a temporary view of each table; gives its version. None: it was never created, the view has no rows. Reads
+    the logs of the tables and no rows: what came since shows with the next call. A view whose files were removed since
+    (``acktrail maintain``) fails. Raises as ``Tables`` does."""
+    tables = Tables(config)
+    snapshots = {name: tables.snapshot(name) for name in TABLES}
+    for name, snapshot in snapshots.items():
+        _frame(spark, config, name, snapshot).createOrReplaceTempView(name)
+    return {name: None if found is None else found.version for name, found in snapshots.items()}
+
+
+def register_results(spark: SparkSession, config: TablesConfig, run_id: str) -> None:
+    """Make a temporary view ``run_TABLE`` for each of the tables ``RESULTS``: what the reconciliation `run_id` wrote.
+    Raises as ``Tables`` does."""
+    tables = Tables(config)
+    for name in RESULTS:
+        frame = _frame(spark, config, name, tables.snapshot(name))
+        frame.filter(frame["run_id"] == run_id).createOrReplaceTempView(f"run_{name}")
+
+
+def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: TableSnapshot | None) -> DataFrame:
+    """The rows of a table in the columns and types of its schema."""
+    # The dataset, and not the log alone: it refuses a table of which paths are not all that counts.
+    paths = [] if snapshot is None else snapshot.dataset().files
+    schema = from_arrow_schema(TABLES[name])
+    if snapshot is None or not paths:
+        return spark.createDataFrame([], schema)
+    if not snapshot.is_local:
+        return share_frame(spark, TABLES[name], paths, partial(_rows, config, name))
+    root = f"file:{snapshot.place.uri}/"
+    found = spark.read.schema(schema).option("basePath", root)
+    return found.parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in paths)).select(schema.names)
+
+
+def _rows(config: TablesConfig, name: str, path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; the number of its chunk is in its path alone."""
+    chunk = re.match(f"{CHUNK}=([0-9]+)/", path)
+    for batch in Tables(config).file_batches(name, [path], sparing=True):
+        if chunk is None:
+            yield batch
+        else:
+            place = batch.schema.get_field_index(CHUNK)
+            yield batch.set_column(place, CHUNK, pa.array([int(chunk[1])] * batch.num_rows, pa.int64()))

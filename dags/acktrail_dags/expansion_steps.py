@@ -10,21 +10,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import chain, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from acktrail.config import KafkaConfig, TablesConfig, ordered_groups
+from acktrail.config import ordered_groups
 from acktrail.plain_tables import printable
 from acktrail.times import instant_text, now_ms
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
-from acktrail_dags.dag_profiles import own_connection
 from acktrail_dags.plan_text import cell, markdown_table, notice_text, notices_table
+from acktrail_dags.run_target import cluster_at, tables_at
 from acktrail_dags.spark_connection import spark_master
 
 if TYPE_CHECKING:
@@ -38,45 +38,36 @@ _SHORT: Final = timedelta(minutes=20)
 _LONGEST_SETTLE: Final = timedelta(hours=25)
 
 
-class PlannedExpansion(TypedDict):
+class PlannedExpansion(run_target.Place):
     """A plan, where it is for, and the preview that a person reads."""
 
-    profile: str | None
-    kafka_conn_id: str
-    tables_uri: str
     plan: str
     preview: str
 
 
-class LookTarget(run_target.Target):
-    """One look and what works on it; `spark_conn_id`: the connection to Spark; None: none."""
-
-    spark_conn_id: str | None
-
-
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors(can_run_again=True)
-def observe(**context: Unpack[Context]) -> LookTarget:
+def observe(**context: Unpack[Context]) -> run_target.Target:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.topic_expansion.stored_look import take_look
 
     target = run_target.export_target(context)
-    kafka = run_target.kafka_config(target["kafka_conn_id"], target["profile"])
     topics = context["params"]["topics"] or None
-    with ShareGroupAdmin(kafka) as admin:
-        look = asdict(take_look(admin, _tables(target), topics=topics, run_id=target["run_id"]))
+    with ShareGroupAdmin(cluster_at(target)) as admin:
+        look = asdict(take_look(admin, tables_at(target), topics=topics, run_id=target["run_id"]))
     task_results.hand_over(context, target["run_id"], {name: n for name, n in look.items() if isinstance(n, int)})
-    return LookTarget(**target, spark_conn_id=context["params"]["spark_conn_id"])
+    return target
 
 
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
-def audit(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
+def audit(target: run_target.Target, **context: Unpack[Context]) -> dict[str, Any]:
     """Find every expansion that looks show, and judge with PySpark what groups did across it."""
     from acktrail_jobs.commands.expand_audit import audit_partitions
 
-    done = asdict(audit_partitions(_tables(target), spark_master(target["spark_conn_id"])))
+    master = spark_master(context["params"]["spark_conn_id"])
+    done = asdict(audit_partitions(tables_at(target), master))
     fallen = list(done.pop("fallen"))
     counts = {name: value for name, value in done.items() if isinstance(value, int | dict)}
     return task_results.hand_over(context, target["run_id"], counts, fallen=fallen)
@@ -84,13 +75,13 @@ def audit(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
-def validate(target: LookTarget, **context: Unpack[Context]) -> dict[str, Any]:
+def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str, Any]:
     """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations import expansion_gate
 
     ordered = ordered_groups().globs
-    summary = expansion_gate.validate_observation(Tables(_tables(target)), target["run_id"], ordered=ordered)
+    summary = expansion_gate.validate_observation(Tables(tables_at(target)), target["run_id"], ordered=ordered)
     task_results.show_validation(summary)
     counts, failures = task_results.validation_counts(summary), task_results.failed_rules(summary)
     result = task_results.hand_over(context, target["run_id"], counts, failures=failures)
@@ -114,22 +105,15 @@ def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
     from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 
     form, asked_by = context["params"], requester(context)
-    profile = form.get("profile")
-    target = PlannedExpansion(
-        profile=profile,
-        kafka_conn_id=form["kafka_conn_id"] or own_connection(profile),
-        tables_uri=run_target.tables_config(form["tables_uri"], profile).uri,
-        plan="",
-        preview="",
-    )
+    target = run_target.place_of(form, form.get("profile"))
     request = expansion_request(form["topic"], form["partitions"], reason=form["reason"] or "", requested_by=asked_by)
-    with ShareGroupAdmin(_kafka(target)) as admin:
-        plan = make_plan(admin, request, tables=_tables(target), created_by=asked_by or account())
+    with ShareGroupAdmin(cluster_at(target)) as admin:
+        plan = make_plan(admin, request, tables=tables_at(target), created_by=asked_by or account())
     preview = expansion_preview(plan)
     _log.info("%s", preview)
     if plan.refusals:
         raise AirflowFailException("; ".join(map(notice_text, plan.refusals)))
-    return PlannedExpansion(**{**target, "plan": plan_json(plan), "preview": preview})
+    return PlannedExpansion(**target, plan=plan_json(plan), preview=preview)
 
 
 @task.short_circuit(multiple_outputs=False, execution_timeout=_SHORT)
@@ -143,7 +127,7 @@ def note_decision(planned: PlannedExpansion, **context: Unpack[Context]) -> str 
 
     answer = answer_in(context)
     plan = _plan(planned)
-    journal = open_expansion_journal(_tables(planned), plan, actor=answer.person)
+    journal = open_expansion_journal(tables_at(planned), plan, actor=answer.person)
     step = Step.APPROVE if answer.is_approved else Step.EXPIRE if answer.is_expired else Step.REJECT
     life = Admission(journal=journal, plan=plan).decide(step, actor=answer.person, why=answer.note)
     _log.info("plan %s: %s by %s", plan.plan_id, life.standing, answer.person)
@@ -158,8 +142,8 @@ def expand(planned: PlannedExpansion, approver: str, **context: Unpack[Context])
     from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
 
     plan = _plan(planned)
-    with ShareGroupAdmin(_kafka(planned)) as admin:
-        journal = open_expansion_journal(_tables(planned), plan, actor=approver)
+    with ShareGroupAdmin(cluster_at(planned)) as admin:
+        journal = open_expansion_journal(tables_at(planned), plan, actor=approver)
         result = apply_expansion(admin, journal, plan)
     settles_at_ms = now_ms() if result.settles_at_ms is None else result.settles_at_ms
     return {**_handed_over(context, result), "settles_at": instant_text(settles_at_ms)}
@@ -177,21 +161,15 @@ def settled() -> DateTimeSensorAsync:
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors(can_run_again=True)
-def look_again(planned: PlannedExpansion, **context: Unpack[Context]) -> LookTarget:
+def look_again(planned: PlannedExpansion, **context: Unpack[Context]) -> run_target.Target:
     """Look once more, unless a scheduled look did: where the fences are."""
     from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.topic_expansion.apply_expansion import finish_expansion
 
-    with ShareGroupAdmin(_kafka(planned)) as admin:
-        result = finish_expansion(admin, _tables(planned), _plan(planned))
+    with ShareGroupAdmin(cluster_at(planned)) as admin:
+        result = finish_expansion(admin, tables_at(planned), _plan(planned))
     _handed_over(context, result)
-    return LookTarget(
-        run_id=result.plan_id,
-        profile=planned["profile"],
-        kafka_conn_id=planned["kafka_conn_id"],
-        tables_uri=planned["tables_uri"],
-        spark_conn_id=context["params"]["spark_conn_id"],
-    )
+    return run_target.Target(run_id=result.plan_id, **run_target.place_of(planned, planned["profile"]))
 
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
@@ -202,7 +180,7 @@ def publish(planned: PlannedExpansion, **context: Unpack[Context]) -> dict[str, 
     from acktrail.topic_expansion.expansion_text import LEFT_COLUMNS, VERDICT_COLUMNS, left_rows, verdict_lines
     from acktrail.topic_expansion.ledger_reading import records_left, stored_expansion, verdicts
 
-    plan, tables = _plan(planned), _tables(planned)
+    plan, tables = _plan(planned), tables_at(planned)
     result = expansion_result(plan, stored_expansion(tables, plan), was_there=True)
     left = records_left(tables, plan, {each.partition: each.high for each in result.fences})
     found = verdicts(tables, result.event_id)
@@ -258,11 +236,3 @@ def _plan(planned: PlannedExpansion) -> ExpansionPlan:
     from acktrail.topic_expansion.expansion_plan import parse_expansion_plan
 
     return parse_expansion_plan(planned["plan"], "the plan")
-
-
-def _kafka(planned: PlannedExpansion) -> KafkaConfig:
-    return run_target.kafka_config(planned["kafka_conn_id"], planned["profile"])
-
-
-def _tables(target: PlannedExpansion | run_target.Target) -> TablesConfig:
-    return run_target.tables_config(target["tables_uri"], target["profile"])

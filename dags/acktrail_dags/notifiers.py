@@ -114,7 +114,7 @@ def _send_changes(target: run_target.Target, context: Context, changes_of: Chang
 
     if not chosen_notifiers():
         raise AirflowSkipException("ACKTRAIL_NOTIFIERS names no notifiers")
-    tables = run_target.tables_config(target["tables_uri"], target.get("profile"))
+    tables = run_target.tables_at(target)
     dashboard = task_results.dashboard_links().get("dashboard", "")
 
     def send(message: Notification) -> None:

@@ -12,12 +12,13 @@ from urllib.parse import quote
 from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from acktrail.config import KafkaConfig, TablesConfig, reports_kept
+from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags.run_target import cluster_at, tables_at
 from acktrail_dags.spark_connection import spark_master
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
     from acktrail.export import export_run
 
     target = run_target.export_target(context)
-    kafka, tables = _kafka(target), _tables(target)
+    kafka, tables = cluster_at(target), tables_at(target)
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
     context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
     return task_results.hand_over(context, target["run_id"], task_results.export_counts(summary))
@@ -67,12 +68,12 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     from acktrail.reconcile.reconcile_due import CheckDecision, check_due
 
     target = run_target.reconcile_target(context)
-    tables, followed = _tables(target), run_target.followed_export(context)
+    tables, followed = tables_at(target), run_target.followed_export(context)
     if followed is not None:
         decided = check_due(tables, followed, target["run_id"])
         if decided.decision is not CheckDecision.RUN:
             raise AirflowSkipException(f"no reconciliation: {decided.reason}")
-    observed = export_run.observe(_kafka(target), tables, run_id=target["run_id"])
+    observed = export_run.observe(cluster_at(target), tables, run_id=target["run_id"])
     if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
     task_results.hand_over(context, target["run_id"], task_results.export_counts(observed))
@@ -85,8 +86,8 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
     """Replay with PySpark, compare with the observation, update the history of every record."""
     from acktrail_jobs.commands import reconcile as command
 
-    master = spark_master(target["spark_conn_id"])
-    done = command.reconcile(_tables(target), target["run_id"], master, with_history=True)
+    master = spark_master(context["params"]["spark_conn_id"])
+    done = command.reconcile(tables_at(target), target["run_id"], master, with_history=True)
     counts = dataclasses.asdict(done)
     ran_on = counts.pop("ran_on")
     _log.info("ran on %s", printable(ran_on or "nothing: all was done"))
@@ -101,7 +102,7 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations import gate
 
-    summary = gate.validate_run(Tables(_tables(target)), target["run_id"])
+    summary = gate.validate_run(Tables(tables_at(target)), target["run_id"])
     gate.log_summary(summary)
     task_results.show_validation(summary)
     failures = task_results.failed_rules(summary)
@@ -142,7 +143,7 @@ def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str
     from acktrail_dashboard.evidence.pack import write_evidence
     from acktrail_dashboard.publication import publish as publish_report
 
-    tables, run_id, brokers = _tables(target), target["run_id"], _kafka(target).bootstrap_servers
+    tables, run_id, brokers = tables_at(target), target["run_id"], cluster_at(target).bootstrap_servers
     folder, kept = Path(target["report_folder"]), reports_kept()
     published = publish_report(tables, run_id, folder, kept=kept, broker=brokers)
     task_results.show_trouble(published.summary)
@@ -180,14 +181,6 @@ def _outlet(context: Context) -> Asset:
     if not isinstance(asset, Asset):
         raise TypeError(asset)
     return asset
-
-
-def _kafka(target: run_target.Target) -> KafkaConfig:
-    return run_target.kafka_config(target["kafka_conn_id"], target.get("profile"))
-
-
-def _tables(target: run_target.Target) -> TablesConfig:
-    return run_target.tables_config(target["tables_uri"], target.get("profile"))
 
 
 def _place(target: run_target.Target) -> dict[str, str]:

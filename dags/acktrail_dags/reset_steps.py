@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from airflow.sdk import TaskGroup, TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from acktrail.config import TablesConfig
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
 from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
@@ -27,10 +26,10 @@ from acktrail.group_changes.request.reset_request import ResetRequest, parse_req
 from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
-from acktrail_dags.dag_profiles import DagProfile, own_connection
+from acktrail_dags.dag_profiles import DagProfile
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text, plan_text
-from acktrail_dags.run_target import kafka_config, tables_config
+from acktrail_dags.run_target import Place, cluster_at, place_of, tables_at, tables_config
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,12 +40,9 @@ _SHORT: Final = timedelta(minutes=20)
 _FILL_IN: Final = "fill in that field"
 
 
-class ResetTarget(TypedDict):
+class ResetTarget(Place):
     """Where and how a reset is executed."""
 
-    profile: str | None
-    kafka_conn_id: str
-    tables_uri: str
     partial: bool
     watch_s: int
 
@@ -134,16 +130,14 @@ def wait_until_empty(order: ResetOrder) -> None:
 @as_airflow_errors()
 def make_plan(order: ResetOrder) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
-    tables, request = _tables(order), _request(order)
+    tables, request = tables_at(order), _request(order)
     with _cluster(order) as cluster:
         plan = api.make_plan(cluster, request, tables=tables, created_by=request.requested_by or None)
     api.store_plan(tables, plan)
     preview = plan_text(plan, where=_where(order), approval=api.approval_needed(plan))
     _log.info("%s", preview)
     return StoredPlan(
-        profile=order.get("profile"),
-        kafka_conn_id=order["kafka_conn_id"],
-        tables_uri=order["tables_uri"],
+        **place_of(order, order["profile"]),
         plan_id=plan.plan_id,
         plan_hash=plan.plan_hash,
         preview=preview,
@@ -162,7 +156,7 @@ def check_plan(stored: StoredPlan) -> None:
     refused = "; ".join(stored["refusals"])
     try:
         with as_airflow_errors():
-            validate_plan(_tables(stored), stored["plan_id"])
+            validate_plan(tables_at(stored), stored["plan_id"])
     except AirflowFailException as error:
         raise AirflowFailException(f"{refused}; {error}" if refused else str(error)) from error
     if refused and not stored["partial"]:
@@ -174,7 +168,7 @@ def check_plan(stored: StoredPlan) -> None:
 def recheck(stored: StoredPlan) -> int:
     """Fail if anything changed since the plan was made (topics, partition counts, members, state), or if the plan is
     closed. Returns how many share partitions would be sent now."""
-    tables = _tables(stored)
+    tables = tables_at(stored)
     with _cluster(stored) as cluster:
         rows = api.would_send(cluster, tables, _load(stored), partial=stored["partial"])
     return len(rows)
@@ -187,7 +181,7 @@ def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     None, and the run ends here. Fails when the plan is closed, or this person may not approve."""
     answer = answer_in(context)
     status = api.note_decision(
-        _tables(stored),
+        tables_at(stored),
         _load(stored),
         approved=answer.is_approved,
         actor=answer.person,
@@ -205,7 +199,7 @@ def send_requests(stored: StoredPlan, approver: str) -> dict[str, Any]:
     outcome is verified first."""
     plan = _load(stored)
     with _cluster(stored) as cluster:
-        journal = api.open_journal(_tables(stored), plan, actor=approver)
+        journal = api.open_journal(tables_at(stored), plan, actor=approver)
         done: dict[str, Any] = to_json_value(api.execute(cluster, journal, plan, partial=stored["partial"]))
     return done
 
@@ -216,7 +210,7 @@ def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     """Settle the attempt by the state topic and the brokers' answers, also when the execution failed."""
     if stored is None:
         raise AirflowSkipException("there is no plan")
-    tables = _tables(stored)
+    tables = tables_at(stored)
     if not plan_status.plan_status(tables, stored["plan_id"])["groups"]:
         raise AirflowSkipException("nothing was sent")
     plan = _load(stored)
@@ -236,7 +230,7 @@ def check_result(stored: StoredPlan) -> None:
     """Great Expectations on the result (suite ``reset_result``): every share partition has its target."""
     from acktrail_expectations.reset_gate import validate_result
 
-    validate_result(_tables(stored), stored["plan_id"])
+    validate_result(tables_at(stored), stored["plan_id"])
 
 
 def dag_settings(profile: DagProfile) -> dict[str, Any]:
@@ -316,9 +310,7 @@ def _leave_empty(form: Mapping[str, Any], what: str, names: Iterable[str | None]
 
 def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
     return ResetOrder(
-        profile=form.get("profile"),
-        kafka_conn_id=form["kafka_conn_id"] or own_connection(form.get("profile")),
-        tables_uri=tables_config(form["tables_uri"], form.get("profile")).uri,
+        **place_of(form, form.get("profile")),
         request=to_json_value(request),
         partial=form["partial"],
         wait_for_empty_s=form["wait_for_empty_s"],
@@ -327,17 +319,12 @@ def _order(form: Mapping[str, Any], request: ResetRequest) -> ResetOrder:
 
 
 def _cluster(target: ResetTarget) -> Cluster:
-    return Cluster(kafka_config(target["kafka_conn_id"], target.get("profile")))
+    return Cluster(cluster_at(target))
 
 
 def _where(target: ResetTarget) -> str:
     """The cluster as people know it."""
-    address = kafka_config(target["kafka_conn_id"], target.get("profile")).bootstrap_servers
-    return " ".join(filter(None, (target.get("profile"), address)))
-
-
-def _tables(target: ResetTarget) -> TablesConfig:
-    return tables_config(target["tables_uri"], target.get("profile"))
+    return " ".join(filter(None, (target.get("profile"), cluster_at(target).bootstrap_servers)))
 
 
 def _request(order: ResetOrder) -> ResetRequest:
@@ -346,7 +333,7 @@ def _request(order: ResetOrder) -> ResetRequest:
 
 def _load(stored: StoredPlan) -> ResetPlan:
     """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = api.load_reset(_tables(stored), stored["plan_id"])
+    plan = api.load_reset(tables_at(stored), stored["plan_id"])
     if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan

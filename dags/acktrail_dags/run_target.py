@@ -27,20 +27,24 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]+")
 _LONGEST: Final = 60
 
 
-class Target(TypedDict):
-    """Passed from task to task: names and places only, never a secret. `profile` None: the worker's environment."""
+class Place(TypedDict):
+    """Passed from task to task: names only, never a secret. `profile` None: the worker's environment."""
 
-    run_id: str
     profile: str | None
     kafka_conn_id: str
     tables_uri: str
 
 
+class Target(Place):
+    """With the id of the run in the tables."""
+
+    run_id: str
+
+
 class ReconcileTarget(Target):
-    """`report_folder`: where the report is written; `spark_conn_id`: the connection to Spark; None: none."""
+    """`report_folder`: where the report is written."""
 
     report_folder: str
-    spark_conn_id: str | None
 
 
 def export_target(context: Context) -> Target:
@@ -56,8 +60,7 @@ def reconcile_target(context: Context) -> ReconcileTarget:
     folder = params["report_folder"] or _reports_folder(params.get("profile"))
     if folder is None:
         raise ConfigurationError("no folder for the report", hint="set the parameter report_folder or ACKTRAIL_REPORTS")
-    target = _target(context, chosen)
-    return ReconcileTarget(**target, report_folder=str(folder), spark_conn_id=params["spark_conn_id"])
+    return ReconcileTarget(**_target(context, chosen), report_folder=str(folder))
 
 
 def followed_export(context: Context) -> str | None:
@@ -93,6 +96,25 @@ def tables_config(uri: str | None, profile: str | None = None) -> TablesConfig:
     return found if uri or is_described else replace(found, uri=f"{found.uri.rstrip('/')}/{profile}")
 
 
+def place_of(chosen: Mapping[str, Any], profile: str | None) -> Place:
+    """The cluster and the tables that are `chosen`, else those of `profile`. Raises as ``tables_config``."""
+    return Place(
+        profile=profile,
+        kafka_conn_id=chosen.get("kafka_conn_id") or own_connection(profile),
+        tables_uri=tables_config(chosen.get("tables_uri"), profile).uri,
+    )
+
+
+def tables_at(place: Place) -> TablesConfig:
+    """See ``tables_config``."""
+    return tables_config(place["tables_uri"], place.get("profile"))
+
+
+def cluster_at(place: Place) -> KafkaConfig:
+    """See ``kafka_config``."""
+    return kafka_config(place["kafka_conn_id"], place.get("profile"))
+
+
 def _reports_folder(profile: str | None) -> Path | None:
     folder = reports_folder()
     return folder if folder is None or profile is None else folder / profile
@@ -100,12 +122,7 @@ def _reports_folder(profile: str | None) -> Path | None:
 
 def _target(context: Context, chosen: Mapping[str, Any]) -> Target:
     task, profile = context["ti"], context["params"].get("profile")
-    return Target(
-        run_id=table_run_id(task.dag_id, task.run_id, task.try_number),
-        profile=profile,
-        kafka_conn_id=chosen.get("kafka_conn_id") or own_connection(profile),
-        tables_uri=tables_config(chosen.get("tables_uri"), profile).uri,
-    )
+    return Target(run_id=table_run_id(task.dag_id, task.run_id, task.try_number), **place_of(chosen, profile))
 
 
 def _newest_export(context: Context) -> dict[str, Any]:
@@ -141,12 +158,11 @@ def kafka_config(conn_id: str, profile: str | None = None) -> KafkaConfig:
         """--conn-extra '{"security.protocol": "SASL_SSL", ...}' (or the same under Admin, Connections)"""
     )
     try:
-        connection: Any = Connection.get(conn_id)
-    except AirflowNotFoundException as error:
+        connection = airflow_connection(conn_id, how_to)
+    except ConfigurationError:
         if profile is not None and has_profiles() and conn_id == own_connection(profile):
             return _of_profile(profile)
-        text = f"there is no Airflow connection {conn_id!r}"
-        raise ConfigurationError(text, hint=how_to, data={"conn_id": conn_id}) from error
+        raise
     properties = _properties(conn_id, connection.extra)
     if connection.login:
         properties.setdefault("sasl.username", connection.login)
@@ -159,6 +175,15 @@ def kafka_config(conn_id: str, profile: str | None = None) -> KafkaConfig:
     if not address:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no broker", hint=how_to)
     return KafkaConfig(bootstrap_servers=address, properties=properties)
+
+
+def airflow_connection(conn_id: str, how_to: str) -> Any:
+    """An Airflow connection. Raises ConfigurationError (there is none) with the hint `how_to` add one."""
+    try:
+        return Connection.get(conn_id)
+    except AirflowNotFoundException as error:
+        text = f"there is no Airflow connection {conn_id!r}"
+        raise ConfigurationError(text, hint=how_to, data={"conn_id": conn_id}) from error
 
 
 def _of_profile(profile: str) -> KafkaConfig:

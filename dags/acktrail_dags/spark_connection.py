@@ -6,14 +6,12 @@ modules of ``pyspark``.
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from acktrail.errors import ConfigurationError
+from acktrail_dags.run_target import airflow_connection
 
 _CONNECT_PORT = 15002
 
@@ -29,11 +27,7 @@ def spark_master(conn_id: str | None) -> str | None:
     if conn_id is None:
         return None
     how_to = f"airflow connections add {conn_id} --conn-type spark --conn-host spark://HOST --conn-port 7077"
-    try:
-        found: Any = Connection.get(conn_id)
-    except AirflowNotFoundException as error:
-        text = f"there is no Airflow connection {conn_id!r}"
-        raise ConfigurationError(text, hint=how_to, data={"conn_id": conn_id}) from error
+    found = airflow_connection(conn_id, how_to)
     if not found.host:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no Spark", hint=how_to)
     if found.conn_type == "spark_connect" or found.host.startswith("sc://"):

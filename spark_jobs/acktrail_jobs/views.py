@@ -22,7 +22,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.spark_executors import share_frame
 
@@ -54,7 +53,7 @@ def register_results(spark: SparkSession, config: TablesConfig, run_id: str) -> 
 
 def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: TableSnapshot | None) -> DataFrame:
     """The rows of a table in the columns and types of its schema."""
-    # The dataset, and not the log alone: it refuses a table of which paths are not all that counts.
+    # The dataset, and not the log alone: it refuses what another writer stores beside the files (deletion vectors).
     paths = [] if snapshot is None else snapshot.dataset().files
     schema = from_arrow_schema(TABLES[name])
     if snapshot is None or not paths:
@@ -67,11 +66,5 @@ def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: Table
 
 
 def _rows(config: TablesConfig, name: str, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file; the number of its chunk is in its path alone."""
-    chunk = re.match(f"{CHUNK}=([0-9]+)/", path)
-    for batch in Tables(config).file_batches(name, [path], sparing=True):
-        if chunk is None:
-            yield batch
-        else:
-            place = batch.schema.get_field_index(CHUNK)
-            yield batch.set_column(place, CHUNK, pa.array([int(chunk[1])] * batch.num_rows, pa.int64()))
+    """The rows of one file."""
+    return Tables(config).file_batches(name, [path], sparing=True)

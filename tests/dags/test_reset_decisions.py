@@ -137,7 +137,7 @@ def test_a_verification_that_may_pass_later_is_tried_again(
     def unknown(*_: Any, **__: Any) -> None:
         raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
 
-    monkeypatch.setattr(reset_steps, "kafka_config", lambda *_: None)
+    monkeypatch.setattr(reset_steps, "cluster_at", lambda *_: None)
     monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
     monkeypatch.setattr(api, "verify", unknown)
     with pytest.raises(Unreachable if may_pass else AirflowFailException):

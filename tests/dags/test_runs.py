@@ -203,7 +203,7 @@ def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
 
 def _automatic(extra: dict[str, Any], folder: Path) -> Any:
     """What of Airflow's context `observe` reads in a run that follows an export."""
-    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder), "spark_conn_id": None}
+    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder)}
     event = SimpleNamespace(extra=extra, timestamp=dt.datetime.now(dt.UTC))
     return {
         "params": params,

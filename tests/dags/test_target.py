@@ -14,7 +14,7 @@ from acktrail.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow
 
-NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None, "spark_conn_id": None}
+NO_PARAMS = {"kafka_conn_id": None, "tables_uri": None, "report_folder": None}
 
 
 def event(minute: int, **extra: object) -> SimpleNamespace:
@@ -61,7 +61,7 @@ def test_parameters_win_over_the_export_and_the_environment() -> None:
     """Who triggers by hand decides."""
     from acktrail_dags.run_target import reconcile_target
 
-    asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r", "spark_conn_id": "yarn"}
+    asked = {"kafka_conn_id": "mine", "tables_uri": "/mine", "report_folder": "/r"}
     found = reconcile_target(context(asked, event(1, kafka_conn_id="eu", tables_uri="/eu")))
     assert {name: found[name] for name in asked} == asked  # type: ignore[literal-required]
 

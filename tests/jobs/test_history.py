@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 import pytest
 from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
-from pyspark.sql import SparkSession
 
 from acktrail.columnar.model_values import changes_of, known_states_of
-from acktrail.columnar.rate_counts import RATES
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.model.offset_history.offset_status import KnownState
@@ -33,7 +31,6 @@ from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.pipeline import history_run as job
 from acktrail_jobs.pipeline.history_step import HISTORY_STEP, RecordRange, apply_ranges
-from acktrail_jobs.spark_rates import delivery_rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -368,18 +365,6 @@ def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.M
     shutil.rmtree(Path(world.config.uri) / "held_states")
     build_history(world.config)
     assert found(world) == expected(written)
-
-
-def test_rates_are_those_of_the_command(world: World, spark: SparkSession) -> None:
-    """Spark's workers count what one process counts, over several chunks."""
-    written: Written = {}
-    for seed in range(2):
-        live(world, written, seed)
-        world.export(f"r{seed}")
-        build_history(world.config)
-    found = delivery_rates(spark, world.config, 20).orderBy(*RATES.names[:4]).toArrow()
-    expected_rates = HistoryReader(world.tables).rates(20)
-    assert found.cast(RATES).to_pylist() == expected_rates.to_pylist() != []
 
 
 def test_nothing_was_exported(world: World) -> None:

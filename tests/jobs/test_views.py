@@ -21,6 +21,7 @@ from samples.evidence_tables import put
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.group_changes.audit.audit_chain import AuditEntry, Event
 from acktrail.model.offset_history.status_changes import RecordPosition
+from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.health.open_findings import open_findings
 from acktrail.tables.open_runs import open_runs
 from acktrail.tables.past.history_reader import HistoryReader
@@ -105,6 +106,11 @@ def expected_answers(clock: Clock) -> dict[str, list[tuple[Any, ...]]]:
         "What was archived on a day, and why?": [
             (*mine, *(at.first_offset, at.last_offset, 5), moment(at.at.timestamp_ms), [REJECTED] * (number < 2))
             for number, at in enumerate(history.archived(GIVES_UP))
+        ],
+        "How many records were acknowledged, released and archived in each hour?": [
+            (*(row[name] for name in KEY_COLUMNS), moment(row["interval_start_ms"]), *counts)
+            for row in history.rates(3_600_000).to_pylist()
+            if any(counts := [row[name] for name in ("acknowledged", "released", "archived")])
         ],
         "Who releases again and again?": [(*releasing, 6 * (RUNS - 1), 0, 0, 1)],
         "What became of one record?": [

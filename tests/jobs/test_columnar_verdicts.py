@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from definitions.state_rules import broken_rules
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jobs.world import batch
@@ -25,7 +26,7 @@ from acktrail.model.reconciliation import DescribedPartition, ReconciliationInpu
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of
 from acktrail.reconcile import verdict_rows
-from acktrail.reconcile.derived_columns import broken_rules, derived_columns, int64
+from acktrail.reconcile.derived_columns import derived_columns, int64
 from acktrail.reconcile.verdict_rows import verdicts_of
 
 SAMPLE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from definitions.state_rules import broken_rules
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import batch, key_of, snapshot, update
@@ -10,7 +11,7 @@ from samples.random_records import disjoint_batches
 
 from acktrail.model.delivery import StateBatch
 from acktrail.model.replay import SharePartitionState, replay
-from acktrail.reconcile.derived_columns import STATE_RULES, broken_rules
+from acktrail.reconcile.derived_columns import STATE_RULES
 
 KEY = key_of("g")
 

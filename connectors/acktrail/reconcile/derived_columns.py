@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -37,27 +36,7 @@ _COUNTED: Final = {
     "archiving_records": DeliveryState.ARCHIVING,
     "archived_records": DeliveryState.ARCHIVED,
 }
-_DERIVED: Final = ("first_unfinished_offset", "end_offset", *_COUNTED, "max_delivery_count")
-_BIT: Final = {rule: 1 << number for number, rule in enumerate(STATE_RULES)}
 _Numbers = dict[str, NumberColumn]
-
-
-def broken_rules(state: SharePartitionState) -> tuple[str, ...]:
-    """Names of the rules that `state` breaks, in the order of ``STATE_RULES``."""
-    batches, start, done = state.batches, state.start_offset, state.delivery_complete_count
-    ascending = sorted((b.first_offset, b.last_offset) for b in batches if b.first_offset <= b.last_offset)
-    least = sum(counts_by_state(state)[kind] for kind in TERMINAL_STATES)
-    broken = {
-        "batch_first_le_last": any(b.first_offset > b.last_offset for b in batches),
-        "batches_ascending": any(later.first_offset < batch.first_offset for batch, later in pairwise(batches)),
-        "batches_non_overlapping": any(first <= last for (_, last), (first, _) in pairwise(ascending)),
-        "batches_not_below_start": start is not None and any(b.first_offset < start for b in batches),
-        "delivery_state_allowed": any(b.delivery_state not in DURABLE_STATES for b in batches),
-        "delivery_count_possible": any(not 0 <= b.delivery_count <= HIGHEST_DELIVERY_COUNT for b in batches),
-        "uninitialized_without_batches": start is None and bool(batches),
-        "delivery_complete_count_covers": done is not None and start is not None and done < least,
-    }
-    return tuple(rule for rule in STATE_RULES if broken[rule])
 
 
 def int64(number: int | None) -> int | None:
@@ -142,11 +121,9 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
     """Columns of ``SHARE_PARTITION_STATES`` (first unfinished and end offset, offsets by delivery state, highest
     delivery count), and `broken_rules`: list of names in the order of STATE_RULES.
 
-    Rows with regular batches are computed as columns, all others by the model (``counts_by_state``, ``broken_rules``).
-    Rows without a state (`snapshot_epoch` null) get nulls, and break no rule.
+    Numbers of rows with regular batches are computed as columns, all others by the model (``counts_by_state``). Rows
+    without a state (`snapshot_epoch` null) get nulls, and break no rule.
     """
-    if not states.num_rows:
-        return {**{n: pa.array([], SHARE_PARTITION_STATES.field(n).type) for n in _DERIVED}, "broken_rules": _rules([])}
     batches = StateBatches.of(states)
     has_state = states["snapshot_epoch"].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
     numbers = {
@@ -155,7 +132,6 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
         **_counts(batches),
         "max_delivery_count": _highest_counts(batches),
     }
-    broken = np.where(has_state, _broken(batches, states, numbers), 0)
     for row in np.flatnonzero(has_state & ~batches.regular):
         state = replayed_state_of(states.slice(row, 1).to_pylist()[0])
         counts = counts_by_state(state)
@@ -163,19 +139,18 @@ def derived_columns(states: pa.Table) -> dict[str, pa.Array]:
             "first_unfinished_offset": int64(state.first_unfinished_offset),
             "end_offset": int64(state.end_offset),
             **{name: int64(counts[kind]) for name, kind in _COUNTED.items()},
-            "max_delivery_count": max((batch.delivery_count for batch in state.batches), default=None),
         }
         for name, number in plain.items():
             known = number is not None
             numbers[name].put(np.array([row]), NumberColumn(values=np.array([number or 0]), known=np.array([known])))
-        broken[row] = sum(_BIT[rule] for rule in broken_rules(state))
     columns = {
         name: NumberColumn(values=column.values, known=column.mask & has_state).to_arrow(
             SHARE_PARTITION_STATES.field(name).type
         )
         for name, column in numbers.items()
     }
-    return {**columns, "broken_rules": _rules(broken)}
+    broken = _broken(batches, states, numbers)
+    return {**columns, "broken_rules": _names(np.stack([broken[rule] for rule in STATE_RULES]) & has_state)}
 
 
 def _first_unfinished(states: StateBatches) -> Int64Array:
@@ -209,22 +184,38 @@ def _highest_counts(states: StateBatches) -> NumberColumn:
     return NumberColumn(values=highest, known=filled)
 
 
-def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> Int64Array:
-    """The rules that regular rows break, as bits."""
-    batches, (begins, ends) = states.batches, (states.begins, states.ends)
+def _broken(states: StateBatches, rows: pa.Table, numbers: _Numbers) -> dict[str, BoolArray]:
+    """By rule: the rows that break it."""
+    batches, owners = states.batches, states.owners
+    first, last, counts = batches.first_offset, batches.last_offset, batches.delivery_count
     done = NumberColumn.of_arrow(rows["delivery_complete_count"].combine_chunks())
-    shown = numbers["acknowledged_records"].values + numbers["archived_records"].values
-    counts = batches.delivery_count
-    is_below = batches.first_offset < states.starts[states.owners]
+    finished = (numbers[name] for name in ("acknowledged_records", "archived_records"))
+    shown = sum(np.where(each.mask, np.minimum(each.values, LARGE), LARGE) for each in finished)  # null: even more
+    falls = np.append(False, (first[1:] < first[:-1]) & (owners[1:] == owners[:-1]))[: len(first)]
     masks = {
-        "batches_not_below_start": states.known & _any_between(is_below, begins, ends),
-        "delivery_state_allowed": _any_between(~states.is_in(DURABLE_STATES), begins, ends),
-        "delivery_count_possible": _any_between((counts < 0) | (counts > HIGHEST_DELIVERY_COUNT), begins, ends),
-        "uninitialized_without_batches": ~states.known & (begins < ends),
+        "batch_first_le_last": first > last,
+        "batches_ascending": falls,
+        "batches_non_overlapping": _overlapping(states),
+        "batches_not_below_start": (first < states.starts[owners]) & states.known[owners],
+        "delivery_state_allowed": ~states.is_in(DURABLE_STATES),
+        "delivery_count_possible": (counts < 0) | (counts > HIGHEST_DELIVERY_COUNT),
+        "uninitialized_without_batches": ~states.known[owners],
+    }
+    return {
+        **{rule: _any_between(mask, states.begins, states.ends) for rule, mask in masks.items()},
         "delivery_complete_count_covers": done.mask & states.known & (done.values < shown),
     }
-    broken: Int64Array = sum((mask * _BIT[rule] for rule, mask in masks.items()), np.zeros(len(ends), np.int64))
-    return broken
+
+
+def _overlapping(states: StateBatches) -> BoolArray:
+    """Which batches of irregular rows begin within another one of the row; inverted ones left out."""
+    first, last, owners = states.batches.first_offset, states.batches.last_offset, states.owners
+    chosen = np.flatnonzero((first <= last) & ~states.regular[owners])
+    chosen = chosen[np.lexsort((last[chosen], first[chosen], owners[chosen]))]
+    before, after = chosen[:-1], chosen[1:]
+    found = np.zeros(len(first), np.bool_)
+    found[after] = (owners[before] == owners[after]) & (first[after] <= last[before])
+    return found
 
 
 def _any_between(mask: BoolArray, begins: Int64Array, ends: Int64Array) -> BoolArray:
@@ -233,8 +224,7 @@ def _any_between(mask: BoolArray, begins: Int64Array, ends: Int64Array) -> BoolA
     return found
 
 
-def _rules(broken: Any) -> pa.Array:
-    """The names behind bits, row by row."""
-    distinct, rows = np.unique(np.asarray(broken, np.int64), return_inverse=True)
-    names = [[rule for rule, bit in _BIT.items() if bits & bit] for bits in distinct.tolist()]
-    return pa.array(names, pa.list_(pa.string())).take(pa.array(rows))
+def _names(broken: BoolArray) -> pa.ListArray:
+    """The names of the rules that each row breaks; `broken`: shape (rules, rows)."""
+    bounds = np.append(0, np.cumsum(broken.sum(0))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(bounds), pa.array([*STATE_RULES]).take(pa.array(np.nonzero(broken.T)[1])))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.json_rows import json_rows
+from acktrail.broker.topics.json_rows import json_rows
 
 UTC = dt.UTC
 DAY = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)

@@ -12,11 +12,11 @@ import pyarrow as pa
 from acktrail.broker.acl_probes import missing_rights
 from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.error_codes import error_for
+from acktrail.broker.groups.dead_letter_rows import dead_letter_rows
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.broker.topic_configs import broker_config
 from acktrail.broker.topic_task import TopicRows, TopicTask
 from acktrail.columnar.decoding.batch_columns import DataBatch, columns_with_headers
-from acktrail.columnar.decoding.dead_letter_rows import dead_letter_rows
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition

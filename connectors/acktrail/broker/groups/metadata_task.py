@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
+from acktrail.broker.groups.group_rows import group_rows
 from acktrail.broker.state.state_topic import StateTopic
 from acktrail.broker.topic_task import TopicRows, TopicTask
-from acktrail.columnar.decoding.group_rows import group_rows
 from acktrail.connect.contract import Gauge
 from acktrail.connect.source_batches import SourcePartition
 

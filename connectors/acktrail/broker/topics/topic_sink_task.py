@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from acktrail.broker.topics.json_rows import json_rows
 from acktrail.broker.topics.target_topics import TargetTopics, TopicCreation, check_topic_name
 from acktrail.broker.topics.topic_positions import HeldUp, TopicPositions
 from acktrail.broker.topics.transactional_writer import TRANSACTION_S, OutRecord, TransactionalWriter
-from acktrail.columnar.json_rows import json_rows
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTask, SinkTaskContext
 from acktrail.connect.dead_letters import parts_of

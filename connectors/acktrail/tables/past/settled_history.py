@@ -11,13 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import change_table, known_states_of
-from acktrail.columnar.settled_offsets import (
-    SETTLED_INPUTS,
-    SettledCounts,
-    by_share_partition,
-    settled_counts,
-    settled_filter,
-)
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.record_counts import RecordCounter, Span
@@ -31,6 +24,13 @@ from acktrail.tables.past.history_tables import (
     saved_positions,
     saved_rows,
     unattributed_records,
+)
+from acktrail.tables.past.settled_offsets import (
+    SETTLED_INPUTS,
+    SettledCounts,
+    by_share_partition,
+    settled_counts,
+    settled_filter,
 )
 from acktrail.times import instant_text
 

@@ -25,7 +25,7 @@ _LEFT_ALONE = {
 }
 
 os.environ.setdefault("ACKTRAIL_SPARK_MASTER", "in-process")  # tests of Spark ask for it
-settings.register_profile("quick", max_examples=60, derandomize=True, deadline=None)
+settings.register_profile("quick", max_examples=30, derandomize=True, deadline=None)
 settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

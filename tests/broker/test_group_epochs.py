@@ -7,6 +7,7 @@ import sys
 from itertools import pairwise
 from uuid import uuid4
 
+import pytest
 from broker.workload import Workload, until
 from confluent_kafka.admin import NewPartitions
 
@@ -56,6 +57,7 @@ def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroup
     assert all(before < after for before, after in pairwise(epochs))
 
 
+@pytest.mark.full
 def test_epochs_grow_when_a_dead_member_is_removed() -> None:
     """R002-03, R001-29: a member that was killed counts as one until its session ends; then the coordinator takes it
     out, with a new group epoch."""

@@ -167,6 +167,7 @@ def expected(end: int) -> dict[int, list[bytes]]:
     return {number: [record(number, at).value or b"" for at in range(end)] for number in range(4)}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_every_offset_comes_once(logs: Logs, seed: int) -> None:
     """Leaders move, brokers refuse, throttle, hang up or fall silent, and responses end in the middle of a batch."""

@@ -115,7 +115,7 @@ LOSSES: dict[str, Callable[[Tables], object]] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("exported", "loss"),
     [*(("kafka_4_3_1", loss) for loss in LOSSES), pytest.param("kafka_4_4_0", "newest commit", marks=pytest.mark.full)],

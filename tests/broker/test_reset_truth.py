@@ -269,7 +269,8 @@ def in_transactions(world: World, topic: str) -> None:
     world.workload.produce(topic, 2)
 
 
-@pytest.mark.parametrize(("level", "comes"), [("read_uncommitted", 10), ("read_committed", 7)])
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("level", "comes"), [("read_committed", 7), ("read_uncommitted", 10)])
 def test_every_number_of_a_plan_counts_what_a_share_consumer_gets(
     world: World, tmp_path: Path, level: str, comes: int
 ) -> None:

@@ -64,6 +64,7 @@ def silent(behind: Silenced, request: pytest.FixtureRequest) -> Iterator[KafkaCo
     behind.proxy.silenced = set()
 
 
+@pytest.mark.few(1)
 def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tables: TablesConfig) -> None:
     """Every state record is in the tables; the group has a row with the reason; the error says what is missing and
     carries what was done."""
@@ -84,6 +85,7 @@ def rows_of(tables: TablesConfig, name: str) -> list[dict[str, object]]:
     return [row for row in Tables(tables).read(name).to_pylist() if row["group_id"] == "g"]
 
 
+@pytest.mark.few(1)
 def test_an_observation_has_both_sides_over_a_silence(silent: KafkaConfig, tables: TablesConfig) -> None:
     """Both samples are there, and the next one, when the coordinator answers again, is whole."""
     with pytest.raises(NotAllAnswered):

@@ -133,6 +133,7 @@ class _Died(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("step", ["fence", "produce", "flush", "committed", "answered"])
 def test_a_death_at_every_step_loses_and_doubles_nothing(
     kafka: KafkaConfig,

@@ -104,7 +104,7 @@ def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: py
     assert [each["reason"] for each in found["completeness"]["missing"]] == ["gap"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(coordinator_logs(), st.integers(1, 12), st.integers(1, 4))
 def test_what_is_not_marked_is_true(
     tmp_path_factory: pytest.TempPathFactory, log: list[StateRecord], first: int, length: int

@@ -67,7 +67,11 @@ def answers(world: World, capsys: pytest.CaptureFixture[str]) -> list[dict[str, 
     return found["state"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(log=st.lists(st.integers(0, 1).flatmap(entries), min_size=1, max_size=14))
 def test_they_answer_on_any_log(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], log: list[Entry]

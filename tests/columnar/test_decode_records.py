@@ -149,7 +149,7 @@ def typical() -> list[Pair]:
     return [encode(update), encode(snapshot)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(raw_tables)
 def test_vectorised_equals_strict(raw: pa.Table) -> None:
     """Records of every kind, whole and damaged, decode to the same table either way."""

@@ -27,7 +27,7 @@ def positions(steps: list[tuple[int | None, int]]) -> list[GroupPosition]:
 
 
 @given(STEPS, st.integers(1, 8), st.integers(0, 6), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_fence_is_needed_where_an_exact_one_proves(
     steps: list[tuple[int | None, int]], low: int, width: int, at_once: bool
 ) -> None:

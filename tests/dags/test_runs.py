@@ -106,6 +106,7 @@ def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Pa
     assert str(reconcile.state) == "success"
 
 
+@pytest.mark.full  # tests/expansions has the audit
 def test_looks_are_audited_and_checked(
     dag_bag: Any, own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -333,6 +333,7 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     assert scene.start_offset("bills-desk") == before
 
 
+@pytest.mark.full  # tests/topic_expansion has the plan and the waiting
 def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None:
     """A dry run, a refused plan and a rejection change nothing, and the rejection is noted. What is approved is done
     between looks; once producers must know the count, the fences are closed. The audit names who decided."""

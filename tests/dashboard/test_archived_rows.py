@@ -52,7 +52,7 @@ def offsets(batches: Iterable[Batch]) -> set[int]:
 
 
 @given(now=BATCHES, past=st.lists(st.tuples(st.integers(0, 99), BATCHES), max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_archived_offsets_are_those_of_state_and_history(now: list[Batch], past: list[tuple[int, list[Batch]]]) -> None:
     """The listed offsets are the union of the archived ones, disjoint; retained exactly where the state has them;
     records that came after the state's last one count for nothing."""
@@ -83,7 +83,7 @@ def test_history_is_read_only_for_groups_that_archived_more(sample: Any, make_ta
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_history_has_every_archived_offset_of_the_records(seed: int) -> None:
     """Of a log as brokers write it (delivery counts never fall, finished records stay finished, the start offset moves
     past finished records alone) the history lists exactly the offsets that some record shows as archived."""

@@ -317,6 +317,7 @@ def opened(browser: Page, site: Site, path: str) -> None:
     browser.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, "finding"])
 def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: Site, path: str) -> None:

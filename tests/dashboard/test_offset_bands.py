@@ -54,7 +54,7 @@ def kind_at(window: StateWindow, offset: int) -> BandKind:
 
 
 @given(windows())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_bands_are_the_kind_of_every_offset(window: StateWindow) -> None:
     """Bands cover the window without hole or overlap, in the shortest way, each offset in its own kind."""
     found = bands(window)
@@ -65,7 +65,7 @@ def test_bands_are_the_kind_of_every_offset(window: StateWindow) -> None:
 
 
 @given(windows(longest=300), st.sampled_from([1, 7, 40, STRIP_WIDTH]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_scale_keeps_what_must_be_seen(window: StateWindow, width: int) -> None:
     """Drawn pieces follow each other from 0 to the width, are no more than the width allows, and every archived,
     archiving or unknown record is under a piece of its kind or a worse one."""

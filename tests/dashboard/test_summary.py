@@ -63,7 +63,7 @@ def verdicts(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(verdicts())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_share_partition_counts_once(found: list[dict[str, Any]]) -> None:
     """Rows, verdicts, known and unknown lags, known and unknown archived counts each add up to the table's rows."""
     summary = summarize(run_of(found), RUN)
@@ -80,7 +80,7 @@ def test_every_share_partition_counts_once(found: list[dict[str, Any]]) -> None:
 
 
 @given(verdicts())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_unknown_stays_unknown_and_has_a_reason(found: list[dict[str, Any]]) -> None:
     """A figure is None exactly where no table has a value, and then it says why; no number is made up."""
     summary = summarize(run_of(found), RUN)

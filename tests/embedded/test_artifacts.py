@@ -50,6 +50,7 @@ print(resolve(read_lock("4.3.1"), java=find_java(java_home()), cache=Path(sys.ar
 """
 
 
+@pytest.mark.full
 def test_two_at_once_fetch_once_and_both_get_the_whole_release(tmp_path: Path) -> None:
     """One fetches, the other waits; afterwards the cache holds exactly the lock's jars and nothing half done."""
     starts = [

@@ -64,6 +64,7 @@ def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path, number: signal
     assert eventually(lambda: not _jvms(folder))
 
 
+@pytest.mark.full
 def test_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
     """--foreground prints the address, stays, and Ctrl-C ends command and broker with exit code 0."""
     start = (*DEFAULT_SIGNALS, *COMMAND, "start", "--foreground", "--folder", str(tmp_path / "node"))

@@ -49,6 +49,7 @@ def _sleeper(folder: Path, *, grace_s: float = 5.0) -> GuardedProcess:
     return GuardedProcess([sys.executable, "-c", FAMILY, str(folder), "2"], log_path=folder / "log", grace_s=grace_s)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "error", "forgets", "fork"])
 def test_no_descendant_outlives_the_owner(tmp_path: Path, ending: str) -> None:
     """However the owner ends, every descendant is gone soon, other sessions and SIGTERM-proof ones included; the tests

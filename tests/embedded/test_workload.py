@@ -225,6 +225,7 @@ def test_topics_that_are_there_are_not_touched(broker: EmbeddedBroker) -> None:
         run_workload(broker.bootstrap_servers, prefix="taken-", scale=0.01)
 
 
+@pytest.mark.full
 @pytest.mark.broker
 def test_a_deadline_ends_the_run_and_its_consumers(broker: EmbeddedBroker) -> None:
     """When time is up there is one error that says for what it waited, and no thread is left, nor a member: one whose

@@ -17,6 +17,7 @@ from acktrail.expansions.table_shares import TopicShare
 from acktrail.model.expansion.key_mapping import KeyMapping
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mapping", [KeyMapping.MURMUR2, KeyMapping.NONE])
 @given(st.integers(0, 10**9), st.booleans())
 @settings(max_examples=settings.default.max_examples // 6)

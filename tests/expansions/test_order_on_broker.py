@@ -361,6 +361,7 @@ def test_a_share_group_whose_start_offset_stands_is_no_violation(release: str, t
             assert [row for row in tables.rows("findings") if row["rule"].endswith("kept_order")] == []
 
 
+@pytest.mark.full
 def test_moves_between_partitions_that_were_there_are_proven_in_order(running: EmbeddedBroker, tmp_path: Path) -> None:
     """R003-02: from 2 to 3 keys move from 0 to 1 and back. Nothing is written while the topic grows: a group that has
     finished both is safe in each of the three; one that is at the end of 1 alone and goes on there is not."""
@@ -388,6 +389,7 @@ def test_moves_between_partitions_that_were_there_are_proven_in_order(running: E
         assert ledger.verdicts(tables, "one") == {0: ("not_started", 1), 1: ("violation", 0), 2: ("violation", 0)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("release", "verdict"), [("4.3.1", "skipped_records"), ("4.4.0", "ok")])
 def test_first_records_that_a_share_group_skips(release: str, verdict: str, tmp_path: Path) -> None:
     """Up to 4.3 a share group begins with a new partition at its end (KAFKA-20742). What came before the first

@@ -103,6 +103,7 @@ def expanded(
     return observer, inversions(life.delivered)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("counts", [[2, 4], [2, 3], [4, 6, 9]], ids=str)
 def test_verdicts_of_a_life_are_true(tmp_path: Path, counts: list[int]) -> None:
     """R003-01, R003-21: with every source waited for and counts checked, nothing is overtaken and nothing is called a

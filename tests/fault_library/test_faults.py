@@ -79,7 +79,7 @@ def apart() -> list[list[StateFault]]:
     return [sorted(own, key=lambda fault: fault.name != "export_gap") for own in groups]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("group", apart(), ids=lambda group: group[0].name)
 def test_a_fault_fires_exactly_its_checks(healthy: FaultyWorld, tmp_path: Path, group: list[StateFault]) -> None:
     """Findings, verdicts and statuses of each share partition are those that its fault names, no more and no fewer; so
@@ -108,6 +108,7 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
 
 
+@pytest.mark.full  # tests/jobs/test_statuses.py has the status
 def test_a_record_that_stays_archiving_is_stuck(healthy: FaultyWorld, tmp_path: Path) -> None:
     """The third observation of it gives the status."""
     world, number = healthy.copied(tmp_path / "tables"), list(FAULTS).index("stuck_archiving")

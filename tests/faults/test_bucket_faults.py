@@ -38,6 +38,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
         yield server
 
 
+@pytest.mark.full
 def test_broker_and_store_go_away(broker: EmbeddedBroker, s3: SignedS3, export: OpenExport, counts: Any) -> None:
     """The broker restarts; then the store dies with a commit that it has stored and nobody confirmed, and comes back.
     The same process continues after both, and every offset is in one row of the bucket."""

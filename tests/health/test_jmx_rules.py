@@ -144,6 +144,7 @@ def test_every_documented_metric_has_a_rule() -> None:
     assert unused == {"kafka_share_coordinator_event_queue_size"}
 
 
+@pytest.mark.full
 def test_every_metric_of_share_groups_that_the_broker_has_is_shown(shown: BrokerMetrics) -> None:
     """Counts, values and the percentiles; rates over minutes are Prometheus's own work. Each rule gives a series,
     except of what did not happen."""

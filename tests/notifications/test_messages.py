@@ -160,7 +160,7 @@ def test_more_changes_than_messages_are_counted(count: int) -> None:
         assert last.title == f"and {count - len(own)} more changes"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from([*QueueStatus]), max_size=4), max_size=5))
 def test_what_people_were_sent_is_what_is_known_now(tmp_path_factory: Any, runs: list[dict[str, QueueStatus]]) -> None:
     """After any runs the newest message of each group has its newest status that is known, or none was needed."""

@@ -117,6 +117,7 @@ def test_printed_tables_at_the_command_line(
         assert f"included up to and with 0:{row['offset']};" in done.stderr
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", DIALECTS)
 @in_process
 @given(data=st.data())

@@ -30,6 +30,7 @@ def told(text: str) -> dict[str, Any]:
     return {**found, "records": [[_bytes(key), _bytes(value)] for key, value in found["records"]]}
 
 
+@pytest.mark.full  # of the simulation
 def test_steps_are_taken_as_by_kafka(tmp_path: Path) -> None:
     """Over 40 lives of 300 steps each fetch acquires what Kafka 4.4's leader acquires, each acknowledgement has its
     error, each record its bytes, and both stand at the same offsets."""

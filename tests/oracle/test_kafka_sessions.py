@@ -230,6 +230,7 @@ def complete(told: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.full  # of the simulation
 def test_sessions_are_kept_as_by_kafka(tmp_path: Path) -> None:
     """R002-61, R002-62, R002-64, R002-66, R002-67, R002-70: over 60 lives of 200 calls each is taken or refused as
     by Kafka 4.4, a session holds the same topic partitions in the same order and turn, answers leave out the same ones,

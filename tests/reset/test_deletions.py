@@ -87,6 +87,7 @@ def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
         assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", ["group", "offsets"])
 def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell: Shell, what: str) -> None:
     """Exported, planned with what was finished and comes again, and carried out: the group gets exactly that. What was

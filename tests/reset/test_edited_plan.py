@@ -77,7 +77,7 @@ def is_refused(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> bool:
     return not rows or bool(differences(plan, rows, as_planned(plan, now, own)))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(logs(), st.sampled_from(KINDS), st.integers(0, 60), st.data())
 def test_an_edited_number_is_refused_or_changes_nothing(facts: Any, kind: StrategyKind, number: int, data: Any) -> None:
     """Whatever number is edited: the plan is refused, or it asks for what the plan of its request, made now, asks for,

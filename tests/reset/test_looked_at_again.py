@@ -154,6 +154,7 @@ def test_a_request_that_arrives_late_is_found_by_a_later_look(forgetful: Forgetf
     assert checked_audit(world.tables).flaws == ()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("looks_at", ["late", "done"])
 def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: str, looks_at: str) -> None:
     """A plan made before the silence is stale; one made after it names the other. It is done, and overwritten when the

@@ -83,6 +83,7 @@ def test_tables_lost_after_the_request_leave_an_unknown_outcome(
     assert scene.starts(group) == [0, 0]
 
 
+@pytest.mark.few(1)
 @ONE_RELEASE
 @pytest.mark.parametrize("step", ["write_executions", "note"])
 def test_what_verification_cannot_note_is_unknown(

@@ -207,6 +207,7 @@ TIMES: Final = tuple(BASE_MS + ms for ms in (1_000, 2_000, 2_000, 2_000, 1_500, 
 """Of the records of a topic with ties and one late record."""
 
 
+@pytest.mark.full
 def test_times_are_proofs_and_not_guesses(clusters: Clusters) -> None:
     """Every offset of a log, its end included, is exact where times are unique. Ties and late records lead to the
     first record of that time, with a bound; never past the copy of a record from the offset on. A target that stamps

@@ -117,6 +117,7 @@ def test_what_is_written_is_read_back(rows: list[tuple[str | None, str, int, int
     assert found == rows
 
 
+@pytest.mark.full
 def test_the_last_of_a_million_rows_is_checked(tmp_path: Path) -> None:
     """R004-30: size is no problem, and the last line's mistake is still found."""
     file = tmp_path / "big.csv"

@@ -87,6 +87,7 @@ def test_an_undo_takes_back_what_was_done_and_nothing_else(scene: Scene, reset: 
     assert scene.starts(group) == [5, 9]
 
 
+@pytest.mark.full
 @ONE_RELEASE
 def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) -> None:
     """Both were made while the plan was done, to where it was and is: the second is refused although nothing moved."""

@@ -97,6 +97,7 @@ def test_a_rewind_of_one_source_alone_is_refused_or_warned_of(
     )
 
 
+@pytest.mark.full
 def test_two_phases_deliver_the_sources_first_and_then_the_rest(scene: Scene) -> None:
     """Phase 1 delivers the records of 0 and 1 and none of 2 and 3; the second phase is refused until they are finished,
     and then delivers those of 2 and 3, from their beginning."""

@@ -179,6 +179,7 @@ def killed(world: World, plan: dict[str, Any], moment: str, tmp_path: Path) -> N
     assert subprocess.run(command, check=False, capture_output=True, timeout=300).returncode == -9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("moment", "status", "at_rest", "after"),
     [("before", "UNKNOWN", "UNKNOWN", [5, 5]), ("after", "OK_EPOCH_NOT_BUMPED", "DONE", [0, 0])],
@@ -233,6 +234,7 @@ def answered(error_code: int, scope: str) -> Any:
     return alter
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("code", "scope", "exit_code"),
     [

@@ -145,7 +145,7 @@ def is_at_target(life: Life) -> bool:
     return life.start == life.target and not life.batches
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(lives())
 @example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 1), (QUIET, 0)], Outcome.DONE, True))
 @example((Life(15, 2, 4, 10), [(OURS, 0), (WORK, 9), (QUIET, 0)], Outcome.UNKNOWN, True))
@@ -179,7 +179,7 @@ def test_a_verdict_is_right_or_unknown(made: tuple[Life, list[Step], Outcome, bo
         assert life.start != life.target or names & {OTHER, STALE}
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(lives())
 def test_work_alone_is_never_called_overwriting(made: tuple[Life, list[Step], Outcome, bool]) -> None:
     """Only the group itself did something after a reset, and quiet shards wrote snapshots: done, or unknown."""

@@ -178,6 +178,7 @@ def _twins(kafka: KafkaConfig) -> Iterator[tuple[Twins, Workload, str]]:
         yield Twins(kafka, stack, group_id, described.topic_id), workload, topic
 
 
+@pytest.mark.full
 def test_a_real_broker_answers_the_same(twins: tuple[Twins, Workload, str]) -> None:
     """R002-61 to R002-64, R002-67, R002-68, R002-70: over random requests of two members, right and wrong, a real
     broker and the simulated one tell the same errors, of the request and of each topic partition, hand out the same

@@ -157,6 +157,7 @@ def s3() -> Any:
         yield server
 
 
+@pytest.mark.full
 def test_tables_in_a_bucket_are_found(s3: S3) -> None:
     """The same on object storage, where folders are only parts of names."""
     config = s3.bucket("connectors")

@@ -205,6 +205,7 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     ensure_accounted(tables)
 
 
+@pytest.mark.full
 def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
     """Two maintenances and an exporter on the same tables: whoever comes second gives way or lands, nothing is lost or
     doubled."""
@@ -299,7 +300,7 @@ spans = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(spans, st.randoms(use_true_random=False))
 def test_merged_ranges_have_every_offset_and_count(parts: list[tuple[int, str, int]], dice: random.Random) -> None:
     """Any ranges of one log, of any days, in any order: offsets, gaps by reason, and counts are those of before; ranges

@@ -73,6 +73,7 @@ def test_maintenance_in_a_bucket(s3: S3) -> None:
     ensure_accounted(tables)
 
 
+@pytest.mark.full  # tests/tables/test_repairs.py has it in a folder
 def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
     """As in a folder: the list of files is compared with the log, a commit or file that cannot be read is left out and
     kept beside the others, what is lost of the records is known, and a table can be thrown away."""

@@ -68,7 +68,7 @@ def test_files_and_delta_tables_have_the_same_rows(tmp_path: Path) -> None:
             assert own.sort_by(by).to_pylist() == kept.sort_by(by).to_pylist()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", ["create", "_sync", "link"])
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path, step: str, nth: int) -> None:

@@ -38,7 +38,7 @@ def _working(world: World, number: int) -> None:
     world.write(*(update(key, number, 0, (batch(number, number + 3),)) for key in keys))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_memory_does_not_block_a_reconciliation(world: World, tmp_path: Path, damage: str) -> None:
     """``replay_memory`` that cannot be read is built again, and the run reports why; the next one continues from it."""

@@ -116,7 +116,7 @@ def build(tables: Tables, data: st.DataObject) -> None:
             maintain(tables.config, MaintenancePolicy(small_files=1))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(st.data())
 def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """By size and by age, over any files: what goes is what a sort of all rows by time finds, by table and by day; the

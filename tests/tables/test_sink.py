@@ -114,7 +114,7 @@ def test_rows_are_stamped_and_ranges_say_what_was_read(tables: Tables) -> None:
     ]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     runs=st.lists(
         st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=4

@@ -74,6 +74,7 @@ def contents(folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_many_writers_and_one_commit_are_one_sink(seed: int, tmp_path: Path) -> None:
     """Rows, ranges, positions and epochs, commit by commit, with writers that share the logs out in any way, files that

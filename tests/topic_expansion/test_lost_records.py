@@ -78,6 +78,7 @@ def rows_of(tables: Tables, name: str) -> dict[int, dict[str, Any]]:
     return {row["partition"]: row for row in tables.rows(name)}
 
 
+@pytest.mark.full
 def test_a_leader_knows_where_the_epoch_before_it_ended() -> None:
     """A look after an election has the epoch of the look before, and the end that it saw; a first leader has none."""
     with EmbeddedBroker() as broker:

@@ -44,6 +44,9 @@ _MERGES: Final = 5
 """Tries of a merge beside other writers."""
 _STEPS: Final = 25
 """Versions that a followed table is taken forward: those between two checkpoints."""
+_MOST_READ: Final = 64
+_read: Final[dict[tuple[object, ...], TableSnapshot]] = {}
+"""By place: the newest version that anyone in this process has read. Nobody commits to these objects."""
 
 
 class Tables:
@@ -73,7 +76,22 @@ class Tables:
         return self.snapshot(name) is not None
 
     def snapshot(self, name: str, version: int | None = None) -> TableSnapshot | None:
-        """A version of a table, by default the newest; None when it was never created."""
+        """A version of a table, by default the newest; None when it was never created. The newest one is opened once
+        for all who read it: opening costs milliseconds, the look whether it still is the newest one next to nothing."""
+        if version is not None:
+            return self._opened(name, version)
+        place = self.place(name)
+        known = _read.get(place.key)
+        if known is not None and known.is_newest():
+            return known
+        found = self._opened(name)
+        if found is not None:
+            if len(_read) >= _MOST_READ:
+                _read.clear()
+            _read[place.key] = found
+        return found
+
+    def _opened(self, name: str, version: int | None = None) -> TableSnapshot | None:
         place = self.place(name)
         with place.translated():
             try:
@@ -82,12 +100,12 @@ class Tables:
                 return None
 
     def followed(self, name: str) -> TableSnapshot | None:
-        """``snapshot`` of the newest version, for callers that ask again and again: mostly the same object, which reads
-        only what was committed since. It is opened again from time to time: each step takes memory and makes the next
-        one slower."""
+        """``snapshot`` of the newest version, for callers that ask again and again, or commit to it: mostly the same
+        object, which reads only what was committed since. It is opened again from time to time: each step takes memory
+        and makes the next one slower."""
         known, opened_at = self._followed.get(name, (None, 0))
         if known is None or known.version >= opened_at + _STEPS or not known.refresh():
-            known = self.snapshot(name)
+            known = self._opened(name)
             if known is not None:
                 self._followed[name] = known, known.version
         return known
@@ -171,7 +189,7 @@ class Tables:
         stored table lacks is added to it. `rows` may be empty. `at`: the newest version, where the caller has just read
         it; it is the version of this commit afterwards.
         """
-        snapshot = self.create(name) if at is None else at
+        snapshot = at or self._opened(name) or self.create(name)
         check_expected(snapshot, expected)
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
@@ -192,7 +210,7 @@ class Tables:
         """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks, up to
         `last_chunk` where it is given. One commit, with `transactions`, `expected` and `metadata` as in ``append``;
         gives its version. Rows keep their order in a chunk's files."""
-        snapshot = self.create(name)
+        snapshot = self._opened(name) or self.create(name)
         check_expected(snapshot, expected)
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
         if predicate is not None and last_chunk is not None:
@@ -217,7 +235,7 @@ class Tables:
         """Make data files (``WRITTEN_FILES``) that others wrote part of a table, or of a `chunk` of a chunked one; in
         the place of all rows (of that chunk and of later ones) where it `replaces` them. One commit, with all else as
         in ``append``; gives its version."""
-        snapshot = self.create(name) if at is None else at
+        snapshot = at or self._opened(name) or self.create(name)
         check_expected(snapshot, expected)
         own = files.filter(pc.equal(files["table"], name))
         write = write_files(snapshot, own, replaces=replaces, chunk=chunk)
@@ -237,7 +255,7 @@ class Tables:
         the rows are merged into what it left."""
         distinct = last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         for tries_left in reversed(range(_MERGES)):
-            snapshot = self.create(name)
+            snapshot = self._opened(name) or self.create(name)
             check_expected(snapshot, expected)
             if not distinct.num_rows:
                 break

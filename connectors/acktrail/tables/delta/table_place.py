@@ -168,11 +168,18 @@ class TablePlace:
     def uri(self) -> str:
         return f"{self.root.uri}/{self.name}"
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two places have in common that are one."""
+        return self.uri, frozenset((self.root.given or {}).items())
+
     def storage(self) -> fs.FileSystem:
         return self.root.storage(self.name)
 
     def open(self, version: int | None = None) -> DeltaTable:
         """The table at a version, by default the newest. Raises TableNotFoundError where it was never created."""
+        if self.root.is_local and not Path(self.uri, "_delta_log").exists():
+            raise TableNotFoundError(self.name)
         return DeltaTable(self.uri, version=version, storage_options=self.root.options)
 
     @contextmanager

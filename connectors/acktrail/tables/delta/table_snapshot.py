@@ -50,7 +50,7 @@ class TableSnapshot:
 
     def __init__(self, place: TablePlace, delta: DeltaTable) -> None:
         self.name, self.place, self.delta = place.name, place, delta
-        self._newest: tuple[int, int | None, int | None] | None = None
+        self._newest: tuple[object, ...] | None = None
         if place.root.is_local:
             self.remember()
 
@@ -83,7 +83,7 @@ class TableSnapshot:
     def remember(self) -> None:
         """Note what the file of the newest commit looks like: the caller has just read or written it."""
         with contextlib.suppress(DeltaError, OSError):
-            self._newest = self._newest_file()
+            self._newest = self._end_of_log()
 
     def refresh(self) -> bool:
         """Become the newest version, reading only what was committed since; whether that was possible. It is not where
@@ -91,7 +91,7 @@ class TableSnapshot:
         after the one that is gone would leave a hole in the log. Nor before the first commit to object storage.
         delta-rs, which would list the log, is asked only where a commit follows."""
         try:
-            if self._newest is None or self._newest != self._newest_file():
+            if self._newest is None or self._newest != self._end_of_log():
                 return False
             if self.place.has(f"_delta_log/{self.version + 1:020d}.json"):
                 self.delta.update_incremental()
@@ -99,6 +99,21 @@ class TableSnapshot:
         except (DeltaError, OSError):
             return False
         return True
+
+    def is_newest(self) -> bool:
+        """Whether the log, in a folder of this machine, ends as it did with the newest commit seen."""
+        with contextlib.suppress(DeltaError, OSError):
+            if self.is_local and self._newest == self._end_of_log():
+                return not self.place.has(f"_delta_log/{self.version + 1:020d}.json")
+        return False
+
+    def _end_of_log(self) -> tuple[object, ...]:
+        """The file of the newest commit seen and, in a folder of this machine, the time of the newest checkpoint: what
+        lies before one may be removed from the log at any time, and delta-rs reads some of it late."""
+        if not self.is_local:
+            return self._newest_file()
+        checkpoint = self.place.storage().get_file_info("_delta_log/_last_checkpoint")
+        return *self._newest_file(), checkpoint.mtime_ns
 
     def _newest_file(self) -> tuple[int, int | None, int | None]:
         """Version, size in bytes and time of the newest commit seen, as the storage has its file."""

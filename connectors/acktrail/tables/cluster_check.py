@@ -45,7 +45,7 @@ def create_for(tables: Tables, name: str, cluster_id: str) -> TableSnapshot:
 
 
 def _create(tables: Tables, name: str, cluster_id: str, properties: Mapping[str, str]) -> TableSnapshot:
-    snapshot = tables.snapshot(name)
+    snapshot = tables.followed(name)
     if snapshot is None:
         ensure_root(tables, cluster_id)
         snapshot = tables.create(name, properties={_CLUSTER: cluster_id, **properties})

@@ -71,8 +71,7 @@ class Journal:
         self._origin = {"cluster_id": cluster_id, "run_id": run_id}
         self._actor = actor
         self._clock = clock
-        self._opened: dict[str, TableSnapshot] = {}
-        self._own: set[str] = set()
+        self._own: dict[str, TableSnapshot] = {}
         """Tables that were seen to be the cluster's."""
         self._newest: AuditRow | None = None
         self._of_plans: dict[str, list[AuditRow]] = {}
@@ -112,7 +111,6 @@ class Journal:
             try:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
             except ConcurrentCommit:
-                del self._opened[AUDIT]
                 continue
             self._remember(rows, before=base, now=audit.version)
             if rows[-1].event in _ENDS:
@@ -123,7 +121,7 @@ class Journal:
 
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
         """The rows of the audit from sequence `first` on whose columns have these values, in order."""
-        snapshot = self._stored(AUDIT)
+        snapshot = self._tables.followed(AUDIT)
         if snapshot is None:
             return []
         plan_id = equal.get("plan_id")
@@ -194,26 +192,16 @@ class Journal:
 
     def executions(self, plan_id: str) -> list[dict[str, Any]]:
         """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
-        snapshot = self._stored(EXECUTIONS)
+        snapshot = self._tables.followed(EXECUTIONS)
         return [] if snapshot is None else _by_time(snapshot.rows({"plan_id": plan_id}))
-
-    def _stored(self, name: str) -> TableSnapshot | None:
-        """The newest version of a table, opened once; None: there is none yet."""
-        found = self._opened.get(name)
-        if found is None or not found.refresh():
-            found = self._tables.snapshot(name)
-            if found is not None:
-                self._opened[name] = found
-        return found
 
     def _table(self, name: str) -> TableSnapshot:
         """The newest version of a table of the cluster; made if need be."""
         from acktrail.tables.cluster_check import create_for
 
-        found = self._opened.get(name) if name in self._own else None
-        if found is None or not found.refresh():
-            found = self._opened[name] = create_for(self._tables, name, self._cluster_id)
-            self._own.add(name)
+        found = self._tables.followed(name)
+        if found is None or found is not self._own.get(name):
+            found = self._own[name] = create_for(self._tables, name, self._cluster_id)
         return found
 
     def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -230,7 +218,7 @@ class Journal:
 
     def _anchor(self) -> dict[str, Any]:
         """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
-        audit = self._stored(AUDIT)
+        audit = self._tables.followed(AUDIT)
         newest = None if audit is None else audit.transaction_version(SEQUENCE)
         if audit is None or newest is None:
             return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -14,8 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
@@ -26,13 +26,13 @@ from acktrail.tables.delta.table_commit import check_expected, commit, write_fil
 from acktrail.tables.delta.table_layout import (
     CHUNK,
     cast_to_schema,
-    creation,
+    is_append_only,
     last_of_each_key,
     merge_rows,
     with_dictionaries,
 )
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, ensure_writable, table_root
-from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot, chosen_columns
+from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
@@ -42,11 +42,13 @@ _IN_PATHS: Final = pa.schema([pa.field(CHUNK, pa.int64())])
 """The column that files do not have: it is in their paths."""
 _MERGES: Final = 5
 """Tries of a merge beside other writers."""
+_ATTEMPTS: Final = 50
+_PAUSE_S: Final = 0.05
 _STEPS: Final = 25
 """Versions that a followed table is taken forward: those between two checkpoints."""
 _MOST_READ: Final = 64
-_read: Final[dict[tuple[object, ...], TableSnapshot]] = {}
-"""By place: the newest version that anyone in this process has read. Nobody commits to these objects."""
+_read: Final[dict[str, TableSnapshot]] = {}
+"""By folder: the newest version of a table that was read in this process. No commit is made by these objects."""
 
 
 class Tables:
@@ -79,25 +81,16 @@ class Tables:
         """A version of a table, by default the newest; None when it was never created. The newest one is opened once
         for all who read it: opening costs milliseconds, the look whether it still is the newest one next to nothing."""
         if version is not None:
-            return self._opened(name, version)
-        place = self.place(name)
-        known = _read.get(place.key)
-        if known is not None and known.is_newest():
-            return known
-        found = self._opened(name)
-        if found is not None:
+            return opened(self.place(name), version)
+        uri = self.place(name).uri
+        if uri in _read and _read[uri].is_newest():
+            return _read[uri]
+        found = opened(self.place(name))
+        if found is not None and found.is_local:
             if len(_read) >= _MOST_READ:
                 _read.clear()
-            _read[place.key] = found
+            _read[uri] = found
         return found
-
-    def _opened(self, name: str, version: int | None = None) -> TableSnapshot | None:
-        place = self.place(name)
-        with place.translated():
-            try:
-                return TableSnapshot(place, place.open(version))
-            except TableNotFoundError:
-                return None
 
     def followed(self, name: str) -> TableSnapshot | None:
         """``snapshot`` of the newest version, for callers that ask again and again, or commit to it: mostly the same
@@ -105,7 +98,7 @@ class Tables:
         and makes the next one slower."""
         known, opened_at = self._followed.get(name, (None, 0))
         if known is None or known.version >= opened_at + _STEPS or not known.refresh():
-            known = self._opened(name)
+            known = opened(self.place(name))
             if known is not None:
                 self._followed[name] = known, known.version
         return known
@@ -131,15 +124,28 @@ class Tables:
 
     @contextmanager
     def rewritable(self, name: str) -> Iterator[None]:
-        """Rows of an append-only table may be replaced within the block."""
-        place = self.place(name)
-        with place.translated():
-            place.open().alter.set_table_properties({_APPEND_ONLY: "false"})
+        """Rows of an append-only table may be replaced or removed within the block. An interrupted one is ended by the
+        next. Raises ConcurrentCommit (others kept committing)."""
+        if not is_append_only(name):
+            yield
+            return
+        self.keep_rows(name, is_on=False)
         try:
             yield
         finally:
-            with place.translated():
-                place.open().alter.set_table_properties({_APPEND_ONLY: "true"})
+            self.keep_rows(name, is_on=True)
+
+    def keep_rows(self, name: str, *, is_on: bool) -> None:
+        """Make a table append-only, or not. Raises ConcurrentCommit (others kept committing)."""
+        for _ in range(_ATTEMPTS):
+            snapshot, wanted = opened(self.place(name)), str(is_on).lower()
+            if snapshot is None or snapshot.delta.metadata().configuration.get(_APPEND_ONLY) == wanted:
+                return
+            try:
+                snapshot.delta.alter.set_table_properties({_APPEND_ONLY: wanted})
+            except DeltaError:  # of another writer's commit
+                time.sleep(_PAUSE_S)
+        raise kept_committing(name)
 
     def probe_write(self) -> None:
         """Check that tables under the root can be written: an empty file is written and removed."""
@@ -149,28 +155,12 @@ class Tables:
     def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
         """The table `name`, created with `properties` if it does not exist. ConfigurationError also where the storage
         cannot keep writers apart."""
-        found = self.snapshot(name)
+        found = self.followed(name)
         if found is not None:
             return found
-        place = self.place(name)
-        own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
-        with place.translated():
-            ensure_conditional_put(self._root)
-            try:
-                delta = DeltaTable.create(
-                    place.uri,
-                    TABLES[name],
-                    mode="error",
-                    storage_options=self._root.options,
-                    raise_if_key_not_exists=False,
-                    **creation(name, own),
-                )
-            except DeltaError:  # another writer created it first?
-                found = self.snapshot(name)
-                if found is None:
-                    raise
-                return found
-            return TableSnapshot(place, delta)
+        created = made(self.place(name), TABLES[name], properties)
+        self._followed[name] = created, created.version
+        return created
 
     def append(
         self,
@@ -189,7 +179,7 @@ class Tables:
         stored table lacks is added to it. `rows` may be empty. `at`: the newest version, where the caller has just read
         it; it is the version of this commit afterwards.
         """
-        snapshot = at or self._opened(name) or self.create(name)
+        snapshot = at or opened(self.place(name)) or self.create(name)
         check_expected(snapshot, expected)
         if not isinstance(rows, pa.Table):
             rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
@@ -210,7 +200,7 @@ class Tables:
         """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks, up to
         `last_chunk` where it is given. One commit, with `transactions`, `expected` and `metadata` as in ``append``;
         gives its version. Rows keep their order in a chunk's files."""
-        snapshot = self._opened(name) or self.create(name)
+        snapshot = opened(self.place(name)) or self.create(name)
         check_expected(snapshot, expected)
         predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
         if predicate is not None and last_chunk is not None:
@@ -235,7 +225,7 @@ class Tables:
         """Make data files (``WRITTEN_FILES``) that others wrote part of a table, or of a `chunk` of a chunked one; in
         the place of all rows (of that chunk and of later ones) where it `replaces` them. One commit, with all else as
         in ``append``; gives its version."""
-        snapshot = at or self._opened(name) or self.create(name)
+        snapshot = at or opened(self.place(name)) or self.create(name)
         check_expected(snapshot, expected)
         own = files.filter(pc.equal(files["table"], name))
         write = write_files(snapshot, own, replaces=replaces, chunk=chunk)
@@ -255,7 +245,7 @@ class Tables:
         the rows are merged into what it left."""
         distinct = last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
         for tries_left in reversed(range(_MERGES)):
-            snapshot = self._opened(name) or self.create(name)
+            snapshot = opened(self.place(name)) or self.create(name)
             check_expected(snapshot, expected)
             if not distinct.num_rows:
                 break
@@ -336,3 +326,8 @@ class Tables:
         """The number of the newest commit under `app_id`; None when there is none."""
         snapshot = self.snapshot(name)
         return None if snapshot is None else snapshot.transaction_version(app_id)
+
+
+def kept_committing(name: str) -> ConcurrentCommit:
+    """The error where a table gives no moment of rest."""
+    return ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")

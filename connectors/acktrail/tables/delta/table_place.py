@@ -168,11 +168,6 @@ class TablePlace:
     def uri(self) -> str:
         return f"{self.root.uri}/{self.name}"
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What two places have in common that are one."""
-        return self.uri, frozenset((self.root.given or {}).items())
-
     def storage(self) -> fs.FileSystem:
         return self.root.storage(self.name)
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.damaged_files import Damage, data_damage
-from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_place import TablePlace, file_sizes
+from acktrail.tables.delta.table_layout import cast_to_schema, creation
+from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""
@@ -263,6 +263,41 @@ class TableSnapshot:
         """The columns of `schema` that the table has: one written by an older release may lack some."""
         stored = {field.name for field in self.delta.schema().fields}
         return [name for name in schema.names if name in stored]
+
+
+def opened(place: TablePlace, version: int | None = None) -> TableSnapshot | None:
+    """The table that lies at `place`, at a version, by default the newest; None when it was never created."""
+    with place.translated():
+        try:
+            return TableSnapshot(place, place.open(version))
+        except TableNotFoundError:
+            return None
+
+
+def made(place: TablePlace, schema: pa.Schema, properties: Mapping[str, str]) -> TableSnapshot:
+    """The table at `place`, created with `schema` and acktrail's own `properties` if it does not exist.
+    ConfigurationError also where the storage cannot keep writers apart."""
+    found = opened(place)
+    if found is not None:
+        return found
+    own = {PROPERTY_PREFIX + key: value for key, value in properties.items()}
+    with place.translated():
+        ensure_conditional_put(place.root)
+        try:
+            delta = DeltaTable.create(
+                place.uri,
+                schema,
+                mode="error",
+                storage_options=place.root.options,
+                raise_if_key_not_exists=False,
+                **creation(place.name, own),
+            )
+        except DeltaError:  # another writer created it first?
+            found = opened(place)
+            if found is None:
+                raise
+            return found
+        return TableSnapshot(place, delta)
 
 
 def chosen_columns(table: str, columns: Sequence[str] | None) -> pa.Schema:

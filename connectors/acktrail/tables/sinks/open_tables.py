@@ -6,15 +6,13 @@ import re
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import Schema
 
 from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, RowsRefused
-from acktrail.tables.delta.table_layout import creation
-from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, table_root
-from acktrail.tables.delta.table_snapshot import PROPERTY_PREFIX, TableSnapshot
+from acktrail.tables.delta.table_place import TablePlace, table_root
+from acktrail.tables.delta.table_snapshot import TableSnapshot, made, opened
 
 MADE_BY: Final = "made_by"
 """The property of a table that a sink created; one that was there before belongs to someone else."""
@@ -89,38 +87,11 @@ class OpenTables:
 
     def snapshot(self, name: str) -> TableSnapshot | None:
         """The newest version; None when the table was never created."""
-        place = TablePlace(name=name, root=self._root)
-        with place.translated():
-            try:
-                return TableSnapshot(place, place.open())
-            except TableNotFoundError:
-                return None
+        return opened(TablePlace(name=name, root=self._root))
 
     def create(self, name: str, schema: pa.Schema) -> TableSnapshot:
         """The table `name`, created with `schema` (of ``stored_schema``) if it does not exist."""
-        found = self.snapshot(name)
-        if found is not None:
-            return found
-        place = TablePlace(name=name, root=self._root)
-        with place.translated():
-            ensure_conditional_put(self._root)
-            options = self._root.options
-            own = {PROPERTY_PREFIX + MADE_BY: OF_CONNECTOR}
-            try:
-                made = DeltaTable.create(
-                    place.uri,
-                    schema,
-                    mode="error",
-                    storage_options=options,
-                    raise_if_key_not_exists=False,
-                    **creation(name, own),
-                )
-            except DeltaError:  # another writer created it first?
-                found = self.snapshot(name)
-                if found is None:
-                    raise
-                return found
-            return TableSnapshot(place, made)
+        return made(TablePlace(name=name, root=self._root), schema, {MADE_BY: OF_CONNECTOR})
 
 
 def schema_of(snapshot: TableSnapshot | None) -> pa.Schema:

@@ -27,7 +27,7 @@ from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_
 from acktrail.tables.upkeep.range_merging import merged_ranges
 from acktrail.tables.upkeep.retention import days_to_drop, drop_rows
 from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention, dropped_before
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 from acktrail.tables.upkeep.superseded_positions import without_superseded
 from acktrail.times import new_run_id
 
@@ -158,7 +158,7 @@ class _Maintenance:
                 if not bins:
                     return
                 if not number:
-                    changing.enter_context(rows_may_change(self._tables, RANGES_TABLE))
+                    changing.enter_context(self._tables.rewritable(RANGES_TABLE))
                 for files in bins:
                     snapshot = self._snapshot(RANGES_TABLE)
                     done = rewrite(snapshot, files, lambda rows: merged_ranges(rows, now), is_one_piece=True)

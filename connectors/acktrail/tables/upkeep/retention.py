@@ -28,7 +28,7 @@ from acktrail.tables.upkeep.compaction_plan import MOST_FILES, SORTED_ROWS, Tabl
 from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, rewrite, scanned, table_files
 from acktrail.tables.upkeep.range_merging import DroppedRecords, merged_ranges, with_dropped
 from acktrail.tables.upkeep.retention_cut import AGED_BY, time_bound, times_ms
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, rows_may_change
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 _ADDRESS: Final = ("state_partition", "offset")
 _WHAT: Final = "retention"
@@ -177,7 +177,7 @@ def _dropped(tables: Tables, found: _Doomed) -> dict[int, DroppedRecords]:
 def _record_gaps(tables: Tables, dropped: Mapping[int, DroppedRecords], change: Change) -> None:
     """Make gaps in ``export_ranges`` of what is `dropped`, by `change`."""
     limit, is_done = max(each.end for each in dropped.values()), False
-    with rows_may_change(tables, RANGES_TABLE):
+    with tables.rewritable(RANGES_TABLE):
         while not is_done:
             ranges = tables.snapshot(RANGES_TABLE)
             assert ranges is not None
@@ -223,7 +223,7 @@ def _drop(tables: Tables, found: _Doomed, before_ms: int | None) -> Counter[str]
         return dropped
     times = [] if before_ms is None else [before_ms]
     numbers = {DROPPED_BEFORE: max([found.snapshot.transaction_version(DROPPED_BEFORE) or 0, *times])}
-    with rows_may_change(tables, name):
+    with tables.rewritable(name):
         for done in _rewrites(found):
             if commit_rewrite(tables, name, done, what=_WHAT, changes_rows=True, numbers=numbers):
                 dropped += sum((found.counts[file] for file in done.removed), Counter())

@@ -4,16 +4,14 @@ files are still those of the table, and is dropped where they are not. Nothing i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final
 
 from deltalake import CommitProperties
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import RemoveAction
 
 from acktrail.errors import ConcurrentCommit
-from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.store import Tables, kept_committing
 from acktrail.tables.delta.table_commit import commit
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -23,7 +21,6 @@ from acktrail.tables.upkeep.file_rewrite import Rewrite, discard
 
 MAINTAINED: Final = "maintained"
 """The metadata of a commit of the maintenance: what it did."""
-_APPEND_ONLY: Final = "delta.appendOnly"
 _ATTEMPTS: Final = 50
 _PAUSE_S: Final = 0.05
 
@@ -51,24 +48,11 @@ def commit_rewrite(
             _commit_at(snapshot, done, what, changes_rows=changes_rows, numbers=numbers or {})
         except ConcurrentCommit:
             if changes_rows and is_append_only(name):
-                _set_append_only(tables, name, is_on=False)  # another maintenance ended its own change of rows
+                tables.keep_rows(name, is_on=False)  # another maintenance ended its own change of rows
             time.sleep(_PAUSE_S * (1 + attempt % 5))
         else:
             return True
-    raise ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")
-
-
-@contextmanager
-def rows_may_change(tables: Tables, name: str) -> Iterator[None]:
-    """Rows of an append-only table may be removed within the block. An interrupted one is ended by the next."""
-    if not is_append_only(name):
-        yield
-        return
-    _set_append_only(tables, name, is_on=False)
-    try:
-        yield
-    finally:
-        _set_append_only(tables, name, is_on=True)
+    raise kept_committing(name)
 
 
 def _commit_at(
@@ -111,16 +95,3 @@ def _copied_commit(snapshot: TableSnapshot) -> dict[str, str]:
 
 def _are_there(snapshot: TableSnapshot, done: Rewrite) -> bool:
     return {file.path for file in done.removed} <= snapshot.statistics(()).keys()
-
-
-def _set_append_only(tables: Tables, name: str, *, is_on: bool) -> None:
-    wanted = "true" if is_on else "false"
-    for _ in range(_ATTEMPTS):
-        snapshot = tables.snapshot(name)
-        if snapshot is None or snapshot.delta.metadata().configuration.get(_APPEND_ONLY) == wanted:
-            return
-        try:
-            snapshot.delta.alter.set_table_properties({_APPEND_ONLY: wanted})
-        except DeltaError:  # of another writer's commit
-            time.sleep(_PAUSE_S)
-    raise ConcurrentCommit(f"{name} is under constant change by other writers", hint="run again")

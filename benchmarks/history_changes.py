@@ -1,11 +1,10 @@
-"""Records of a state topic to the changes of offsets, in ranges as the history job makes them; tables are not read."""
+"""Records of a state topic to the changes of offsets, in pieces as the history job makes them; tables are not read."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from raw_log import LogShape, raw_log
@@ -14,12 +13,8 @@ from table import Row, pace
 from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.columnar.model_values import HELD_COLUMNS
 from acktrail.model.offset_history.status_changes import History
-from acktrail.tables.past.history_tables import drop_partitions
 from acktrail.wire.raw_record import RawRecord, decode_raw
-from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RecordRange, apply_range
-
-_RECORDS_OF_A_RANGE = 15_625
-"""125,000 records of a step, shared by eight state partitions."""
+from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 
 
 def compare(
@@ -34,25 +29,20 @@ def compare(
 
 def _row(raw: pa.Table, by_the_model: int) -> Row:
     decoded = decode_records(raw).select(HISTORY_INPUTS).combine_chunks()
-    changes, spent, share_partitions = 0, 0.0, 0
-    for number in np.unique(decoded["state_partition"].to_numpy()).tolist():
-        own = decoded.filter(pc.field("state_partition") == number)
-        held, begin = HELD_COLUMNS.empty_table(), 0
-        while begin < own.num_rows:
-            rows = own.slice(begin, _RECORDS_OF_A_RANGE)
-            range_ = RecordRange(state_partition=number, begin=begin, report_from=0, end=begin + rows.num_rows)
-            started = time.process_time()
-            applied = apply_range(range_, rows, held, _no_spans)
-            spent += time.process_time() - started
-            held = pa.concat_tables([drop_partitions(held, applied.held), applied.held])
-            begin, changes = applied.end, changes + applied.changes.num_rows
-        share_partitions += held.num_rows
+    held, ends, changes, spent = HELD_COLUMNS.empty_table(), dict[int, int](), 0, 0.0
+    for begin in range(0, decoded.num_rows, RECORDS_AT_ONCE):
+        own = decoded.slice(begin, RECORDS_AT_ONCE)
+        rows = own.sort_by([("state_partition", "ascending"), ("offset", "ascending")])
+        started = time.process_time()
+        made, held, reached = apply_records(rows, held, ends, {}, _no_spans)
+        spent += time.process_time() - started
+        ends, changes = {**ends, **reached}, changes + made.num_rows
     ours, model = (
         spent / raw.num_rows,
         _model(raw.filter(pc.equal(raw["partition"], raw["partition"][0])), by_the_model),
     )
     return Row(
-        what=f"{raw.num_rows:,} records, {share_partitions:,} share partitions, {changes:,} changes",
+        what=f"{raw.num_rows:,} records, {held.num_rows:,} share partitions, {changes:,} changes",
         ours=pace(ours),
         beside=f"the model: {pace(model)}",
         ratio=f"{model / ours:.0f}x as fast",

@@ -19,7 +19,7 @@ from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_jobs.pipeline.judged_share import with_cluster
+from acktrail.tables.saved_states import REPLAY, with_cluster
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 
@@ -48,7 +48,7 @@ def replayed_here(tables: Tables, run_id: str, *, keeps: bool = True) -> Replaye
         assert coverages == expected
         found = _replay(tables, observation, resume.start(), coverages)
         if keeps:
-            saved = with_cluster(found.rows(), observation.cluster_id)
+            saved = with_cluster(found.rows(), REPLAY, observation.cluster_id or "")
             counts = Counter(saved["state_partition"].to_pylist())
             create_anew_for(tables, "replay_memory", observation.cluster_id or "")
             resume.save(written_file(tables.place("replay_memory"), saved), counts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,19 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from acktrail.columnar.model_values import changes_of, known_states_of
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
+from acktrail.executors import InProcess
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import NewRecords
+from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
-from acktrail.tables.saved_states import HISTORY, SavedStates
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.history import build_history
+from acktrail_jobs.pipeline import history_plan, history_step
 from acktrail_jobs.pipeline import history_run as job
-from acktrail_jobs.pipeline.history_step import HISTORY_STEP, RecordRange, apply_ranges
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -99,17 +98,27 @@ def versions(world: World) -> list[int]:
     return [-1 if snapshot is None else snapshot.version for snapshot in snapshots]
 
 
-def test_many_runs_make_what_one_pass_over_all_makes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Export after export, each read once: the model's changes and states, and a run without news commits nothing."""
-    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 40)
+@pytest.mark.parametrize("in_order", [True, False])
+def test_many_runs_make_what_one_pass_over_all_makes(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, in_order: bool
+) -> None:
+    """Exports after exports, piece by piece, whether older files have the older records or not: the model's changes and
+    states, and a run without news commits nothing."""
+    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 60)
+    monkeypatch.setattr(history_plan, "_AT_ONCE", 30)
+    monkeypatch.setattr(history_step, "RECORDS_AT_ONCE", 7)
+    if not in_order:
+        plain = RecordFiles.oldest_first
+        monkeypatch.setattr(RecordFiles, "oldest_first", lambda *a: tuple(reversed(plain(*a))))
     written: Written = {}
     total = 0
-    for seed in range(4):
-        live(world, written, seed)
-        world.export(f"r{seed}")
-        summary = build_history(world.config)
+    for seed in range(3):
+        for part in range(3):
+            live(world, written, 10 * seed + part, records=30)
+            world.export(f"r{seed}-{part}")
+        summary = build_history(world.config, "in-process")
         total += summary.changes
-        assert (summary.records, summary.steps > 1) == (50, True)
+        assert (summary.records, summary.steps > 1) == (90, True)
         assert found(world) == expected(written)
         before = versions(world)
         assert build_history(world.config).records == 0
@@ -135,27 +144,35 @@ def test_only_new_files_are_read(world: World, monkeypatch: pytest.MonkeyPatch) 
         assert len(set(read)) == 1
 
 
-def test_a_share_of_the_work_reads_each_file_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many state partitions a worker has: it asks for their records in one read."""
-    reads: list[str] = []
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_each_record_is_read_at_most_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_compacted: bool
+) -> None:
+    """However many executors and steps there are: a file that is not compacted has records of all state partitions."""
+    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 100)
+    monkeypatch.setattr(InProcess, "count", 8)
+    written: Written = {}
+    for number in range(6):
+        live(world, written, number)
+        world.export(f"r{number}")
+    if is_compacted:
+        optimized(world, "state_records")
+    read = 0
     plain = Tables.file_batches
-    monkeypatch.setattr(Tables, "file_batches", lambda *a, **options: reads.append(a[1]) or plain(*a, **options))
-    for number in range(8):
-        world.write(snapshot(key_of(f"g{number}"), snapshot_epoch=0), on=number % 4)
-    world.export("r1")
-    records = world.tables.snapshot("state_records")
-    assert records is not None
-    paths = [file.path for file in records.files()]
-    work = partial(apply_ranges, world.config, "cluster", paths, SavedStates(table=HISTORY))
-    ranges = [RecordRange(state_partition=number, begin=0, report_from=0, end=2) for number in range(4)]
-    assert HISTORY_STEP.gathered(work(ranges))["ranges"]["records"].to_pylist() == [2, 2, 2, 2]
-    assert len(reads) == 1
+
+    def counting(self: Tables, name: str, *paths: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for rows in plain(self, name, *paths, **options):
+            read += rows.num_rows if "batches" in options["columns"] else 0
+            yield rows
+
+    monkeypatch.setattr(Tables, "file_batches", counting)
+    assert build_history(world.config, "in-process").records == len(written) <= read <= 2 * len(written)
 
 
 def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver, or executors in files of their own, in any mixture from step to step: the same rows, each once, in as
     few chunks, and a lookup finds them."""
-    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 40)
     worlds = [World(tmp_path / name) for name in ("driver", "executors", "both")]
     for number, world in enumerate(worlds):
         for step in range(6):
@@ -179,7 +196,7 @@ def _history(world: World) -> list[str]:
 
 def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets that Kafka pruned, before the export began and in the middle of it, cost nothing."""
-    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 20)
+    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 20)
     world.write(*(snapshot(key_of("g"), epoch, snapshot_epoch=epoch) for epoch in range(405)), on=0)
     world.export("r1", lost={0: 200}, at_most=2)
     world.export("r2", lost={0: 400})
@@ -210,10 +227,11 @@ def test_a_version_without_records_is_used_too(world: World) -> None:
 @pytest.mark.parametrize("table", ["add", "save"])
 def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Before either of a step's two commits: the next run, with more records, loses and doubles nothing."""
-    monkeypatch.setattr(job, "RECORDS_AT_ONCE", 20)
+    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 20)
     written: Written = {}
-    live(world, written, 1)
-    world.export("r1")
+    for part in range(3):
+        live(world, written, part)
+        world.export(f"r{part}")
     calls: list[int] = []
     plain = getattr(HistoryTables, table)
 
@@ -228,8 +246,8 @@ def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.Mo
         with pytest.raises(KeyboardInterrupt):
             build_history(world.config)
     assert found(world) != expected(written)
-    live(world, written, 2)
-    world.export("r2")
+    live(world, written, 4)
+    world.export("r4")
     build_history(world.config)
     assert found(world) == expected(written)
 

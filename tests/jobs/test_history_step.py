@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,21 +15,21 @@ from jobs.world import key_of
 from samples.random_records import batches, disjoint_batches, records
 
 from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.model_values import HELD_COLUMNS, change_table, changes_of, known_states_of
+from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, change_table, changes_of, known_states_of
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.offset_status import LAST_OFFSET, KnownState
 from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.tables.past.history_tables import drop_partitions
 from acktrail.wire.dialects.released import encode
 from acktrail.wire.state_key import encode_key
-from acktrail_jobs.pipeline.history_step import AppliedRange, RecordRange, apply_range
+from acktrail_jobs.pipeline.history_step import apply_records
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3
 SKIPPED = "skipped"
+ORDER = ("record_offset", "group_id", "topic_id", "partition", "first_offset")
 Entry = StateRecord | SharePartition | str | None
 """A share partition stands for a record of it that cannot be decoded, None for one whose key cannot be read, a string
 for one of a type that a broker skips."""
@@ -116,17 +117,47 @@ def no_spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
     return []
 
 
-def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: int = 0) -> AppliedRange:
-    """One range, its rows in no order."""
+class AppliedRecords(NamedTuple):
+    changes: pa.Table
+    held: pa.Table
+    ends: dict[int, int]
+
+
+def applied(rows: pa.Table, begin: int, end: int, held: pa.Table, report_from: int = 0) -> AppliedRecords:
+    """The records from `begin` to before `end`."""
     own = rows.filter((pc.field("offset") >= begin) & (pc.field("offset") < end))
-    range_ = RecordRange(state_partition=PLACE, begin=begin, report_from=report_from, end=end)
-    found = apply_range(range_, own.take(pa.array(reversed(range(own.num_rows)), pa.int64())), held, no_spans)
-    assert found.records == own.num_rows
-    return found
+    return AppliedRecords(*apply_records(own, held, {PLACE: begin}, {PLACE: report_from}, no_spans))
 
 
-def merged(old: pa.Table, new: pa.Table) -> pa.Table:
-    return pa.concat_tables([drop_partitions(old, new), new])
+def end_of(part: AppliedRecords, begin: int) -> int:
+    """Where the records end that begin there."""
+    return part.ends.get(PLACE, begin)
+
+
+@given(logs, logs, st.integers(0, 16), st.integers(1, 3))
+def test_state_partitions_are_applied_together(one: Log, other: Log, cut: int, first: int) -> None:
+    """What some make of a log does not depend on those beside them, however their names and losses are alike."""
+    found, held, ends = [], HELD_COLUMNS.empty_table(), dict[int, int]()
+    both = [_on(PLACE, one, first), _on(PLACE + 1, other, first)]
+    for low, high in ((0, cut), (cut, 99)):
+        offsets = pc.field("offset")
+        own = pa.concat_tables([rows.filter((offsets >= low) & (offsets < high)) for rows in both])
+        part = AppliedRecords(*apply_records(own, held, ends, {}, lambda *_: []))
+        held, ends = part.held, {**ends, **part.ends}
+        found.append(part.changes.cast(CHANGE_COLUMNS))
+    for rows in both:
+        alone = AppliedRecords(*apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, lambda *_: []))
+        for ours, theirs in ((pa.concat_tables(found), alone.changes.cast(CHANGE_COLUMNS)), (held, alone.held)):
+            number = pc.field("state_partition") == rows["state_partition"][0] if rows.num_rows else pc.scalar(False)
+            order = [(name, "ascending") for name in ORDER if name in ours.schema.names]
+            assert ours.filter(number).sort_by(order).to_pylist() == theirs.sort_by(order).to_pylist()
+
+
+def _on(state_partition: int, log: Log, missing: int) -> pa.Table:
+    """The log without one of its records, on another state partition."""
+    rows = rows_of(log).filter(pc.field("offset") != missing)
+    number = pa.repeat(pa.scalar(state_partition, pa.int32()), rows.num_rows)
+    return rows.set_column(rows.column_names.index("state_partition"), "state_partition", number)
 
 
 @given(logs, st.lists(st.integers(0, 16), max_size=3))
@@ -138,8 +169,8 @@ def test_any_ranges_give_the_models_changes(log: Log, cuts: list[int]) -> None:
     for end in (*sorted({min(cut, len(log)) for cut in cuts}), len(log)):
         part = applied(rows, begin, end, held)
         found += changes_of(part.changes)
-        parts.append(part.changes)
-        held, begin = merged(held, part.held), part.end
+        parts.append(part.changes.cast(CHANGE_COLUMNS))
+        held, begin = part.held, end_of(part, begin)
     assert found == changes
     assert dict(known_states_of(held)) == states
     assert change_table(found).equals(pa.concat_tables([change_table(()), *parts]).combine_chunks())
@@ -151,9 +182,9 @@ def test_records_gone_over_again_make_no_change(log: Log, held_to: int, told: in
     changes, states = expected(log)
     rows = rows_of(log)
     early = applied(rows, 0, min(held_to, told, len(log)), HELD_COLUMNS.empty_table())
-    late = applied(rows, early.end, len(log), early.held, report_from=told)
+    late = applied(rows, end_of(early, 0), len(log), early.held, report_from=told)
     assert list(changes_of(late.changes)) == [change for change in changes if change.at.offset >= told]
-    assert dict(known_states_of(merged(early.held, late.held))) == states
+    assert dict(known_states_of(late.held)) == states
 
 
 @given(logs, st.integers(1, 16), st.integers(1, 4), st.booleans())
@@ -165,9 +196,9 @@ def test_missing_offsets_are_a_gap(log: Log, first: int, length: int, cut_there:
     changes, states = expected(log, missing)
     rows = rows_of(log).filter((pc.field("offset") < first) | (pc.field("offset") >= first + length))
     early = applied(rows, 0, first if cut_there else 0, HELD_COLUMNS.empty_table())
-    late = applied(rows, early.end, len(log), early.held)
+    late = applied(rows, end_of(early, 0), len(log), early.held)
     assert [*changes_of(early.changes), *changes_of(late.changes)] == changes
-    assert dict(known_states_of(merged(early.held, late.held))) == states
+    assert dict(known_states_of(late.held)) == states
 
 
 def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
@@ -185,14 +216,13 @@ def test_offsets_that_kafka_does_not_have_are_no_gap() -> None:
         batches=(),
     )
     rows = rows_of([base] * 10).filter(pc.is_in(pc.field("offset"), pa.array([0, 1, 5, 6, 9])))
-    own = RecordRange(state_partition=PLACE, begin=0, report_from=0, end=10)
     asked: list[int] = []
 
     def spans(state_partition: int, begin: int) -> list[tuple[int, int]]:
         asked.append(begin)
         return [(0, 6), (9, 9)]
 
-    found = list(changes_of(apply_range(own, rows, HELD_COLUMNS.empty_table(), spans).changes))
+    found = list(changes_of(apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, spans)[0]))
     assert [(c.at.offset, c.at.cause.value) for c in found if c.at.timestamp_ms is None] == [(7, "gap")]
     assert asked == [0]
 
@@ -204,10 +234,7 @@ def test_dense_offsets_need_no_spans() -> None:
         raise AssertionError("asked")
 
     rows = rows_of([KEYS[0]] * 9).slice(4)
-    found = apply_range(
-        RecordRange(state_partition=PLACE, begin=0, report_from=0, end=9), rows, HELD_COLUMNS.empty_table(), spans
-    )
-    assert found.records == 5
+    assert apply_records(rows, HELD_COLUMNS.empty_table(), {}, {}, spans)[2] == {PLACE: 9}
 
 
 @pytest.mark.parametrize("seed", range(3))

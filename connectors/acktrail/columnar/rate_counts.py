@@ -7,15 +7,18 @@ broker was killed) is counted only in `deliveries`, once a later record shows it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS
 from acktrail.columnar.schemas.schema_types import INT32, INT64, STRING, schema
+from acktrail.columnar.share_partition_keys import are_equal, key_codes
 from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.offset_status import OffsetStatusKind as _Kind
 from acktrail.model.offset_history.status_changes import Cause
 from acktrail.model.share_partition import KEY_COLUMNS
 
@@ -44,72 +47,68 @@ _WIDE: Final = pa.decimal128(38, 0)
 """State records can name any offset: sums of offset ranges do not overflow here."""
 
 _INT64: Final = pa.decimal128(19, 0)
+_MUCH: Final = 1 << 20
+"""Sums of the shorter ranges of one piece do not overflow int64."""
+_FEW_ROWS: Final = 100_000
 _MOST: Final = 2**63 - 1
 
-_STATES: Final = {
-    "acknowledged": DeliveryState.ACKNOWLEDGED,
-    "archiving": DeliveryState.ARCHIVING,
-    "archived": DeliveryState.ARCHIVED,
-}
+_SETTLED: Final = ("acknowledged", "archiving", "archived")
 
 
 def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
-    """The counts of `rows` (``RATE_INPUTS``) by share partition and interval of `every_ms`, for ``sum_rates``."""
-    standing, before = pc.field("standing"), pc.field("before_standing")
-    is_passed = (standing == OffsetStatusKind.BELOW_START.value) & (before == OffsetStatusKind.UNRECORDED.value)
-    is_passed &= pc.field("cause") != Cause.RESET.value
-    counted = rows.filter((standing == OffsetStatusKind.RECORDED.value) | is_passed)
-    weights = pc.add(pc.subtract(counted["last_offset"].cast(_INT64), counted["first_offset"].cast(_INT64)), 1)
-    factors = _factors(counted)
-    counts = [pc.multiply(weights, pc.cast(factors[name], pa.int32())).cast(_WIDE) for name in COUNTS]
-    keys = [counted[name] for name in _KEY[:3]]
+    """The counts of `rows` (``RATE_INPUTS``, texts maybe as dictionaries) by share partition and interval of
+    `every_ms`, for ``sum_rates``."""
+    recorded, passed = (are_equal(rows["standing"], kind) for kind in (_Kind.RECORDED, _Kind.BELOW_START))
+    passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) & ~are_equal(rows["cause"], Cause.RESET)
+    counted = rows.append_column("recorded", pa.array(recorded)).filter(pa.array(recorded | passed))
+    first, last = (counted[name] for name in ("first_offset", "last_offset"))
+    wide = _INT64 if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any() else INT64
+    weights, factors = pc.add(pc.subtract(last.cast(wide), first.cast(wide)), 1), _factors(counted)
+    counts = [pc.multiply(weights, pa.array(factors[name].astype(np.int32))) for name in COUNTS]
     times = counted["record_timestamp_ms"]
     near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
     begins = pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
-    return _added(pa.table([*keys, begins, *counts], [*_KEY, *COUNTS]))
+    return _added(pa.table([*(counted[name] for name in _KEY[:3]), begins, *counts], [*_KEY, *COUNTS]))
 
 
 def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
-    """Rows of ``RATES`` from pieces, ascending by their key."""
-    total: pa.Table | None = None
+    """Rows of ``RATES`` from pieces, ascending by their key. Pieces are added whenever they have more rows than what
+    was added before, so that it is not added again and again."""
+    held: list[pa.Table] = []
     for piece in pieces:
-        total = piece if total is None else _added(pa.concat_tables([total, piece]))
-    if total is None:
+        held.append(piece)
+        if sum(map(len, held[1:])) > max(_FEW_ROWS, len(held[0])):
+            held = [_added(pa.concat_tables(held))]
+    if not held:
         return RATES.empty_table()
+    total = _added(pa.concat_tables(held))
     fits = {name: pc.if_else(pc.less_equal(total[name], _MOST), total[name], None).cast(INT64) for name in COUNTS}
     fitting = [fits.get(name, total[name]) for name in RATES.names]
     return pa.table(fitting, schema=RATES).sort_by([(name, "ascending") for name in _KEY])
 
 
-def _factors(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+def _factors(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
     """How much each offset of a row adds to each count."""
-    dated = rows["is_dated"]
-    recorded = pc.equal(rows["standing"], OffsetStatusKind.RECORDED.value)
-    state, was = rows["delivery_state"], pc.fill_null(rows["before_state"], -1)
-    count = pc.cast(pc.fill_null(rows["delivery_count"], 0), pa.int32())
-    counted = pc.cast(pc.fill_null(rows["before_count"], 0), pa.int32())
-    ended = pc.and_(pc.and_(dated, recorded), pc.greater(count, counted))
+    dated, recorded = (rows[name].to_numpy() for name in ("is_dated", "recorded"))
+    state, was = (pc.fill_null(rows[name], -1).to_numpy() for name in ("delivery_state", "before_state"))
+    count, counted = (pc.fill_null(rows[n], 0).to_numpy().astype(np.int32) for n in ("delivery_count", "before_count"))
+    ended = dated & recorded & (count > counted)
     return {
-        **{
-            name: pc.and_(dated, pc.and_(_is(state, number), pc.not_equal(was, int(number))))
-            for name, number in _STATES.items()
-        },
-        "released": pc.and_(ended, _is(state, DeliveryState.AVAILABLE)),
-        "deliveries": _where(ended, pc.subtract(count, counted)),
-        "redeliveries": _where(ended, pc.subtract(count, pc.max_element_wise(counted, 1))),
-        "passed_unrecorded": pc.and_(dated, pc.invert(recorded)),
-        "undated": pc.and_(pc.invert(dated), recorded),
+        **{name: dated & (state == (own := DeliveryState[name.upper()])) & (was != own) for name in _SETTLED},
+        "released": ended & (state == DeliveryState.AVAILABLE),
+        "deliveries": np.where(ended, count - counted, 0),
+        "redeliveries": np.where(ended, np.maximum(count - np.maximum(counted, 1), 0), 0),
+        "passed_unrecorded": dated & ~recorded,
+        "undated": ~dated & recorded,
     }
 
 
-def _is(states: pa.ChunkedArray, number: DeliveryState) -> pa.ChunkedArray:
-    return pc.fill_null(pc.equal(states, int(number)), fill_value=False)
-
-
-def _where(mask: pa.ChunkedArray, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(mask, pc.max_element_wise(numbers, 0), 0)
-
-
 def _added(rows: pa.Table) -> pa.Table:
-    sums = rows.group_by(list(_KEY), use_threads=False).aggregate([(name, "sum") for name in COUNTS])
-    return sums.select([*_KEY, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*_KEY, *COUNTS])
+    """The sums of `rows` by their key."""
+    codes = key_codes(rows[name] for name in _KEY)
+    sums = rows.select(COUNTS).append_column("code", pa.array(codes)).group_by("code", use_threads=False)
+    added = sums.aggregate([(name, "sum") for name in COUNTS]).sort_by("code")
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    keys = rows.select(_KEY).take(pa.array(first))
+    columns = [*(keys[n].cast(RATES.field(n).type) for n in _KEY), *(added[f"{n}_sum"].cast(_WIDE) for n in COUNTS)]
+    return pa.table(columns, [*_KEY, *COUNTS])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId, state_partition_of
 
 _ROWS_AT_ONCE: Final = 1 << 20
@@ -51,6 +51,18 @@ def first_matches(rows: Sequence[pa.ChunkedArray], among: Sequence[pa.ChunkedArr
     first[others[::-1]] = np.arange(len(others))[::-1]  # of several assignments the last one stays: the first row
     matches = first[own]
     return pa.array(matches, mask=matches < 0)
+
+
+def are_equal(texts: pa.ChunkedArray, text: str) -> BoolArray:
+    """Which rows are `text`. Of a dictionary, each text is compared once."""
+    found = [
+        pc.equal(chunk.dictionary, text).take(chunk.indices)
+        if pa.types.is_dictionary(texts.type)
+        else pc.equal(chunk, text)
+        for chunk in texts.chunks
+    ]
+    mask: BoolArray = pc.fill_null(pa.chunked_array(found, pa.bool_()), fill_value=False).to_numpy()
+    return mask
 
 
 def coordinator_keys(rows: pa.Table | pa.RecordBatch) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -66,6 +66,11 @@ class OffsetRuns:
         low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
         return OffsetRuns.of(low[low < high], high[low < high])
 
+    @staticmethod
+    def union(parts: Sequence[OffsetRuns]) -> OffsetRuns:
+        """The offsets that are in one of `parts`; there is at least one part."""
+        return OffsetRuns.of(*(np.concatenate([getattr(part, side) for part in parts]) for side in ("first", "end")))
+
     def above(self, offset: int) -> OffsetRuns:
         """The offsets at or above `offset`."""
         return self.within([(offset, _NO_END)])
@@ -126,8 +131,8 @@ def stored_offsets(addresses: Iterable[pa.RecordBatch], begin: Mapping[int, int]
             parts.append(OffsetRuns.of(offsets, offsets + 1))
             reached[partition] = int(offsets[-1])
             if len(parts) >= _MOST_PIECES:
-                gathered[partition] = [_all_of(parts)]
-    runs = {partition: _all_of(parts) for partition, parts in sorted(gathered.items())}
+                gathered[partition] = [OffsetRuns.union(parts)]
+    runs = {partition: OffsetRuns.union(parts) for partition, parts in sorted(gathered.items())}
     return StoredOffsets(runs=runs, begin=begin, in_order=in_order)
 
 
@@ -139,7 +144,3 @@ def _by_state_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, Int64Array
     heads = np.flatnonzero(np.diff(partition, prepend=-1))
     for head, own in zip(heads, np.split(offset, heads[1:]), strict=False):
         yield int(partition[head]), own
-
-
-def _all_of(parts: list[OffsetRuns]) -> OffsetRuns:
-    return OffsetRuns.of(np.concatenate([part.first for part in parts]), np.concatenate([part.end for part in parts]))

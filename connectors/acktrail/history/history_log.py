@@ -26,7 +26,8 @@ _SKIPPED: Final = "unknown_type"
 HELD_NAMES: Final = pa.array(["state", None, "absent", "unknown"])
 _RECORD_NAMES: Final = pa.array(["snapshot", "update", "tombstone", "unknown"])
 _CAUSES_OF_KINDS: Final = np.array([CAUSES[Cause(name)] for name in ("snapshot", "update", "tombstone", "unreadable")])
-_COLUMNS: Final = (*KEY_COLUMNS, *CONTENT_NUMBERS, "batches", "offset", "timestamp_ms")
+_ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
+_COLUMNS: Final = (*CONTENT_NUMBERS, "batches", "offset", "timestamp_ms")
 _BEFORE: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
 
@@ -35,14 +36,16 @@ _NEVER: Final = np.iinfo(np.int64).max
 class HistoryLog:
     """What changes the states of share partitions, one after the other, each in log order: arrays of shape (rows,).
 
-    `owner` is the share partition's row in `keys`, which ascend. `place` is the order in the log of the state
-    partition; held states have -1. `base` is the last row, up to this one, that does not depend on those before it.
-    The numbers and batches are in row `source` of `content`, the time is in row `seen`; `offset` is that of the record,
-    or the first one of a gap. `cause`: why it changes something (``CAUSES``).
+    `owner` is the share partition's row in `keys`, which ascend by state partition, then key. `place` is the order in
+    the log, state partition after state partition; held states have -1. `base` is the last row, up to this one, that
+    does not depend on those before it. The numbers and batches are in row `source` of `content`, the time is in row
+    `seen`; `offset` is that of the record, or the first one of a gap. `cause`: why it changes something (``CAUSES``).
+    `untouched`: the held states that nothing changes.
     """
 
     keys: pa.Table
     content: RecordColumns
+    untouched: pa.Table
     owner: Int64Array
     place: Int64Array
     kind: Int64Array
@@ -53,19 +56,29 @@ class HistoryLog:
     cause: Int64Array
 
     @classmethod
-    def of(cls, held: pa.Table, records: pa.Table, gaps: Mapping[int, int]) -> Self:
-        """The log of rows of ``HELD_COLUMNS``, of ``HISTORY_INPUTS`` in log order, and of gaps: the first missing
-        offset, by the offset of the record after it. Held states that nothing changes are left out."""
+    def of(cls, held: pa.Table, records: pa.Table, missing: Int64Array) -> Self:
+        """The log of rows of ``HELD_COLUMNS``, of ``HISTORY_INPUTS`` by state partition and offset, and of gaps: the
+        first `missing` offset before each record, -1 where none is."""
+        owner, keys = _numbered(held, records)
+        is_read, has_key = pc.not_equal(records["decode_status"], _SKIPPED).to_numpy(), pc.is_valid(records["group_id"])
+        is_named = is_read & has_key.to_numpy()
+        losses = _losses(records, missing, np.flatnonzero(is_read & ~is_named))
+        begins, ends = _spans(keys, records)
+        is_lossy = np.searchsorted(losses["place"], begins) < np.searchsorted(losses["place"], ends)
+        is_own = is_lossy.copy()
+        is_own[owner[held.num_rows :][is_named]] = True
+        is_held = is_own[owner[: held.num_rows]]
+        untouched, held = held.filter(pa.array(~is_held)), held.filter(pa.array(is_held))
+        owner = np.append(owner[: len(is_held)][is_held], owner[len(is_held) :])
         table = _stacked(held, records)
         content = content_columns(table, ("offset", "timestamp_ms"))
-        owner, keys = _numbered(table)
-        losses = _losses(records, gaps, held.num_rows)
-        seen = np.flatnonzero(_is_own(held, records, owner, concerns_all=len(losses["place"]) > 0))
+        seen = np.flatnonzero(np.append(np.ones(held.num_rows, np.bool_), is_named))
         place = np.append(np.full(held.num_rows, _BEFORE), 2 * np.arange(records.num_rows) + 1)
         seen = seen[by_partition_and_offset(owner[seen], place[seen])]
         kind = _kinds(held, records)[seen]
         rows = {"owner": owner[seen], "place": place[seen], "kind": kind, "seen": seen, "cause": _CAUSES_OF_KINDS[kind]}
-        rows = _with_losses(rows | {"offset": content.numbers["offset"].values[seen]}, losses)
+        losses["seen"] += held.num_rows
+        rows = _with_losses(rows | {"offset": content.numbers["offset"].values[seen]}, losses, begins, ends)
         kind, seen = rows["kind"], rows["seen"]
         is_known = kind < ABSENT
         continues = np.append(False, is_known[:-1]) & (np.diff(rows["owner"], prepend=-1) == 0)
@@ -75,7 +88,7 @@ class HistoryLog:
         row = np.flatnonzero((rows["cause"] == CAUSES[Cause.SNAPSHOT]) & (rows["place"] != _BEFORE))
         before = np.where(continues[row], source[base[row - 1]], table.num_rows - 1)
         rows["cause"][row] = _causes_of_snapshots(content, source[row], before)
-        return cls(keys=keys, content=content, base=base, source=source, **rows)
+        return cls(keys=keys, content=content, untouched=untouched, base=base, source=source, **rows)
 
     @property
     def is_first(self) -> BoolArray:
@@ -90,16 +103,24 @@ def _stacked(held: pa.Table, records: pa.Table) -> pa.RecordBatch:
     return pa.concat_tables(parts, promote_options="default").combine_chunks().to_batches()[0]
 
 
-def _numbered(table: pa.RecordBatch) -> tuple[Int64Array, pa.Table]:
-    """The number of each row's share partition in the order of their keys, and these keys."""
-    codes = key_codes(pa.chunked_array([table.column(name)]) for name in KEY_COLUMNS)
-    first = np.empty(codes.max() + 1, np.int64)
+def _numbered(held: pa.Table, records: pa.Table) -> tuple[Int64Array, pa.Table]:
+    """The number of the share partition of each row of both, in the order of their addresses, and these addresses."""
+    table = pa.concat_tables([held.select(_ADDRESS), records.select(_ADDRESS)])
+    codes = key_codes(table.columns)
+    first = np.empty(codes.max(initial=-1) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
-    keys = table.select(KEY_COLUMNS).take(pa.array(first))
-    order = pc.sort_indices(keys, [(name, "ascending") for name in KEY_COLUMNS]).to_numpy().astype(np.int64)
+    keys = table.take(pa.array(first)).combine_chunks()
+    order = pc.sort_indices(keys, [(name, "ascending") for name in _ADDRESS]).to_numpy().astype(np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return rank[codes], keys.take(pa.array(order))
+
+
+def _spans(keys: pa.Table, records: pa.Table) -> tuple[Int64Array, Int64Array]:
+    """From where to where the state partition of each of `keys` lies in the log."""
+    own, numbers = keys["state_partition"].to_numpy(), records["state_partition"].to_numpy()
+    begins, ends = (2 * np.searchsorted(numbers, own, side) for side in ("left", "right"))
+    return begins, ends
 
 
 def _kinds(held: pa.Table, records: pa.Table) -> Int64Array:
@@ -108,38 +129,32 @@ def _kinds(held: pa.Table, records: pa.Table) -> Int64Array:
     return np.concatenate([pc.index_in(own, value_set=kinds).to_numpy().astype(np.int64) for own, kinds in pairs])
 
 
-def _is_own(held: pa.Table, records: pa.Table, owner: Int64Array, *, concerns_all: bool) -> BoolArray:
-    """Which rows belong to the log: records that name a share partition, and its held state."""
-    is_named = pc.and_(pc.is_valid(records["group_id"]), pc.not_equal(records["decode_status"], _SKIPPED)).to_numpy()
-    earlier, later = owner[: held.num_rows], owner[held.num_rows : -1][is_named]
-    return np.concatenate([np.isin(earlier, later) | concerns_all, is_named, [False]])
-
-
-def _losses(records: pa.Table, gaps: Mapping[int, int], begin: int) -> dict[str, Int64Array]:
-    """What makes all states unknown, in log order: gaps, and records without a share partition that a broker reads."""
-    offsets = records["offset"].to_numpy()
-    behind = np.flatnonzero(np.isin(offsets, [*gaps]))
-    is_unnamed = pc.and_(pc.is_null(records["group_id"]), pc.not_equal(records["decode_status"], _SKIPPED))
-    unnamed = np.flatnonzero(is_unnamed)
-    missing = np.array([gaps[offset] for offset in offsets[behind].tolist()], np.int64)
+def _losses(records: pa.Table, missing: Int64Array, unnamed: Int64Array) -> dict[str, Int64Array]:
+    """What makes all states of a state partition unknown, in log order: gaps, and `unnamed` records
+    that a broker reads. `seen`: rows of `records`, and the one after them."""
+    behind = np.flatnonzero(missing >= 0)
     found = {
         "place": np.append(2 * behind, 2 * unnamed + 1),
-        "seen": np.append(np.full(len(behind), begin + records.num_rows), begin + unnamed),
-        "offset": np.append(missing, offsets[unnamed]),
+        "seen": np.append(np.full(len(behind), records.num_rows), unnamed),
+        "offset": np.append(missing[behind], records["offset"].to_numpy()[unnamed]),
         "cause": np.repeat([CAUSES[Cause.GAP], CAUSES[Cause.UNREADABLE]], [len(behind), len(unnamed)]),
     }
     order = np.argsort(found["place"])
     return {name: column[order] for name, column in found.items()}
 
 
-def _with_losses(rows: dict[str, Int64Array], losses: Mapping[str, Int64Array]) -> dict[str, Int64Array]:
-    """`rows`, and behind each the first loss that comes before the next one of its share partition."""
-    is_last = np.diff(rows["owner"], append=-1) != 0
-    until = np.where(is_last, _NEVER, np.append(rows["place"][1:], _NEVER)[: len(is_last)])
-    loss = np.searchsorted(losses["place"], rows["place"])
+def _with_losses(
+    rows: dict[str, Int64Array], losses: Mapping[str, Int64Array], begins: Int64Array, ends: Int64Array
+) -> dict[str, Int64Array]:
+    """`rows`, and behind each the first loss that comes before the next one of its share partition, or before the end
+    of its state partition."""
+    owner, place = rows["owner"], rows["place"]
+    is_last = np.diff(owner, append=-1) != 0
+    until = np.where(is_last, ends[owner], np.append(place[1:], _NEVER)[: len(is_last)])
+    loss = np.searchsorted(losses["place"], np.maximum(place, begins[owner]))
     after = np.flatnonzero(np.append(losses["place"], _NEVER)[loss] < until)
     own = {name: column[loss[after]] for name, column in losses.items()}
-    own |= {"owner": rows["owner"][after], "kind": np.full(len(after), UNKNOWN)}
+    own |= {"owner": owner[after], "kind": np.full(len(after), UNKNOWN)}
     return {name: np.insert(column, after + 1, own[name]) for name, column in rows.items()}
 
 

@@ -1,4 +1,4 @@
-"""Rows of records to rows of changes and of held states, for all share partitions of a state partition at once.
+"""Rows of records to rows of changes and of held states, for all share partitions of some state partitions at once.
 
 ``model.offset_history.status_changes`` defines them record by record; tests compare both on random logs. A *run* is a
 share partition's records from one that does not depend on those before it (a snapshot, a tombstone, one that cannot be
@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import Int64Array, ascending, by_partition_and_offset, strides
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
@@ -21,10 +22,10 @@ from acktrail.columnar.record_columns import CONTENT_NUMBERS, NumberColumn, stat
 from acktrail.columnar.replaying.combine_batches import LOWEST, ConcatenatedRecords, Segments
 from acktrail.columnar.replaying.fold import fold, starts_in_force
 from acktrail.columnar.replaying.mark_timelines import MarkChanges, MarkedRanges, timelines
+from acktrail.columnar.schemas.schema_types import with_dictionaries
 from acktrail.history.history_log import ABSENT, CAUSES, HELD_NAMES, STATE, UNKNOWN, UPDATE, HistoryLog
 from acktrail.model.offset_history.offset_status import LAST_OFFSET
 from acktrail.model.offset_history.status_changes import DATING, Cause
-from acktrail.model.share_partition import KEY_COLUMNS
 
 _LEAST_RECORDED: Final = -(1 << 24)
 """Lower bound of the marks of delivery states, which are the priorities of ``ClippedBatches``."""
@@ -32,29 +33,34 @@ _STANDINGS: Final = pa.array(["recorded", "unrecorded", "uninitialized", "absent
 """All other marks by how far they are below, greatest first: with a start offset, uninitialized becomes unrecorded."""
 _UNRECORDED, _UNINITIALIZED, _ABSENT, _UNKNOWN, _BELOW_START, _NEVER_SEEN = (_LEAST_RECORDED - n for n in range(1, 7))
 _CAUSE_NAMES: Final = pa.array([cause.value for cause in CAUSES])
+_CHANGES: Final = with_dictionaries(CHANGE_COLUMNS)
 _DATING: Final = [CAUSES[cause] for cause in DATING]
 
 
 def record_changes(
-    state_partition: int, held: pa.Table, records: pa.Table, gaps: Mapping[int, int], report_from: int
+    held: pa.Table, records: pa.Table, missing: Int64Array, report_from: Mapping[int, int]
 ) -> tuple[pa.Table, pa.Table]:
-    """Rows of ``CHANGE_COLUMNS`` in log order, and rows of ``HELD_COLUMNS`` for all share partitions with a record.
+    """Rows of ``CHANGE_COLUMNS`` in log order, texts as dictionaries, and the rows `held` after them: of every share
+    partition ever seen.
 
     Args:
         held: rows of ``HELD_COLUMNS``: the states before the first record.
-        records: rows of ``HISTORY_INPUTS`` in log order.
-        gaps: the first missing offset, by the offset of the record after it: from there on no state is known.
-        report_from: changes of records before this offset are left out.
+        records: rows of ``HISTORY_INPUTS`` by state partition and offset.
+        missing: shape (records,), the first missing offset before each record, -1 for none: from there on no state of
+            its state partition is known.
+        report_from: by state partition; changes of records before this offset are left out.
     """
-    log = HistoryLog.of(held, records, gaps)
+    log = HistoryLog.of(held, records, missing)
     if not len(log.owner):
-        return CHANGE_COLUMNS.empty_table(), HELD_COLUMNS.empty_table()
+        return _CHANGES.empty_table(), held
     changes = _changes(log)
-    reported = np.flatnonzero(log.offset[changes.row] >= report_from)
+    numbers, of_key = np.unique(log.keys["state_partition"].to_numpy(), return_inverse=True)
+    least = np.array([report_from.get(number, 0) for number in numbers.tolist()], np.int64)[of_key]
+    reported = np.flatnonzero((log.offset >= least[log.owner])[changes.row])
     in_log = np.empty(len(log.place), np.int64)
     in_log[by_partition_and_offset(log.place, log.owner)] = np.arange(len(in_log))
     changes = changes.take(reported[ascending(in_log[changes.row[reported]])]).joined()
-    return _change_table(state_partition, log, changes), _held_table(state_partition, log)
+    return _change_table(log, changes), pa.concat_tables([log.untouched, _held_table(log)])
 
 
 def _changes(log: HistoryLog) -> MarkChanges:
@@ -112,7 +118,7 @@ def _marked_batches(log: HistoryLog, rows: Int64Array, low: Int64Array, high: In
     return marked.take(np.flatnonzero(clipped.first <= last))
 
 
-def _change_table(state_partition: int, log: HistoryLog, changes: MarkChanges) -> pa.Table:
+def _change_table(log: HistoryLog, changes: MarkChanges) -> pa.Table:
     row, after = changes.row, changes.after
     cause = log.cause[row]
     was = np.where(cause == CAUSES[Cause.INITIALIZE], _ABSENT, _UNKNOWN)
@@ -120,20 +126,20 @@ def _change_table(state_partition: int, log: HistoryLog, changes: MarkChanges) -
     is_dated = (before != _UNKNOWN) | np.isin(cause, _DATING)
     is_dated |= (cause == CAUSES[Cause.UPDATE]) & (after >= _LEAST_RECORDED)
     columns = {
-        **_addresses(state_partition, log, row),
+        **_addresses(log, row),
         "first_offset": changes.first,
         "last_offset": changes.last,
         **_status_columns("before_standing", "before_state", "before_count", before),
         **_status_columns("standing", "delivery_state", "delivery_count", after),
-        "cause": _CAUSE_NAMES.take(pa.array(cause)),
+        "cause": _texts(cause, _CAUSE_NAMES),
         "is_dated": is_dated,
         "record_offset": log.offset[row],
         "record_timestamp_ms": log.content.numbers["timestamp_ms"].take(log.seen[row]).to_arrow(pa.int64()),
     }
-    return pa.Table.from_pydict(columns, schema=CHANGE_COLUMNS)
+    return pa.Table.from_pydict(columns, schema=_CHANGES)
 
 
-def _held_table(state_partition: int, log: HistoryLog) -> pa.Table:
+def _held_table(log: HistoryLog) -> pa.Table:
     """The state after the last row of each share partition."""
     last = np.flatnonzero(np.diff(log.owner, append=-1))
     rows = strides(log.base[last], last - log.base[last] + 1, 1)
@@ -141,7 +147,7 @@ def _held_table(state_partition: int, log: HistoryLog) -> pa.Table:
     states = fold(ConcatenatedRecords([log.content]), log.source[rows], starts)
     kind = log.kind[rows[starts]]
     columns = {
-        **_addresses(state_partition, log, last),
+        **{name: pc.cast(column, HELD_COLUMNS.field(name).type) for name, column in _addresses(log, last).items()},
         "held": HELD_NAMES.take(pa.array(kind)),
         **{name: states.numbers[name].to_arrow(HELD_COLUMNS.field(name).type) for name in CONTENT_NUMBERS},
         "batches": states.batches.to_arrow(kind == STATE),
@@ -149,10 +155,20 @@ def _held_table(state_partition: int, log: HistoryLog) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=HELD_COLUMNS)
 
 
-def _addresses(state_partition: int, log: HistoryLog, rows: Int64Array) -> dict[str, pa.Array]:
-    keys = log.keys.take(pa.array(log.owner[rows]))
-    number = pa.repeat(pa.scalar(state_partition, pa.int32()), len(rows))
-    return {"state_partition": number, **{name: keys[name] for name in KEY_COLUMNS}}
+def _addresses(log: HistoryLog, rows: Int64Array) -> dict[str, pa.Array]:
+    keys, found = log.owner[rows], dict[str, pa.Array]()
+    for name in log.keys.column_names:
+        column = log.keys[name].combine_chunks()
+        if not pa.types.is_string(column.type):
+            found[name] = column.take(pa.array(keys))
+            continue
+        encoded = column.dictionary_encode()
+        found[name] = _texts(encoded.indices.fill_null(0).to_numpy()[keys], encoded.dictionary)
+    return found
+
+
+def _texts(numbers: Int64Array, texts: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), texts)
 
 
 def _status_columns(standing: str, state: str, count: str, marks: Int64Array) -> dict[str, pa.Array]:
@@ -160,7 +176,7 @@ def _status_columns(standing: str, state: str, count: str, marks: Int64Array) ->
     is_recorded = marks >= _LEAST_RECORDED
     states, counts = state_and_count(marks.astype(np.int32))
     return {
-        standing: _STANDINGS.take(pa.array(np.where(is_recorded, 0, _LEAST_RECORDED - marks))),
+        standing: _texts(np.where(is_recorded, 0, _LEAST_RECORDED - marks), _STANDINGS),
         state: NumberColumn(values=states, known=is_recorded).to_arrow(pa.int8()),
         count: NumberColumn(values=counts, known=is_recorded).to_arrow(pa.int16()),
     }

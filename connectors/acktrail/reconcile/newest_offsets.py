@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.decoding.decode_keys import snapshot_keys
 from acktrail.columnar.record_columns import NumberColumn
 from acktrail.columnar.replaying.key_index import UNREADABLE, SharePartitionIndex
 from acktrail.columnar.replaying.pending_records import first_replayed
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
-from acktrail.columnar.share_partition_keys import key_codes
+from acktrail.columnar.share_partition_keys import are_equal, key_codes
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
 
@@ -117,8 +117,8 @@ class NewestOffsets:
 
 def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
     """The rows of `records` that are what a column of ``_NEWEST`` asks for."""
-    decoded = _are(records["decode_status"], "decoded")
-    tombstone, snapshot = (_are(records["record_type"], kind) for kind in ("tombstone", "snapshot"))
+    decoded = are_equal(records["decode_status"], "decoded")
+    tombstone, snapshot = (are_equal(records["record_type"], kind) for kind in ("tombstone", "snapshot"))
     is_new = pc.equal(records["create_timestamp_ms"], records["write_timestamp_ms"])
     is_bare = pc.and_(pc.equal(records["leader_epoch"], 0), pc.equal(pc.list_value_length(records["batches"]), 0))
     initializes = pc.fill_null(pc.and_(is_new, is_bare), fill_value=False).to_numpy()
@@ -130,18 +130,6 @@ def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
         "unreadable_offset": ~decoded,
     }
     return {name: np.flatnonzero(mask) for name, mask in masks.items()}
-
-
-def _are(texts: pa.ChunkedArray, text: str) -> BoolArray:
-    """Which rows are `text`. Of a dictionary, each text is compared once."""
-    found = [
-        pc.equal(chunk.dictionary, text).take(chunk.indices)
-        if pa.types.is_dictionary(texts.type)
-        else pc.equal(chunk, text)
-        for chunk in texts.chunks
-    ]
-    mask: BoolArray = pc.fill_null(pa.chunked_array(found, pa.bool_()), fill_value=False).to_numpy()
-    return mask
 
 
 def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:

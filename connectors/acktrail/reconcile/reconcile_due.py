@@ -31,7 +31,6 @@ CHECKS: Final = "reconcile_checks"
 _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
-_ROWS_AT_ONCE: Final = 8_192
 _NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}
 LONGEST: Final = dt.timedelta(hours=1)
 """The greatest age of a reconciliation, whether or not anything changed."""
@@ -182,11 +181,15 @@ def _lines_of(tables: Tables, name: str, run_id: str, phase: str) -> list[str]:
     paths = [path for path, said in bounds.items() if _may_have(said, run_id)]
     rows = tables.read_files(name, paths, where=(pc.field("run_id") == run_id) & (pc.field("phase") == phase))
     kept = rows.select([name for name in rows.column_names if name not in _OF_A_SAMPLE])
-    return sorted(
-        repr([sorted(value) if isinstance(value, list) else value for value in row.values()])  # a map has any order
-        for batch in kept.to_batches(max_chunksize=_ROWS_AT_ONCE)
-        for row in batch.to_pylist()
-    )
+    texts = pc.binary_join_element_wise(*map(_texts, kept.columns), "\x1f")
+    return texts.take(pc.sort_indices(texts)).to_pylist()
+
+
+def _texts(column: pa.ChunkedArray) -> pa.Array:
+    """Each value as text; null as one that no value has."""
+    if pa.types.is_nested(column.type):  # a map has any order
+        return pa.array([repr(value and sorted(value)) for value in column.to_pylist()], pa.string())
+    return pc.fill_null(column.cast(pa.string()).combine_chunks(), "\0")
 
 
 def _may_have(bounds: Mapping[str, str | None], run_id: str) -> bool:

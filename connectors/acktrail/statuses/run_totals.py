@@ -22,7 +22,7 @@ _NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
 
 def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
     """The row of a run with these statuses (``QUEUE_STATUSES``)."""
-    by_status = _counts(statuses["status"])
+    by_status = counts_of(statuses["status"])
     ranks = {status.value: rank for rank, status in enumerate(STATUS_TABLE)}
     names = [*ranks]
     worst: dict[str, int] = {}
@@ -36,7 +36,7 @@ def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen:
         "share_partitions": statuses.num_rows,
         "statuses": by_status,
         "group_statuses": dict(sorted(Counter(names[rank] for rank in worst.values()).items())),
-        "verdicts": _counts(statuses["verdict"]),
+        "verdicts": counts_of(statuses["verdict"]),
         "unfinished_records": pc.sum(statuses["unfinished_records"]).as_py() or 0,
         "unfinished_unknown": statuses["unfinished_records"].null_count,
         "archived_seen": archived_seen or 0,
@@ -51,7 +51,7 @@ def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
     columns = ["severity", "first_seen_at"]
     found = tables.read("findings", columns=columns, where=pc.field("run_id") == run.run_id)
     is_new = pc.equal(found["first_seen_at"], pa.scalar(run.observed_at, _TOTALS.field("observed_at").type))
-    return {"findings": _counts(found["severity"]), "new_findings": pc.sum(is_new).as_py() or 0}
+    return {"findings": counts_of(found["severity"]), "new_findings": pc.sum(is_new).as_py() or 0}
 
 
 def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
@@ -68,6 +68,7 @@ def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
     }
 
 
-def _counts(values: pa.ChunkedArray) -> dict[str, int]:
+def counts_of(values: pa.ChunkedArray) -> dict[str, int]:
+    """How often there is each of `values`."""
     found = {row["values"]: row["counts"] for row in pc.value_counts(values).to_pylist()}
     return dict(sorted(found.items()))

@@ -187,41 +187,35 @@ def all_used(
     )
 
 
-def save(
+def save_files(
     tables: Tables,
     saved: SavedStates,
-    rows: pa.Table,
+    files: pa.Table,
+    counts: Mapping[int, int],
     *,
     cluster_id: str,
     step: int,
     transactions: Mapping[str, int] | None = None,
 ) -> SavedStates:
-    """Replace the table by `rows` (``saved_columns``) and the facts of `saved`, which was read at its `step`; the new
-    one is `step`. Commits `transactions` too. Raises ConcurrentCommit (another writer came first; nothing landed)."""
-    create_anew_for(tables, saved.table.name, cluster_id)
-    schema = TABLES[saved.table.name]
-    parts = [_places(saved, _counts(rows["state_partition"])), rows.sort_by("state_partition")]
-    whole = pa.concat_tables([cast_to_schema(part, schema) for part in parts])
-    owned = whole.set_column(0, "cluster_id", pa.repeat(cluster_id, whole.num_rows))
-    moved, expected = {saved.table.step: step, **(transactions or {})}, {saved.table.step: saved.step}
-    version = tables.replace(saved.table.name, owned, transactions=moved, expected=expected)
-    return replace(saved, version=version, step=step, share_partitions=rows.num_rows)
-
-
-def save_files(
-    tables: Tables, saved: SavedStates, files: pa.Table, counts: Mapping[int, int], *, cluster_id: str, step: int
-) -> None:
-    """``save`` of rows that lie in `files` (``WRITTEN_FILES``) already: `counts` of each state partition."""
+    """Replace the table by the rows in `files` (``WRITTEN_FILES``), `counts` of each state partition, and the facts of
+    `saved`, which was read at its `step`; the new one is `step`. Commits `transactions` too. Raises ConcurrentCommit
+    (another writer came first; nothing landed)."""
     name = saved.table.name
     create_anew_for(tables, name, cluster_id)
-    places = cast_to_schema(_places(saved, Counter(counts)), TABLES[name])
-    owned = written_file(tables.place(name), places.set_column(0, "cluster_id", pa.repeat(cluster_id, len(places))))
-    moved, expected = {saved.table.step: step}, {saved.table.step: saved.step}
+    owned = written_file(tables.place(name), with_cluster(_places(saved, counts), saved.table, cluster_id))
+    moved, expected = {saved.table.step: step, **(transactions or {})}, {saved.table.step: saved.step}
     both = pa.concat_tables([owned, files])
-    tables.commit_files(name, both, replaces=True, transactions=moved, expected=expected)
+    version = tables.commit_files(name, both, replaces=True, transactions=moved, expected=expected)
+    return replace(saved, version=version, step=step, share_partitions=sum(counts.values()))
 
 
-def _places(saved: SavedStates, counts: Counter[int]) -> pa.Table:
+def with_cluster(rows: pa.Table, table: SavedTable, cluster_id: str) -> pa.Table:
+    """Rows of `table` out of some of its columns, by state partition."""
+    whole = cast_to_schema(rows, TABLES[table.name])
+    return whole.set_column(0, "cluster_id", pa.repeat(cluster_id, whole.num_rows)).sort_by("state_partition")
+
+
+def _places(saved: SavedStates, counts: Mapping[int, int]) -> pa.Table:
     """The rows that say how far the states are, and what they were made of."""
     assert saved.source is not None
     of_all = {
@@ -236,7 +230,7 @@ def _places(saved: SavedStates, counts: Counter[int]) -> pa.Table:
         {
             "state_partition": number,
             "next_offset": end,
-            "share_partitions": counts[number],
+            "share_partitions": counts.get(number, 0),
             "exported": saved.exported.get(number),
             **of_all,
         }

@@ -6,7 +6,8 @@ writes data files; the driver commits their names. In the order of a run:
 
 1. ``reconcile_run``: state records to states (replay), states beside what brokers said (``judged_share``), to verdicts
    and findings.
-2. ``history_run``: new state records to changes of the status of records (``history_step``).
+2. ``history_run``: new state records, file after file (``history_plan``), to changes of the status of records
+   (``history_step``).
 3. ``status_run``: verdicts and counted changes (``change_counts``) to statuses, what changed, and trends.
 4. ``verify_tables``: everything that runs leave for the next one, made again from all records (``history_recheck``).
 """

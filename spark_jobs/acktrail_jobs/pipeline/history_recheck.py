@@ -15,8 +15,8 @@ from acktrail.executors import Results
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.past.history_tables import CHANGES, HELD, drop_partitions, saved_rows
-from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RecordRange, apply_range, commit_spans
+from acktrail.tables.past.history_tables import CHANGES, HELD, saved_rows
+from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, apply_records, commit_spans, records_between
 
 RECHECKED: Final = pa.schema(
     [
@@ -60,19 +60,19 @@ def _compared(tables: Tables, number: int, end: int, *, has_saved: bool) -> Iter
     held, begin, bound = HELD_COLUMNS.empty_table(), 0, 0
     while bound < end:
         bound = min(end, bound + _RECORDS_AT_ONCE)
-        own = RecordRange(state_partition=number, begin=begin, report_from=0, end=bound)
-        records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=own.rows)
-        applied = apply_range(own, records, held, partial(commit_spans, tables))
-        held = pa.concat_tables([drop_partitions(held, applied.held), applied.held])
-        yield {"records": applied.records, "changes": applied.changes.num_rows}
+        where = records_between(number, begin, bound)
+        records = tables.read(RECORDS, columns=HISTORY_INPUTS, where=where).sort_by("offset")
+        made, held, ends = apply_records(records, held, {number: begin}, {}, partial(commit_spans, tables))
+        reached = ends.get(number, begin)
+        yield {"records": records.num_rows, "changes": made.num_rows}
         at = pc.field("record_offset")
-        where = (pc.field("state_partition") == number) & (at >= begin) & (at < applied.end)
+        where = (pc.field("state_partition") == number) & (at >= begin) & (at < reached)
         stored = tables.read(CHANGES, columns=CHANGE_COLUMNS.names, where=where)
-        different = first_difference(stored, applied.changes, _IN_LOG)
+        different = first_difference(stored, made.cast(CHANGE_COLUMNS), _IN_LOG)
         if different is not None:
             yield _difference(CHANGES, number, different, f"at state record {number}:{different['record_offset']}")
             return
-        begin = applied.end
+        begin = reached
     saved = saved_rows(tables, pc.field("state_partition") == number) if has_saved else held
     different = first_difference(saved, held, KEY_COLUMNS)
     if different is not None:

@@ -1,18 +1,19 @@
-"""New records to changes: what an executor does for its share of the state partitions."""
+"""New records to changes: what an executor does for its share of the state partitions, and the files that it writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, RECORD_COLUMNS
+from acktrail.columnar.binary_column import Int64Array
+from acktrail.columnar.model_values import RECORD_COLUMNS
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
@@ -20,116 +21,105 @@ from acktrail.history.record_changes import record_changes
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS, bounds_of
-from acktrail.tables.past.history_tables import CHANGES, history_rows, in_lookup_order
-from acktrail.tables.saved_states import SavedStates
+from acktrail.tables.past.history_tables import CHANGES, FULL_ROWS, HISTORY_ROWS, history_rows, in_lookup_order
+from acktrail.tables.saved_states import HISTORY, SavedStates, with_cluster
+from acktrail_jobs.pipeline.history_plan import PlannedStep
 
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
+_LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
 _INPUTS: Final = pa.schema([STATE_RECORDS.field(name) for name in HISTORY_INPUTS])
+_COUNTS: Final = pa.schema([("state_partition", pa.int32()), ("rows", pa.int64())])
 HISTORY_STEP: Final = JobStep(
     name="build the history of records",
-    kinds={
-        "changes": DELIVERY_HISTORY,
-        "files": WRITTEN_FILES,
-        "held": HELD_COLUMNS,
-        "ranges": pa.schema([("state_partition", pa.int32()), ("records", pa.int64()), ("end", pa.int64())]),
-    },
+    kinds={"changes": DELIVERY_HISTORY, "files": WRITTEN_FILES, "held": _COUNTS},
 )
-"""What executors hand back, by kind; `ranges`: how many records were applied, and the offset after the last one."""
+"""What executors hand back, by kind; `held`: how many states there are."""
 _ROWS_OF_A_FILE: Final = 16_384
 """Changes that an executor writes itself. Fewer go to the driver, which puts them beside those of the runs before."""
+RECORDS_AT_ONCE: Final = 65_536
+"""Records that an executor applies at once."""
 CommitSpans = Callable[[int, int], Sequence[tuple[int, int]]]
 """First and last offset of each commit of the exporter with records of a state partition, from an offset on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRange:
-    """Records of one state partition, from offset `begin` to before `end`. The history has the changes of those before
-    `report_from`: they are applied to the states, and their changes are left out."""
+class StepRecords:
+    """The records of a `step`, from `begins` on: offsets by state partition. The history has the changes of those
+    before `report_from`: they are applied to the states, and their changes are left out."""
 
-    state_partition: int
-    begin: int
-    report_from: int
-    end: int
+    step: PlannedStep
+    begins: Mapping[int, int]
+    report_from: Mapping[int, int]
 
-    @property
-    def rows(self) -> pc.Expression:
-        """The records in ``state_records``."""
-        offset = pc.field("offset")
-        return (pc.field("state_partition") == self.state_partition) & (offset >= self.begin) & (offset < self.end)
+    def pieces(self, tables: Tables, numbers: Sequence[int]) -> Iterator[pa.Table]:
+        """Rows of ``HISTORY_INPUTS`` of some state partitions, by state partition and offset, piece by piece: all of
+        them at once where they are not in order."""
+        ends = {number: self.step.ends[number] for number in numbers if number in self.step.ends}
+        if not ends:
+            return
+        begins = {number: self.begins.get(number, 0) for number in ends}
+        groups = reduce(or_, (records_between(number, begins[number], end) for number, end in ends.items()))
+        pending, rows = [pa.RecordBatch.from_pylist([], schema=_INPUTS)], 0
+        for batch in tables.file_batches(RECORDS, self.step.paths, columns=HISTORY_INPUTS, sparing=True, groups=groups):
+            offsets = batch["offset"].to_numpy()
+            is_own = (offsets >= bounds_of(batch, begins, 0)) & (offsets < bounds_of(batch, ends, 0))
+            pending.append(batch if is_own.all() else batch.filter(pa.array(is_own)))
+            rows += pending[-1].num_rows
+            if rows >= RECORDS_AT_ONCE and self.step.in_order:
+                yield pa.Table.from_batches(pending).sort_by(_LOG_ORDER)
+                pending, rows = pending[:1], 0
+        if rows:
+            yield pa.Table.from_batches(pending).sort_by(_LOG_ORDER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedRange:
-    """Rows of ``CHANGE_COLUMNS``, and rows of ``HELD_COLUMNS`` for every share partition that the records touched.
-    `records`: how many were applied; `end`: the offset after the last one, or where the range begins."""
-
-    changes: pa.Table
-    held: pa.Table
-    records: int
-    end: int
-
-
-def apply_ranges(
-    config: TablesConfig, cluster_id: str, paths: Sequence[str], saved: SavedStates, ranges: Sequence[RecordRange]
+def apply_share(
+    config: TablesConfig, cluster_id: str, new: StepRecords, saved: SavedStates, numbers: Sequence[int]
 ) -> Results:
-    """Results of ``HISTORY_STEP`` of a share, ranges of different state partitions: from the states `saved`, with
-    the records in the files `paths`."""
+    """Results of ``HISTORY_STEP`` of a share, some state partitions: from the states `saved`, which are written again
+    with what the records of the step make of them."""
     tables = Tables(config)
-    numbers = [own.state_partition for own in ranges]
-    held = _of_each(saved.rows(tables, numbers), numbers)
-    records = _of_each(_records(tables, paths, ranges), numbers)
-    changes = [CHANGE_COLUMNS.empty_table()]
-    for own in ranges:
-        number = own.state_partition
-        applied = apply_range(own, records[number], held[number], partial(commit_spans, tables))
-        row = {"state_partition": own.state_partition, "records": applied.records, "end": applied.end}
-        changes.append(applied.changes)
-        yield "held", applied.held
-        yield "ranges", pa.Table.from_pylist([row], schema=HISTORY_STEP.kinds["ranges"])
-    rows = history_rows(pa.concat_tables(changes), cluster_id)
-    if rows.num_rows < _ROWS_OF_A_FILE:
-        yield "changes", rows
+    held, ends = saved.rows(tables, numbers), new.begins
+    changes = [HISTORY_ROWS.empty_table()]
+    for records in new.pieces(tables, numbers):
+        made, held, reached = apply_records(records, held, ends, new.report_from, partial(commit_spans, tables))
+        ends = {**ends, **reached}
+        changes.append(history_rows(made, cluster_id))
+        if sum(rows.num_rows for rows in changes) >= FULL_ROWS:
+            yield "files", _history_file(tables, changes)
+            del changes[1:]
+    if sum(rows.num_rows for rows in changes) < _ROWS_OF_A_FILE:
+        yield "changes", pa.concat_tables(changes).cast(DELIVERY_HISTORY)
     else:
-        yield "files", written_file(tables.place(CHANGES), in_lookup_order(rows).drop_columns(["chunk"]))
+        yield "files", _history_file(tables, changes)
+    yield "files", written_file(tables.place(HISTORY.name), with_cluster(held, HISTORY, cluster_id))
+    counts = pc.value_counts(held["state_partition"])
+    yield "held", pa.table([counts.field(name) for name in ("values", "counts")], schema=_COUNTS)
 
 
-def _records(tables: Tables, paths: Sequence[str], ranges: Sequence[RecordRange]) -> pa.Table:
-    """The records of `ranges` (``HISTORY_INPUTS``) in the files `paths`."""
-    begins, ends = ({own.state_partition: getattr(own, name) for own in ranges} for name in ("begin", "end"))
-    groups = reduce(or_, (own.rows for own in ranges))
-    pieces = [pa.RecordBatch.from_pylist([], schema=_INPUTS)]
-    for batch in tables.file_batches(RECORDS, paths, columns=HISTORY_INPUTS, sparing=True, groups=groups):
-        offsets = batch["offset"].to_numpy()
-        is_own = (offsets >= bounds_of(batch, begins, 0)) & (offsets < bounds_of(batch, ends, 0))
-        pieces.append(batch.filter(pa.array(is_own)))
-    return pa.Table.from_batches(pieces)
+def _history_file(tables: Tables, changes: Sequence[pa.Table]) -> pa.Table:
+    rows = in_lookup_order(pa.concat_tables(changes))
+    return written_file(tables.place(CHANGES), rows.drop_columns(["chunk"]))
 
 
-def _of_each(rows: pa.Table, numbers: Sequence[int]) -> dict[int, pa.Table]:
-    """The rows of each of the state partitions `numbers`, in their order."""
-    own = rows["state_partition"].to_numpy()
-    order = np.argsort(own, kind="stable")
-    grouped = rows.combine_chunks().take(pa.array(order))
-    begins, ends = (np.searchsorted(own[order], numbers, side).tolist() for side in ("left", "right"))
-    return {n: grouped.slice(b, e - b) for n, b, e in zip(numbers, begins, ends, strict=True)}
+def apply_records(
+    records: pa.Table, held: pa.Table, begins: Mapping[int, int], report_from: Mapping[int, int], spans: CommitSpans
+) -> tuple[pa.Table, pa.Table, dict[int, int]]:
+    """Rows of ``CHANGE_COLUMNS``; the states after them, rows of ``HELD_COLUMNS``; and by state partition the offset
+    after the last record. Applies `records` (rows of ``HISTORY_INPUTS``, by state partition and offset) to the states
+    `held` of their state partitions, which are those before `begins`. `spans` is asked only where offsets are missing.
+    Those that one commit of the exporter spans are not in Kafka either; any others were not exported."""
+    numbers, offsets = records["state_partition"].to_numpy(), records["offset"].to_numpy()
+    last = np.flatnonzero(np.diff(numbers, append=-1))
+    missing = _missing(numbers, offsets, begins, spans)
+    changes, states = record_changes(held, records, missing, report_from)
+    return changes, states, dict(zip(numbers[last].tolist(), (offsets[last] + 1).tolist(), strict=True))
 
 
-def apply_range(own: RecordRange, records: pa.Table, held: pa.Table, spans: CommitSpans) -> AppliedRange:
-    """Apply the records of a range (rows of ``HISTORY_INPUTS``, in any order) to `held`, the saved states of its state
-    partition. `spans` is asked only where offsets are missing. Those that one commit of the exporter spans are not in
-    Kafka either; any others were not exported."""
-    ascending, offsets = records, records["offset"].to_numpy()
-    if (offsets[1:] < offsets[:-1]).any():
-        ascending = records.sort_by("offset")
-    gaps = _gaps(own, ascending["offset"].to_numpy(), spans)
-    changes, states = record_changes(own.state_partition, held, ascending, gaps, own.report_from)
-    return AppliedRange(
-        changes=changes,
-        held=states,
-        records=ascending.num_rows,
-        end=ascending["offset"][-1].as_py() + 1 if ascending.num_rows else own.begin,
-    )
+def records_between(state_partition: int, begin: int, end: int) -> pc.Expression:
+    """The records of a state partition from offset `begin` to before `end`."""
+    offset = pc.field("offset")
+    return (pc.field("state_partition") == state_partition) & (offset >= begin) & (offset < end)
 
 
 def commit_spans(tables: Tables, state_partition: int, begin: int) -> list[tuple[int, int]]:
@@ -139,12 +129,19 @@ def commit_spans(tables: Tables, state_partition: int, begin: int) -> list[tuple
     return [(row["first_offset"], row["last_offset"]) for row in rows]
 
 
-def _gaps(own: RecordRange, offsets: Any, spans: CommitSpans) -> dict[int, int]:
-    """First missing offset by the offset of the record after it. What is missing before the first export is no gap."""
-    before = np.concatenate(([own.begin - 1], offsets[:-1])) if len(offsets) else offsets
-    holes = np.flatnonzero(offsets != before + 1)
-    if not len(holes) or (len(holes) == 1 and own.begin == 0 and holes[0] == 0):
-        return {}
-    known = spans(own.state_partition, own.begin)
-    missing = ((int(before[at]) + 1, int(offsets[at])) for at in holes)
-    return {end: first for first, end in missing if not any(low < first and end <= high for low, high in known)}
+def _missing(numbers: Int64Array, offsets: Int64Array, begins: Mapping[int, int], spans: CommitSpans) -> Int64Array:
+    """The first missing offset before each record; -1: none. What is missing before the first export is no gap."""
+    heads = np.flatnonzero(np.diff(numbers, prepend=-1))
+    expected = np.append(0, offsets[:-1] + 1)[: len(offsets)]
+    expected[heads] = [begins.get(number, 0) for number in numbers[heads].tolist()]
+    is_hole = offsets != expected
+    is_hole[heads] &= expected[heads] > 0
+    known: dict[int, Sequence[tuple[int, int]]] = {}
+    missing = np.full(len(offsets), -1)
+    for row in np.flatnonzero(is_hole).tolist():
+        number, first, end = int(numbers[row]), int(expected[row]), int(offsets[row])
+        if number not in known:
+            known[number] = spans(number, begins.get(number, 0))
+        if not any(low < first and end <= high for low, high in known[number]):
+            missing[row] = first
+    return missing

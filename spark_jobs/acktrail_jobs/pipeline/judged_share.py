@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, REPLAY_MEMORY, SHARE_PARTITION_STATES
+from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.columnar.share_partition_keys import key_codes
 from acktrail.config import TablesConfig
 from acktrail.executors import GROUP, JobStep, Results
@@ -35,8 +35,8 @@ from acktrail.reconcile.replay_resume import ReplayStart, replay_of
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.findings_seen import settled_archives
+from acktrail.tables.saved_states import REPLAY, with_cluster
 
 REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}
@@ -72,7 +72,7 @@ class ShareJudge:
         own = {
             "share_partition_states": with_topics(states, described).select(SHARE_PARTITION_STATES.names).sort_by(_KEY),
             "reconciliations": with_critical_findings(verdicts.select(RECONCILIATIONS.names), broken),
-            "replay_memory": with_cluster(saved, self.observation.cluster_id),
+            "replay_memory": with_cluster(saved, REPLAY, self.observation.cluster_id or ""),
         }
         for name in sorted(self.wanted):
             yield "files", written_file(tables.place(name), own[name])
@@ -82,12 +82,6 @@ def replay_numbered(judge: ShareJudge, start: ReplayStart, coverages: Sequence[C
     """Results of ``REPLAY_RECORDS`` for a share of the state partitions."""
     saved = replay_of(Tables(judge.tables), judge.observation, start, coverages).rows()
     yield "saved", saved.append_column(GROUP, pa.array(group_numbers(saved, judge.groups), pa.int32()))
-
-
-def with_cluster(saved: pa.Table, cluster_id: str | None) -> pa.Table:
-    """Rows of ``REPLAY_MEMORY`` out of rows of ``SAVED_COLUMNS``."""
-    rows = cast_to_schema(saved, REPLAY_MEMORY)
-    return rows.set_column(0, "cluster_id", pa.repeat(cluster_id or "", rows.num_rows)).sort_by("state_partition")
 
 
 def group_numbers(rows: pa.Table, groups: int) -> Int64Array:

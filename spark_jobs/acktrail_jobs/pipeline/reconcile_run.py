@@ -18,6 +18,7 @@ from acktrail.reconcile.neighbour_findings import added_places, dropped_letter_f
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
 from acktrail.reconcile.replay_resume import ReplayResume, replay_shares
+from acktrail.statuses.run_totals import counts_of
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
@@ -133,12 +134,7 @@ def _summary(stored: Tables, run_id: str) -> ReconcileSummary:
         run_id=run_id,
         share_partitions=verdicts.num_rows,
         moved=pc.sum(pc.cast(verdicts["moved"], pa.int64())).as_py() or 0,
-        verdicts=_counts(verdicts["verdict"]),
-        findings=_counts(findings["rule"]),
-        severities=_counts(findings["severity"]),
+        verdicts=counts_of(verdicts["verdict"]),
+        findings=counts_of(findings["rule"]),
+        severities=counts_of(findings["severity"]),
     )
-
-
-def _counts(values: pa.ChunkedArray) -> dict[str, int]:
-    found = {row["values"]: row["counts"] for row in pc.value_counts(values).to_pylist()}
-    return dict(sorted(found.items()))

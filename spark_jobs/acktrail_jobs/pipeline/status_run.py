@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, OpenExecutors
 from acktrail.statuses.run_rows import read_run_rows
-from acktrail.statuses.run_totals import total_row
+from acktrail.statuses.run_totals import counts_of, total_row
 from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
@@ -159,5 +159,4 @@ def counted_history(statuses: TableSnapshot, state_partitions: Iterable[int]) ->
 
 def summary_of(run: StatusRun, statuses: pa.Table, *, changes: int = 0, is_older: bool = False) -> StatusSummary:
     """The summary of a run with these statuses."""
-    counts: dict[str, Any] = {row["values"]: row["counts"] for row in pc.value_counts(statuses["status"]).to_pylist()}
-    return StatusSummary(run_id=run.run_id, statuses=dict(sorted(counts.items())), changes=changes, is_older=is_older)
+    return StatusSummary(run_id=run.run_id, statuses=counts_of(statuses["status"]), changes=changes, is_older=is_older)

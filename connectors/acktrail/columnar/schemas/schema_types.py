@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,3 +25,11 @@ def schema(*groups: tuple[Any, ...]) -> pa.Schema:
     ['group_id', 'topic_id', 'partition']
     """
     return pa.schema([pa.field(name, kind) for kind, *names in groups for name in names])
+
+
+def with_dictionaries(columns: pa.Schema, names: Collection[str] | None = None) -> pa.Schema:
+    """`columns` with the texts among `names` (None: all texts) as dictionaries: each text once, and a number in every
+    row."""
+    texts = pa.dictionary(pa.int32(), STRING)
+    chosen = [own.name for own in columns if own.type == STRING and (names is None or own.name in names)]
+    return pa.schema([own.with_type(texts) if own.name in chosen else own for own in columns])

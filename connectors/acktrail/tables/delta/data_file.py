@@ -94,6 +94,8 @@ class Measure:
         for name in columns:
             column = rows[name]
             nulls[name] = column.null_count
+            if pa.types.is_dictionary(column.type):
+                column = column.unique().dictionary_decode()
             if not _has_bounds(column.type):
                 continue
             found = pc.min_max(column)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
+from acktrail.columnar.schemas.schema_types import with_dictionaries
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
@@ -29,7 +30,6 @@ from acktrail.tables.delta.table_layout import (
     is_append_only,
     last_of_each_key,
     merge_rows,
-    with_dictionaries,
 )
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened

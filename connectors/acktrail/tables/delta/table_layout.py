@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
+from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
@@ -52,6 +52,14 @@ _CHUNKED_ROW_GROUP: Final = 32_768
 _ROW_GROUP: Final = 131_072
 _RECORDS_ROW_GROUP: Final = 65_536
 """Rows of ``state_records``, ordered by state partition in each commit: a reader of some skips the others' groups."""
+_MASSES: Final = {
+    "state_records": (STATE_RECORDS, _RECORDS_ROW_GROUP, _FIELDS_OF_BATCHES),
+    "delivery_history": (
+        *(DELIVERY_HISTORY, _CHUNKED_ROW_GROUP),
+        ("first_offset", "last_offset", "record_offset", "record_timestamp_ms"),
+    ),
+}
+"""Tables with millions of rows: schema, rows of a row group, columns that are written as differences."""
 _KEYS: Final = {"topics": ("cluster_id", "topic_id"), "findings": ("cluster_id", "rule", "subject")}
 """Columns that identify a row and are never null. A newer row (by `last_seen_at`) replaces all others but
 `first_seen_at`."""
@@ -97,16 +105,17 @@ def writer_properties(name: str) -> WriterProperties:
 def parquet_options(name: str) -> dict[str, Any]:
     """The same for ``pyarrow.parquet.ParquetWriter``, and the rows of a row group as `row_group_size`."""
     common: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
-    if name != "state_records":
+    if name not in _MASSES:
         return {**common, "row_group_size": _CHUNKED_ROW_GROUP if name in _CHUNKED else _ROW_GROUP}
-    repeated = [n for n in STATE_RECORDS.names if n not in _HARDLY_REPEATED and n != "batches"]
+    schema, rows, numbers = _MASSES[name]
+    plain = {*_HARDLY_REPEATED, *numbers, "batches"}
     return {
         **common,
-        "row_group_size": _RECORDS_ROW_GROUP,
-        "use_dictionary": repeated,
+        "row_group_size": rows,
+        "use_dictionary": [field.name for field in schema if field.name not in plain],
         "write_statistics": _STATISTICS[name].split(","),
-        "write_page_index": True,
-        "column_encoding": dict.fromkeys(_FIELDS_OF_BATCHES, "DELTA_BINARY_PACKED"),
+        "write_page_index": name == "state_records",
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
     }
 
 
@@ -135,12 +144,6 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             column = rows[field.name]
             columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def with_dictionaries(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """`schema` with the text columns `names` as dictionaries: each text once, and a number in every row."""
-    texts = pa.dictionary(pa.int32(), pa.string())
-    return pa.schema([field.with_type(texts) if field.name in names else field for field in schema])
 
 
 def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:

@@ -18,18 +18,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.columnar.binary_column import Int64Array, ascending
 from acktrail.columnar.model_values import HELD_COLUMNS
+from acktrail.columnar.schemas.schema_types import with_dictionaries
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
-from acktrail.tables.cluster_check import create_for
+from acktrail.tables.cluster_check import create_anew_for, create_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save
+from acktrail.tables.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
 
 CHANGES: Final = "delivery_history"
 HELD: Final = HISTORY.name
@@ -38,8 +39,9 @@ _STEP: Final = HISTORY.step
 _FAN: Final = 8
 FULL_ROWS: Final = _FAN**6
 """A chunk with at least 262,144 rows stays as it is; the largest have eight times more."""
+HISTORY_ROWS: Final = with_dictionaries(DELIVERY_HISTORY)
+"""``DELIVERY_HISTORY`` with texts as dictionaries."""
 _ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
-_ADDRESS: Final = ("state_partition", "group_id", "topic_id", "partition")
 
 
 class HistoryTables:
@@ -49,10 +51,7 @@ class HistoryTables:
     def __init__(self, tables: Tables, cluster_id: str) -> None:
         self._tables, self._cluster_id = tables, cluster_id
         create_for(tables, CHANGES, cluster_id)
-
-    def positions(self, state_partitions: Iterable[int]) -> dict[int, int]:
-        """The offset of the first record whose changes are not in ``delivery_history``, by state partition."""
-        return change_positions(self._tables, state_partitions)
+        create_anew_for(tables, HELD, cluster_id)
 
     def saved(self) -> SavedStates:
         """The states from which the next step continues, unless ``delivery_history`` lacks changes that led to them."""
@@ -84,20 +83,16 @@ class HistoryTables:
             self._tables.append(CHANGES, DELIVERY_HISTORY.empty_table(), **moves)
             return
         chunk, later = _later_chunks(snapshot, new_rows)
-        numbers = pa.repeat(pa.scalar(chunk, pa.int64()), later.num_rows + changes.num_rows)
-        rows = in_lookup_order(pa.concat_tables([later, changes]))
-        if not files.num_rows:
-            numbered = rows.set_column(rows.column_names.index("chunk"), "chunk", numbers)
-            self._tables.replace(CHANGES, numbered, first_chunk=chunk, **moves)
-            return
+        rows = in_lookup_order(pa.concat_tables([cast_to_schema(each, HISTORY_ROWS) for each in (later, changes)]))
         both = pa.concat_tables([files, written_file(snapshot.place, rows.drop_columns(["chunk"]))])
         self._tables.commit_files(CHANGES, both, replaces=True, chunk=chunk, **moves)
 
-    def save(self, saved: SavedStates, rows: pa.Table) -> SavedStates:
-        """Replace the saved states; the step they were read at must still be the newest. Raises ConcurrentCommit
-        (another writer came first; nothing landed)."""
+    def save(self, saved: SavedStates, files: pa.Table, counts: Mapping[int, int]) -> SavedStates:
+        """Replace the saved states by those in `files` (``save_files``); the step they were read at must still be the
+        newest. Raises ConcurrentCommit (another writer came first; nothing landed)."""
         used = {RECORDS_USED: saved.used.version}
-        return save(self._tables, saved, rows, cluster_id=self._cluster_id, step=self._step(), transactions=used)
+        step = self._step()
+        return save_files(self._tables, saved, files, counts, cluster_id=self._cluster_id, step=step, transactions=used)
 
     def _step(self) -> int:
         return self._tables.transaction_version(CHANGES, _STEP) or 0
@@ -138,25 +133,18 @@ def unattributed_records(tables: Tables, state_partitions: Iterable[int]) -> lis
     return rows.sort_by([("state_partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
 
-def drop_partitions(rows: pa.Table, replaced: pa.Table) -> pa.Table:
-    """`rows` of ``HELD_COLUMNS`` without the share partitions in `replaced`."""
-    if not replaced.num_rows:
-        return rows
-    address = list(_ADDRESS)
-    numbered = rows.select(address).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-    kept = numbered.join(replaced.select(address), keys=address, join_type="left anti")
-    return rows.take(kept["row"])
-
-
 def history_rows(changes: pa.Table, cluster_id: str) -> pa.Table:
-    """Rows of ``DELIVERY_HISTORY``, without their chunk, out of rows of ``CHANGE_COLUMNS``."""
-    stamped = changes.append_column("cluster_id", pa.repeat(cluster_id, changes.num_rows))
-    return cast_to_schema(stamped, DELIVERY_HISTORY)
+    """Rows of ``DELIVERY_HISTORY``, without their chunk, out of rows of ``CHANGE_COLUMNS``; texts stay dictionaries."""
+    owner = pa.DictionaryArray.from_arrays(pa.nulls(changes.num_rows, pa.int32()).fill_null(0), pa.array([cluster_id]))
+    return cast_to_schema(changes.append_column("cluster_id", owner), HISTORY_ROWS)
 
 
 def in_lookup_order(rows: pa.Table) -> pa.Table:
-    """Rows of ``DELIVERY_HISTORY`` in the order in which a lookup of a record finds its own side by side."""
-    return rows.take(pa.array(np.lexsort([_ranks(rows[name]) for name in reversed(_ORDER)])))
+    """Rows of ``HISTORY_ROWS`` in the order in which a lookup of a record finds its own side by side."""
+    order = np.arange(rows.num_rows)
+    for name in reversed(_ORDER):
+        order = order[ascending(_ranks(rows[name])[order])]
+    return rows.take(pa.array(order))
 
 
 def _later_chunks(snapshot: TableSnapshot, new_rows: int) -> tuple[int, pa.Table]:
@@ -174,11 +162,12 @@ def _later_chunks(snapshot: TableSnapshot, new_rows: int) -> tuple[int, pa.Table
     return chunks[-1] + 1 if chunks else 0, DELIVERY_HISTORY.empty_table()
 
 
-def _ranks(values: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Numbers in the order of `values`. Names are compared once each, not once for every pair of rows."""
-    if not pa.types.is_string(values.type):
-        return np.asarray(values.to_numpy())
-    encoded = values.combine_chunks().dictionary_encode()
+def _ranks(values: pa.ChunkedArray) -> Int64Array:
+    """Numbers in the order of `values`. Texts of a dictionary are compared once each, not once for every pair of
+    rows."""
+    if not pa.types.is_dictionary(values.type):
+        return values.to_numpy().astype(np.int64)
+    encoded = values.unify_dictionaries().combine_chunks()
     places = pc.sort_indices(encoded.dictionary).to_numpy()
     ranks = np.empty(len(places), np.int64)
     ranks[places] = np.arange(len(places))
@@ -208,8 +197,5 @@ def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
 
 
 def _tier(rows: int) -> int:
-    tier = 0
-    while rows >= _FAN:
-        rows //= _FAN
-        tier += 1
-    return tier
+    """The whole logarithm of `rows` by ``_FAN``."""
+    return max(0, rows.bit_length() - 1) // (_FAN.bit_length() - 1)

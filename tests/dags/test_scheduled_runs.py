@@ -21,6 +21,7 @@ from drivers.airflow_reviewer import AirflowReviewer, Approval
 from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.recording_notifier import FACTORY, FILE, messages
+from jobs.test_connect_server import TOKEN, acktrail, served
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
@@ -417,6 +418,28 @@ def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, 
     assert gate["link"].endswith("/plugin/acktrail/checks")
     assert expected[0] in gate["title"]
     open_every_page(scene, tmp_path / "viewer")
+
+
+@pytest.mark.full
+def test_a_reconciliation_has_its_driver_off_the_worker(scene: Scene, tmp_path: Path) -> None:
+    """A connection to a Spark Connect server: the work is done by the server's application, with the connection's
+    token, which is in no log. A task that is given a wrong one fails with one line."""
+    token = "t0ken-of-the-server"
+    with served(token) as server:
+        place = json.loads(acktrail("spark", "check", server.url, "--json", **{TOKEN: token}).stdout)
+        port = int(server.url.rpartition(":")[2])
+        for name, password in (("spark_there", token), ("spark_closed", "guessed")):
+            scene.api.add_connection(name, conn_type="spark_connect", host="localhost", port=port, password=password)
+        run = scene.start(RECONCILE, report_folder=str(tmp_path), spark_conn_id="spark_there")
+        closed = scene.start(RECONCILE, report_folder=str(tmp_path), spark_conn_id="spark_closed")
+        assert scene.ended(RECONCILE, run)["reconcile"] == "success"
+        assert scene.ended(RECONCILE, closed)["reconcile"] == "failed"
+    ran_on = scene.api.returned(RECONCILE, run, "reconcile", "result")["ran_on"]
+    assert ran_on == f"Spark {place['version']} on {place['master']}, application {place['application_id']}"
+    assert "the Spark job failed" in scene.reason(RECONCILE, closed, "reconcile")
+    logs = [file.read_text() for file in scene.logs.rglob("*.log") if "task_id=reconcile" in str(file)]
+    assert any(ran_on in text for text in logs)
+    assert not any(token in text for text in logs)
 
 
 def open_every_page(scene: Scene, profile: Path) -> None:

@@ -70,10 +70,10 @@ def _own_kb(pid: int) -> int:
 
 
 @contextmanager
-def served() -> Iterator[Served]:
+def served(token: str = "known") -> Iterator[Served]:
     command = [ACKTRAIL, "spark", "serve", "--port", str(free_port())]
     with subprocess.Popen(
-        command, env=environment(**{TOKEN: "known"}), stdout=subprocess.PIPE, text=True
+        command, env=environment(**{TOKEN: token}), stdout=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
         try:
             assert process.stdout is not None

@@ -91,8 +91,6 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
     from acktrail.notifications.run_messages import changed
 
-    if target is None:
-        raise AirflowSkipException("nothing was reconciled")
     return _send_changes(target, context, changed)
 
 
@@ -103,18 +101,17 @@ def notify_of_expansions(target: run_target.Target | None, **context: Unpack[Con
     that skipped records. Skips where no look was taken, and without ``ACKTRAIL_NOTIFIERS``."""
     from acktrail.notifications.expansion_messages import expansion_changes
 
-    if target is None:
-        raise AirflowSkipException("no look was taken")
     return _send_changes(target, context, expansion_changes)
 
 
-def _send_changes(target: run_target.Target, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
+def _send_changes(target: run_target.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
     from acktrail.notifications.sending import send_changes
     from acktrail.tables.delta.store import Tables
 
+    if target is None:
+        raise AirflowSkipException("there is no observation of this run")
     if not chosen_notifiers():
         raise AirflowSkipException("ACKTRAIL_NOTIFIERS names no notifiers")
-    tables = run_target.tables_at(target)
     dashboard = task_results.dashboard_links().get("dashboard", "")
 
     def send(message: Notification) -> None:
@@ -131,6 +128,6 @@ def _send_changes(target: run_target.Target, context: Context, changes_of: Chang
         for notifier in chosen_notifiers():
             notifier(cast("Context", {**context, MESSAGE: about}))
 
-    sent = send_changes(Tables(tables), target["run_id"], send, changes_of)
+    sent = send_changes(Tables(run_target.tables_at(target)), target["run_id"], send, changes_of)
     task_results.show("sent", ("ABOUT", "MESSAGE"), [(each.kind.value, each.title) for each in sent.messages])
     return task_results.hand_over(context, target["run_id"], {"messages": len(sent.messages), "changes": sent.changes})

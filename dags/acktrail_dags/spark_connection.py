@@ -22,12 +22,15 @@ def spark_master(conn_id: str | None) -> str | None:
     Types ``spark`` (host: ``local[4]``, ``yarn``, ``spark://host`` or ``k8s://...``, with a port) and ``spark_connect``
     (host and port of a Spark Connect server, login as its user, password as its token, ``use_ssl`` in the extra), as
     the Spark provider has them. The token is masked in every later log line. Raises ConfigurationError: there is no
-    such connection, or it names no host.
+    such connection, it names no host, or asks for a driver on the cluster, from which no result comes back.
     """
     if conn_id is None:
         return None
     how_to = f"airflow connections add {conn_id} --conn-type spark --conn-host spark://HOST --conn-port 7077"
     found = airflow_connection(conn_id, how_to)
+    if found.extra_dejson.get("deploy-mode") == "cluster":
+        hint = "name a Spark Connect server (type spark_connect), where the driver is off the worker"
+        raise ConfigurationError(f"the Airflow connection {conn_id!r} asks for a driver on the cluster", hint=hint)
     if not found.host:
         raise ConfigurationError(f"the Airflow connection {conn_id!r} names no Spark", hint=how_to)
     if found.conn_type == "spark_connect" or found.host.startswith("sc://"):

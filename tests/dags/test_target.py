@@ -145,7 +145,7 @@ def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch:
 
 
 def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that adds one; so is one without a host."""
+    """With the command that adds one; so is one without a host, or with a driver that is not the task's."""
     from acktrail_dags.spark_connection import spark_master
 
     with pytest.raises(ConfigurationError, match="there is no Airflow connection 'nowhere'") as found:
@@ -154,3 +154,6 @@ def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.Monke
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", "spark://")
     with pytest.raises(ConfigurationError, match="names no Spark"):
         spark_master("empty")
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode":"cluster"}}')
+    with pytest.raises(ConfigurationError, match="'far' asks for a driver on the cluster"):
+        spark_master("far")

@@ -11,6 +11,7 @@ from jobs.test_object_storage import rows
 from jobs.test_reconcile import busy
 from jobs.world import World
 from pyspark.sql import SparkSession
+from servers.yarn_cluster import SPARK_JARS, running_yarn
 
 from acktrail.config import environment
 from acktrail_jobs.commands.history import build_history
@@ -49,6 +50,39 @@ def test_jobs_give_the_same_elsewhere(place: str, tmp_path: Path, spark: SparkSe
     for name in ("share_partition_states", "reconciliations", "findings", "delivery_history"):
         assert rows(there.tables, name) == rows(here.tables, name), name
     assert rows(here.tables, "delivery_history")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
+    """``spark-submit`` in cluster mode: the command is the driver, in a container. It waits, and ends as the run."""
+    there, here = World(tmp_path / "there"), World(tmp_path / "here")
+    for world in (there, here):
+        busy(world, 1, groups=6)
+        world.observe("r0")
+    reconcile(here.config, "r0", "in-process", with_history=True)
+    python = ("spark.yarn.appMasterEnv.PYSPARK_PYTHON", "spark.executorEnv.PYSPARK_PYTHON")
+    settings = {
+        "spark.yarn.jars": f"local:{SPARK_JARS}/*",
+        "spark.yarn.stagingDir": (tmp_path / "staging").as_uri(),
+        "spark.hadoop.fs.defaultFS": "file:///",
+        "spark.executor.instances": "1",
+        **dict.fromkeys(("spark.driver.memory", "spark.executor.memory"), "512m"),
+        **dict.fromkeys(python, sys.executable),
+    }
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    submit = [Path(sys.executable).with_name("spark-submit"), "--master", "yarn", "--deploy-mode", "cluster", *words]
+    script = Path(__file__).parents[2] / "spark_jobs/submit.py"
+    with running_yarn(tmp_path) as site:
+        known = environment(HADOOP_CONF_DIR=str(site), PYSPARK_PYTHON=sys.executable)
+        for run_id, code in (("r0", 0), ("never-observed", 1)):
+            command = [*submit, script, "reconcile", "--tables", there.config.uri, "--run-id", run_id]
+            done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=400, check=False)
+            assert done.returncode == code, done.stderr[-3000:]
+    for name in ("share_partition_states", "reconciliations", "findings", "delivery_history", "queue_statuses"):
+        assert rows(there.tables, name) == rows(here.tables, name), name
+    (check,) = there.rows("reconcile_checks")
+    assert check["run_id"] == "r0"
 
 
 def test_a_worker_without_acktrail_is_a_clear_error() -> None:

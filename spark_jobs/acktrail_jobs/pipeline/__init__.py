@@ -10,4 +10,8 @@ writes data files; the driver commits their names. In the order of a run:
    (``history_step``).
 3. ``status_run``: verdicts and counted changes (``change_counts``) to statuses, what changed, and trends.
 4. ``verify_tables``: everything that runs leave for the next one, made again from all records (``history_recheck``).
+
+``acktrail_jobs.commands.reconcile`` calls 1, 2 and 3 in this order, within one Spark application; 4 is a command of its
+own. ``acktrail_jobs.views`` shows the tables, and what a run wrote, to SQL. Each module has an example: state partition
+3 with the records of the group `billing` on partition 0 of `orders`.
 """

@@ -4,6 +4,11 @@ A change belongs to the first run whose observation began after its state record
 before an export bound it, which does not depend on when the history was built. Only files are read that came since a
 version of ``delivery_history`` whose changes were all counted; what compactions wrote again differs from new changes by
 the offsets of the records.
+
+For example, where state partition 3 ended at 40 before the export of run r1, and at 50 before that of r2::
+
+    change of record 3:41, 0 to 6 acknowledged   r2 acknowledged 7
+    change of record 3:50, 7 to 9 acknowledged   of the run after r2
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Which records each step of the history takes: file after file, so that each is read once for all state partitions."""
+"""Which records each step of the history takes: file after file, so that each is read once for all state partitions.
+
+For example, with two exports of a million records each, 3:0 to 3:39 in the file of the first, 3:40 to 3:49 in the other
+one: one step of both files, which ends before 3:50. A file of a third export would be a step of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The history built again from its first record and compared with the tables: a executor's share of it."""
+"""The history built again from its first record and compared with the tables: an executor's share of it.
+
+For example, 200,000 records at a time: the changes that 3:0 to 3:199999 make are those in ``delivery_history``; so are
+those of the next range, and so on; the states after the last one are those in ``held_states``.
+"""
 
 from __future__ import annotations
 

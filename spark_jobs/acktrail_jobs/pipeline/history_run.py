@@ -1,4 +1,12 @@
-"""The history job: the changes of every share partition, out of the records that came since the last time."""
+"""The history job: the changes of every share partition, out of the records that came since the last time.
+
+For example::
+
+    ``held_states``: 3:0 to 3:39 are applied     the records from 3:40 on are new
+    state records 3:40 to 3:49                   a step or more: executors turn them into changes
+    changes, states after 3:49                   committed, the changes first: stopped in between, the next run goes
+                                                 through these records again and adds no change twice
+"""
 
 from __future__ import annotations
 

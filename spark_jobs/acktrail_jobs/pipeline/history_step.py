@@ -1,4 +1,10 @@
-"""New records to changes: what an executor does for its share of the state partitions, and the files that it writes."""
+"""New records to changes: what an executor does for its share of the state partitions, and the files that it writes.
+
+For example, the first two records of a share partition::
+
+    3:40 snapshot, start offset 0                offsets from 0 on: `unrecorded`
+    3:41 update, 0 to 6 acknowledged, count 1    offsets 0 to 6: `unrecorded` -> `recorded`, state 2, count 1
+"""
 
 from __future__ import annotations
 

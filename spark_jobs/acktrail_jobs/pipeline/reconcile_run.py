@@ -1,4 +1,12 @@
-"""The reconciliation job: replay from the tables, compare with what the cluster said, write what was found."""
+"""The reconciliation job: replay from the tables, compare with what the cluster said, write what was found.
+
+For example::
+
+    state record 3:41, start offset 7            an executor replays state partition 3: a row with start offset 7
+    described start offset 7, before and after   an executor judges the group and topic: `match`, no finding
+    file of ``reconciliations`` with that row    the driver commits its name, under the run's transaction
+    the same run once more                       the transaction is there: nothing is done
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,12 @@
 ``queue_statuses`` is committed last and says how far everything is: the other tables have a number of the same run
 before it. A run that was stopped in between is completed first, whichever run comes next, and no run is written twice:
 each commit moves a number that grows with the observations.
+
+For example, where the queue was `ok` in run r1, and r2 finds that its first unfinished offset stays::
+
+    ``status_changes``                           a row: `ok` -> `stuck`, why, and the state record that shows it
+    ``queue_trends``, ``run_totals``             what r2 adds to an interval, and a row of r2
+    ``queue_statuses``                           all rows as of r2, and the number of r2
 """
 
 from __future__ import annotations

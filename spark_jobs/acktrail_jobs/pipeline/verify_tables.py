@@ -1,4 +1,11 @@
-"""Everything that runs save for the next one, computed again from all records and compared."""
+"""Everything that runs save for the next one, computed again from all records and compared.
+
+For example::
+
+    ``replay_memory`` has start offset 7         records 3:0 to 3:41 give 6: a difference, with the share partition
+    ``delivery_history`` lacks a change          its state record is named: the first one of each state partition
+    bytes of 3:41 say 7, its columns 8           that record is named
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,87 @@
+"""A real YARN with one node, for ``spark-submit``: Hadoop's own classes, fetched once as Kafka's jars are."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyspark
+import pytest
+
+from acktrail import config
+from acktrail.embedded.kafka.installation import dependency, retrieve, sha256_of
+from acktrail.embedded.kafka.java import find_java
+from acktrail.errors import RetryableError
+
+__all__ = ["SPARK_JARS", "running_yarn"]
+
+SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
+_PROGRAM: Final = Path(__file__).with_name("YarnCluster.java")
+_JARS: Final = {
+    ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"): (
+        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"
+    ),
+    ("org.bouncycastle", "bcpkix-jdk18on", "1.82"): "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+    ("org.bouncycastle", "bcprov-jdk18on", "1.82"): "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+    ("org.bouncycastle", "bcutil-jdk18on", "1.82"): "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+    ("org.junit.jupiter", "junit-jupiter-api", "5.12.2"): (
+        "0b9ca728e4bcd9adc57f29deb9556ff9ed5e08b4e8843b875aba4e4e3e04f092"
+    ),
+    ("org.junit.platform", "junit-platform-commons", "1.12.2"): (
+        "e683a01e85dfabea520c056ac6015a6162756e602ec653c0da85e233f0afbc18"
+    ),
+    ("org.opentest4j", "opentest4j", "1.3.0"): "48e2df636cab6563ced64dcdff8abb2355627cb236ef0bf37598682ddf742f1b",
+}
+"""Of the Hadoop whose client PySpark ships, and what its small cluster loads. By coordinates, the sha256."""
+_START_S: Final = 180.0
+
+
+@contextmanager
+def running_yarn(folder: Path) -> Iterator[Path]:
+    """The folder with ``yarn-site.xml``, for HADOOP_CONF_DIR. What containers write is in `folder`, too. Skips the test
+    where the jars cannot be fetched."""
+    jars, site = _jars(), folder / "conf"
+    site.mkdir()
+    command = [
+        *(find_java(config.java_home()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"),
+        *("-cp", f"{jars}/*:{SPARK_JARS}/*", _PROGRAM, site),
+    ]
+    with (folder / "yarn.log").open("w") as log, subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log
+    ) as process:  # fmt: skip
+        try:
+            deadline = time.monotonic() + _START_S
+            while not (site / "yarn-site.xml").exists():
+                assert process.poll() is None, (folder / "yarn.log").read_text()[-3000:]
+                assert time.monotonic() < deadline, "YARN does not start"
+                time.sleep(0.2)
+            yield site
+        finally:
+            process.communicate()
+
+
+def _jars() -> Path:
+    """The folder with the jars, in the user's cache."""
+    kept = config.cache_folder() / "yarn"
+    kept.mkdir(parents=True, exist_ok=True)
+    if not _are_right(kept):
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            wanted = [dependency(*coordinates) for coordinates in _JARS]
+            try:
+                retrieve(wanted, Path(folder, "jars"), java=find_java(), folder=Path(folder, "ivy"))
+            except RetryableError as error:
+                pytest.skip(f"YARN cannot be fetched here: {error.message}")
+            for fetched in Path(folder, "jars").glob("*/*.jar"):
+                fetched.replace(kept / fetched.name)
+        assert _are_right(kept)
+    return kept
+
+
+def _are_right(folder: Path) -> bool:
+    found = {file.name: sha256_of(file) for file in folder.iterdir()}
+    return found == {f"{name}-{revision}.jar": digest for (_, name, revision), digest in _JARS.items()}

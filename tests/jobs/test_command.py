@@ -26,17 +26,13 @@ def run(*command: str | Path, **changes: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, check=False, text=True, timeout=280, env=surroundings, cwd="/")
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "command",
-    [(BIN / "acktrail",), (BIN / "spark-submit", ROOT / "spark_jobs" / "submit.py")],
-    ids=["acktrail", "spark-submit"],
-)
-def test_results_are_all_there_is_on_stdout(world: World, command: tuple[Path, ...]) -> None:
-    """One JSON object that says what the tables hold; Spark's noise goes elsewhere."""
+@pytest.mark.full
+def test_results_are_all_there_is_on_stdout(world: World) -> None:
+    """By spark-submit, as by ``acktrail`` (``test_event_log``)."""
     world.write(snapshot(key_of("a"), 0, (batch(0, 0, 4, 5),)))
     world.observe("r1")
-    done = run(*command, "reconcile", "--tables", world.config.uri, "--json", ACKTRAIL_SPARK_MASTER="")
+    command = (BIN / "spark-submit", ROOT / "spark_jobs" / "submit.py", "reconcile", "--tables", world.config.uri)
+    done = run(*command, "--json", ACKTRAIL_SPARK_MASTER="")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["verdicts"] == {"match": 1}

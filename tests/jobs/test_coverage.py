@@ -39,7 +39,7 @@ def coverage_of(world: World, run_id: str = "r1") -> dict[int, Coverage]:
 
 
 @given(commits, commits)
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_gaps_are_what_no_commit_holds(own: list[Commit], later: list[Commit]) -> None:
     """Noted or not, every offset lost between two commits is in a gap, and one lost before the first when it was noted;
     commits made after the observation do not count."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.schemas.table_schemas import TABLES
@@ -69,7 +69,6 @@ class Stored:
     st.dictionaries(names, st.sampled_from(["present", "deleted"])),
     st.lists(st.tuples(names, st.none() | names, few), max_size=6),
 )
-@settings(max_examples=200)
 def test_each_answer_lies_beside_its_share_partition(
     offsets: list[Row], groups: list[Row], statuses: dict[str, str], keys: list[tuple[str, str | None, int]]
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def started(world: World, master: str, *settings: str) -> subprocess.Popen[str]:
 
 
 def test_an_event_log_tells_the_steps_apart(tmp_path: Path) -> None:
-    """By name and run; each hands over rows, and bytes that executors returned."""
+    """By name and run; each hands over rows, and bytes that executors returned. Stdout has one JSON object that says
+    what the tables hold; Spark's noise goes elsewhere."""
     world = World(tmp_path / "tables")
     busy(world, 1, groups=6)
     world.observe("r0")
@@ -47,7 +49,10 @@ def test_an_event_log_tells_the_steps_apart(tmp_path: Path) -> None:
     run = started(world, "local[2]", *(f"spark.eventLog.{each}" for each in settings))
     out, err = run.communicate(timeout=280)
     assert run.returncode == 0, err
-    assert json.loads(out)["run_id"] == "r0"
+    summary = json.loads(out)
+    assert (summary["run_id"], summary["verdicts"]) == ("r0", Counter(world.verdicts("r0").values()))
+    assert summary["ran_on"].startswith("Spark ")
+    assert summary["findings"] == Counter(rule for rule, _ in world.findings("r0")) != {}
     events = [json.loads(line) for file in log.rglob("events_*") for line in file.read_text().splitlines()]
     names = {
         event["Stage IDs"][-1]: _description(event) for event in events if event["Event"] == "SparkListenerJobStart"

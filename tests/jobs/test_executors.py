@@ -59,13 +59,20 @@ def test_both_make_the_same_tables(tmp_path: Path) -> None:
         assert not verify(there.config, "in-process").differences
 
 
-def test_a_reconciliation_is_few_jobs(world: World, spark: SparkSession) -> None:
-    """However many tables are read and written."""
+def test_a_reconciliation_is_few_jobs_with_names(world: World, spark: SparkSession) -> None:
+    """However many tables are read and written; each has the name of its step and the run."""
     scattered(world)
     world.observe("few")
     tracker = spark.sparkContext.statusTracker()
     reconcile(world.config, "few", with_history=True)
     assert 0 < len(tracker.getJobIdsForGroup("acktrail few")) <= MOST_JOBS
+    store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
+    jobs = store.jobsList(None)
+    names = {job.get() for n in range(jobs.size()) if (job := jobs.apply(n).description()).isDefined()}
+    assert {
+        "acktrail: replay the state records, judge and write (few)",
+        "acktrail: build the history of records (few)",
+    } <= names
 
 
 @pytest.mark.parametrize(
@@ -95,17 +102,3 @@ def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
         assert found.count
-
-
-def test_steps_are_named_in_what_spark_shows(world: World, spark: SparkSession) -> None:
-    """Each job has the name of its step and the run, and results are columns with types."""
-    scattered(world)
-    world.observe("r0")
-    reconcile(world.config, "r0", with_history=True)
-    store = spark.sparkContext._jsc.sc().statusStore()  # no public way from Python
-    jobs = store.jobsList(None)
-    names = {job.get() for n in range(jobs.size()) if (job := jobs.apply(n).description()).isDefined()}
-    assert {
-        "acktrail: replay the state records, judge and write (r0)",
-        "acktrail: build the history of records (r0)",
-    } <= names

@@ -16,9 +16,9 @@ from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-OBSERVATIONS = 6
+OBSERVATIONS = 4
 
 
 class Movement:
@@ -67,7 +67,7 @@ def test_a_cluster_at_work_raises_no_false_alarm(kafka: KafkaConfig, tmp_path: P
             until(lambda reached=reached: movement.acknowledged > reached, what="an acknowledgement")
             observe(kafka, tables, run_id=f"r{number}")
     for number in range(OBSERVATIONS):
-        reconcile(tables, f"r{number}")
+        reconcile(tables, f"r{number}", "in-process")
     rows = [row for row in Tables(tables).read("reconciliations").to_pylist() if row["group_id"] == name]
     assert len(rows) == OBSERVATIONS
     assert {row["verdict"] for row in rows} == {"match"}, [(row["verdict"], row["reason"]) for row in rows]

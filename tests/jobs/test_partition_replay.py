@@ -106,7 +106,6 @@ def raw_records(log: Log) -> Iterator[dict[str, Any]]:
 
 
 @given(logs, st.sampled_from([1, 1 << 19]))
-@settings(max_examples=200)
 def test_states_are_those_of_the_plain_fold(log: Log, held: int) -> None:
     """For any log, however few records are held: exactly the share partitions that a fold over every record leaves, in
     that state."""
@@ -121,7 +120,6 @@ def test_states_are_those_of_the_plain_fold(log: Log, held: int) -> None:
 
 
 @given(long_logs, st.integers(1, 4), st.randoms(use_true_random=False), st.booleans())
-@settings(max_examples=100)
 def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, dice: Random, in_order: bool) -> None:
     """And then no more of them are held than a limit; in any other order they are read at most twice. The rows are the
     same."""
@@ -151,7 +149,6 @@ def test_records_in_the_order_of_their_log_are_read_once(log: Log, held: int, di
 
 
 @given(damaged_logs)
-@settings(max_examples=200)
 def test_a_damaged_record_casts_doubt_until_the_next_snapshot(log: Log) -> None:
     """A share partition is unreadable exactly when an undecodable record of it follows its newest snapshot or
     tombstone; the rest of its state is what the other records say."""
@@ -207,7 +204,7 @@ def test_every_archived_offset_is_counted_once(log: list[ShareUpdate]) -> None:
     st.booleans(),
     st.sampled_from([1, 5, 1 << 19]),
 )
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_going_on_from_memory_is_a_replay_of_all(
     log: Log, cuts: list[int], first: int, length: int, lost: bool, held: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""The reconciliation job on real Delta tables."""
+"""The reconciliation job on real Delta tables: on Spark, and in this process where what is judged is all there is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.pipeline import reconcile_run as job
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+on_spark = pytest.mark.usefixtures("spark")
 
 WRITTEN = ("share_partition_states", "reconciliations", "findings")
 
@@ -51,6 +51,8 @@ def _next(dice: random.Random, key: SharePartition, done: dict[SharePartition, t
     return update(key, 0, dice.randrange(reached + 3), own)
 
 
+@pytest.mark.spark
+@on_spark
 def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
     """Through tables, workers and Spark, over several exports: exactly the share partitions that a fold over all
     records leaves, in exactly that state, and each matches what the broker says."""
@@ -69,6 +71,8 @@ def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
         assert row["durable_lag"] == row["described_lag_after"]
 
 
+@pytest.mark.spark
+@on_spark
 def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a row and not a commit, however many shares there are; and a run that was stopped is completed."""
     monkeypatch.setattr(job, "_FEW_ROWS", 5)
@@ -118,6 +122,8 @@ def test_an_older_observation_is_judged_by_what_was_exported_then(world: World) 
     assert state["start_offset"] == 0
 
 
+@pytest.mark.spark
+@on_spark
 def test_each_verdict_with_its_finding(world: World) -> None:
     """Every way in which durable and described state differ is reported by its name, with the record that shows it."""
     world.topics[topic_id(1)].partitions = dict.fromkeys(range(9), (5, 100))
@@ -318,6 +324,8 @@ def test_dead_letters_that_brokers_drop_are_found(world: World) -> None:
     assert "'letters' does not begin with 'dlq.'" in found[0]["detail"]
 
 
+@pytest.mark.spark
+@on_spark
 def test_a_reconciliation_without_share_partitions_leaves_its_commit(world: World) -> None:
     """A cluster without share partitions was reconciled: the gate can distinguish that from a run that was not. So can
     the same run again, although nothing was found: it does no work."""
@@ -336,6 +344,8 @@ def test_tables_without_an_observation_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.spark
+@on_spark
 @pytest.mark.parametrize("table", ["state_records", "offset_observations", "topics"])
 def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> None:
     """Broken files under the tables, found by the driver or in a worker: the error names the cause, no traceback."""
@@ -349,6 +359,7 @@ def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> Non
     assert "parquet" in failure.value.message.lower()
 
 
+@pytest.mark.spark
 def test_workers_run_this_interpreter(spark: SparkSession) -> None:
     """The `python3` on the path."""
 

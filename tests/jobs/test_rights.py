@@ -21,7 +21,7 @@ from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.broker
 
 ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
 
@@ -66,7 +66,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_what_may_not_be_seen_is_not_authorized(guarded: Guarded, run: str) -> None:
     """a group and a topic that may not be described are no orphans and not unknown: verdict, reason and
     finding name the right, from the first observation on; what may be seen is judged as ever."""
-    reconcile(guarded.tables, run)
+    reconcile(guarded.tables, run, "in-process")
 
     stored = Tables(guarded.tables)
     with ShareGroupAdmin(guarded.broker.config()) as admin:

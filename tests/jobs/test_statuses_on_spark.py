@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs.test_statuses import Clock, trends
+from jobs.test_statuses import Clock, contents, trends
 
 from acktrail_jobs.commands.reconcile import reconcile
 
@@ -20,4 +20,4 @@ def test_spark_counts_what_this_process_counts(tmp_path: Path) -> None:
             each.work(f"r{number}")
             reconcile(each.config, f"r{number}", master, with_history=True)
     assert trends(clock) == trends(other) != []
-    assert {**clock.contents(), "queue_trends": []} == {**other.contents(), "queue_trends": []}
+    assert {**contents(clock), "queue_trends": []} == {**contents(other), "queue_trends": []}

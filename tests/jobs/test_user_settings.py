@@ -59,6 +59,7 @@ def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.full
 def test_nothing_is_turned_off_where_the_user_names_the_master() -> None:
     """A master among the user's settings is used, and may be a cluster: its UI and its compiled code are its own."""
     submit = "--master local[1] --conf spark.ui.port=0 pyspark-shell"

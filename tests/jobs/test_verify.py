@@ -14,7 +14,6 @@ import pytest
 from drivers.command_line import Done, run
 from jobs.test_history import Written, live
 from jobs.world import World, key_of, snapshot
-from pyspark.sql import SparkSession
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
@@ -25,11 +24,9 @@ from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.commands.verify import verify
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two observations, each reconciled, with its history; all kinds of records, damage too. For reading only."""
     world, written = World(tmp_path_factory.mktemp("kept") / "tables"), dict[Any, Any]()
     for seed in range(2):

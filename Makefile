@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo test test-all demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo test test-all test-spark demo bench clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,16 @@ wheel-demo: wheel ## The wheel, installed by pip in an environment of its own, r
 	$(PYTHON) -m venv "$$folder/venv" && \
 	"$$folder/venv/bin/python" -m pip install -q --disable-pip-version-check "$$(ls dist/*.whl)[all]" && \
 	cd "$$folder/empty" && env -u PYTHONPATH "$$folder/venv/bin/acktrail" demo
+
+# Versions of all else are the lock's. Its commands, and what is on its path, are the wheel's.
+test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its Delta connector
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && python="$$folder/venv/bin/python" && \
+	$(UV) export --quiet --locked --no-emit-project --no-hashes --all-extras | grep -v ^pyspark >"$$folder/lock.txt" && \
+	$(UV) venv --quiet "$$folder/venv" && \
+	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
+	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis 'moto[s3]' psutil pytest pytest-timeout pytest-xdist && \
+	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs && \
+	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_delta_connector.py
 
 bench: sync ## Benchmarks, as ratios measured side by side in one run
 	@$(BIN)/python benchmarks/run.py

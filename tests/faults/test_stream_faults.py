@@ -3,100 +3,172 @@
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from broker.workload import until
+from faults import stream_process
 from faults.conftest import Export, OpenExport, log_ends, log_starts, writing
+from faults.stream_process import DIES, MOMENTS
 from faults.test_log_faults import pruned
-from faults.test_worker_faults import all_runs, stands_by
+from faults.test_worker_faults import LONG, SEED, all_runs, stands_by
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
+from acktrail_jobs.commands.reconcile import reconcile
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-ACKTRAIL = Path(sys.executable).with_name("acktrail")
+KILLS = 20
 
 
 @pytest.fixture
 def streamed(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Export]:
-    """``acktrail stream`` at work as a process of its own, into tables of its own."""
+    """``acktrail stream`` into tables of its own, as a process that is not started yet."""
     tables = TablesConfig(uri=str(tmp_path / "tables"))
     with kafka_proxy(broker.bootstrap_servers) as network:
         address = network.config().bootstrap_servers
-        command = [str(ACKTRAIL), "stream", "--every", "0.2", "--bootstrap-server", address, "--tables", tables.uri]
-        stream = ConnectWorker(tmp_path, [*command, "--max-offsets", "500"])
-        stream.start()
+        command = [sys.executable, stream_process.__file__, "stream", "--every", "0.5", "--bootstrap-server", address]
+        command += ["--tables", tables.uri, "--master", "local[2,4]"]  # a task is tried again, as on a cluster
+        stream = ConnectWorker(tmp_path, [*command, "--max-offsets", "500"], {})
         yield Export(broker, tables, stream, network)
-        stream.kill()
+        if stream.process is not None:
+            stream.kill()
 
 
-def test_killed_again_and_again_every_offset_is_there_once(
-    streamed: Export, broker: EmbeddedBroker, counts: Any, pytestconfig: pytest.Config
+def starts(streamed: Export, moment: str = "") -> None:
+    """A new process, which kills itself at `moment` where that is named."""
+    streamed.worker.environment = {DIES: moment}
+    streamed.worker.start()
+
+
+def dies(streamed: Export, moment: str) -> None:
+    """One process from its start to its end at `moment`."""
+    starts(streamed, moment)
+    assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
+
+
+def unnamed(streamed: Export) -> set[str]:
+    """Data files that are no part of the table; what is a part is there."""
+    found = Tables(streamed.tables).snapshot("state_records")
+    assert found is not None
+    files = {file.name for file in Path(streamed.tables.uri, "state_records").glob("*.parquet")}
+    named = {file.path for file in found.files()}
+    assert files >= named
+    return files - named
+
+
+def test_a_stream_that_is_killed_and_a_worker_relieve_each_other(
+    streamed: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any
 ) -> None:
-    """SIGKILL of the driver at random moments, and logs that are pruned past the positions: every offset is in
-    one row or in one gap, ranges follow each other, no micro-batch counts twice."""
-    seed = random.SystemRandom().randrange(2**32)
-    chance, kills = random.Random(seed), 20 if pytestconfig.getoption("--all") else 3
-    with writing(broker):
-        for _ in range(kills):
+    """While the one has the lease the other one stands by, whichever came first; each continues where the other ended,
+    when that was killed and when it was stopped. SIGKILL of the stream's driver before its commit, and of Python under
+    an executor, lose and double nothing. Data files that got no name stay until the clean-up's time is over, and then
+    they alone are gone."""
+    with writing(broker, rate=50):
+        worker = export(streamed.tables)
+        worker.grows()
+        workers = until(lambda: all_runs(worker), what="ranges of the worker")
+        starts(streamed, "before its commit")
+        until(
+            lambda: any("exports into these tables" in line for line in streamed.worker.said),
+            what="a stream that waits",
+        )
+        worker.grows(20)
+        assert all_runs(worker) == workers
+        worker.worker.kill()
+        assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
+        starts(streamed)
+        streamed.grows(20)
+        assert kill_a_worker(streamed)
+        streamed.grows(20)
+        exported = all_runs(streamed)
+        assert len(exported - workers) == 1
+        second = export(streamed.tables, name="second", worker={"metrics.listener": "127.0.0.1:0"})
+        until(lambda: stands_by(second), what="a worker that stands by")
+        streamed.grows(20)
+        assert all_runs(streamed) == exported
+        assert streamed.worker.stop() == 0
+        second.grows(20)
+    rows = second.complete()
+    assert second.worker.stop() == 0
+    assert len(all_runs(second) - exported) == 1
+    left = unnamed(streamed)
+    counts(rows=rows, kills=3, unnamed_files=len(left))
+    assert left
+    maintain(streamed.tables, MaintenancePolicy(vacuum_after_ms=3_600_000))
+    assert unnamed(streamed) >= left
+    maintain(streamed.tables, MaintenancePolicy(vacuum_after_ms=0))
+    assert unnamed(streamed) == set()
+    assert second.complete() == rows
+
+
+@pytest.mark.full
+@pytest.mark.timeout(LONG)
+def test_killed_again_and_again_every_offset_is_there_once(
+    streamed: Export, broker: EmbeddedBroker, counts: Any, tmp_path: Path
+) -> None:
+    """SIGKILL of the driver in each phase of a micro-batch, of executors' Python and of the driver at random moments,
+    and logs that are pruned past the positions: every offset is in one row or in one gap, ranges follow each other, no
+    micro-batch counts twice. Verdicts are those of an export that nothing happened to."""
+    chance = random.Random(SEED)
+    drivers = workers = 0
+    with writing(broker, rate=100):
+        while drivers + workers < KILLS - 1:
+            for moment in MOMENTS:
+                dies(streamed, moment)
+            starts(streamed)
             streamed.grows()
-            moment = time.perf_counter() + chance.random() * 2
-            while time.perf_counter() < moment:
-                pass
+            for _ in range(6):
+                time.sleep(chance.random() * 2)  # the fault's moment, not a wait for anything
+                workers += kill_a_worker(streamed)
+                streamed.grows()
             streamed.worker.kill()
-            streamed.worker.start()
-        streamed.grows()
-        streamed.worker.kill()
+            drivers += len(MOMENTS) + 1
         with pruned(broker):
             positions = log_ends(broker)
             until(
                 lambda: all(low > positions[n] for n, low in log_starts(broker).items()),
                 what="pruning of what is unread",
             )
-        streamed.worker.start()
-        streamed.grows()
+        starts(streamed)
+        streamed.grows(500)
     rows = streamed.complete()
     assert streamed.worker.stop() == 0
     gaps = Tables(streamed.tables).read("export_ranges")
     lost = sum(row["gap_last"] - row["gap_first"] + 1 for row in gaps.to_pylist() if row["gap_reason"] == "pruned")
-    counts(rows=rows, kills=streamed.worker.killed, gaps=streamed.gaps(), offsets_lost=lost, seed=seed)
-    assert streamed.worker.killed == kills + 1
+    counts(rows=rows, drivers=drivers, workers=workers, gaps=streamed.gaps(), offsets_lost=lost, seed=SEED)
     assert lost > 0
+    assert verdicts(broker, streamed.tables) == verdicts(broker, TablesConfig(uri=str(tmp_path / "whole")))
 
 
-def test_worker_and_stream_keep_out_of_each_others_way(
-    streamed: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any
-) -> None:
-    """While the one has the lease the other one stands by, whichever came first; each continues where the other ended,
-    when that was killed and when it was stopped."""
-    with writing(broker):
-        streamed.grows(50)
-        streams = until(lambda: all_runs(streamed), what="ranges of the stream")
-        assert len(streams) == 1
-        worker = export(streamed.tables, worker={"metrics.listener": "127.0.0.1:0"})
-        until(lambda: stands_by(worker), what="a worker that stands by")
-        streamed.grows(50)
-        assert all_runs(streamed) == streams
-        assert streamed.worker.stop() == 0
-        worker.grows(50)
-        streamed.worker.start()
-        until(
-            lambda: any("exports into these tables" in line for line in streamed.worker.said),
-            what="a stream that waits",
-        )
-        workers = all_runs(worker) - streams
-        worker.grows(50)
-        assert all_runs(worker) == streams | workers
-        worker.worker.kill()
-        streamed.grows(50)
-    counts(rows=streamed.complete())
-    assert len(all_runs(streamed) - streams - workers) == 1
+def kill_a_worker(streamed: Export) -> int:
+    """SIGKILL of one of the processes in which executors run Python, at work or not; how many were killed."""
+    assert streamed.worker.process is not None
+    for process in psutil.Process(streamed.worker.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "acktrail_jobs.worker_daemon" in process.cmdline() and not process.children():
+                process.kill()
+                return 1
+    return 0
+
+
+def verdicts(broker: EmbeddedBroker, tables: TablesConfig) -> set[tuple[Any, ...]]:
+    run_id = observe(broker.config(), tables).run_id
+    reconcile(tables, run_id, "in-process")
+    names = ("group_id", "topic_id", "partition", "durable_start_offset", "durable_lag", "verdict")
+    found = {tuple(row[name] for name in names) for row in Tables(tables).rows("reconciliations", {"run_id": run_id})}
+    assert found
+    return found

@@ -19,6 +19,7 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from servers.s3_server import running_s3
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.state import state_range
@@ -60,15 +61,15 @@ def tables_in(folder: Path) -> TablesConfig:
 
 
 def stream(
-    spark: SparkSession, kafka: KafkaConfig, tables: TablesConfig, owner: str = "s", **plan: int
+    spark: SparkSession, kafka: KafkaConfig, tables: TablesConfig, checkpoint: Path | None = None, **plan: int
 ) -> ExportSummary:
     """One run of ``acktrail stream`` in this process."""
     run = ExportRun(kafka, tables, None, Event(), None, lambda _: None)
     made = TableStream(
         run=run,
         plan=StreamPlan(kafka=kafka, tables=tables, run_id=run.summary().run_id, **plan),
-        checkpoint=f"{tables.uri}/_acktrail/stream",
-        lease=log_lease(tables, LeaseTerms(connector="", owner=owner, ttl_s=30)),
+        checkpoint=str(checkpoint or f"{tables.uri}/_acktrail/stream"),
+        lease=log_lease(tables, LeaseTerms(connector="", owner="s", ttl_s=30)),
         stop=Event(),
     )
     with run.open():
@@ -97,14 +98,21 @@ def test_stream_and_export_continue_each_other(
     spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
 ) -> None:
     """Streamed, exported, streamed: record by record the rows of one export, each partition covered without a hole,
-    and verdict by verdict the reconciliation of the export."""
+    and verdict by verdict the reconciliation of the export. While another one holds the lease, that is named and
+    nothing is read. Where nothing is new no Spark is asked for, and no records are committed."""
     mixed, whole = tables_in(tmp_path / "mixed"), tables_in(tmp_path / "whole")
+    held = log_lease(mixed, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
+    assert held.acquire()
+    with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
+        stream(None, kafka, mixed)  # type: ignore[arg-type]
+    assert not Tables(mixed).exists("state_records")
+    held.release()
     first = stream(spark, kafka, mixed)
     assert first.records_read == len(records(mixed)) > 0
     work(kafka, group, 15)
     observe(kafka, mixed)
     work(kafka, group, 10)
-    last = stream(spark, kafka, mixed, most=3)
+    last = stream(spark, kafka, mixed, most=9)
     observed = observe(kafka, whole)
 
     assert records(mixed) == records(whole)
@@ -120,41 +128,34 @@ def test_stream_and_export_continue_each_other(
     assert verdicts(mixed, last.run_id) == verdicts(whole, observed.run_id)
     assert (group, "match") in {(name, verdict) for name, *_, verdict in verdicts(mixed, last.run_id)}
 
+    version = Tables(mixed).snapshot("state_records").version  # type: ignore[union-attr]
+    again = stream(None, kafka, mixed)  # type: ignore[arg-type]
+    assert (again.records_read, again.status) == (0, "complete")
+    assert Tables(mixed).snapshot("state_records").version == version  # type: ignore[union-attr]
+
 
 def verdicts(tables: TablesConfig, run_id: str) -> set[tuple[Any, ...]]:
     names = ("group_id", "topic_id", "partition", "durable_start_offset", "durable_lag", "verdict")
     return {tuple(row[name] for name in names) for row in Tables(tables).rows("reconciliations", {"run_id": run_id})}
 
 
-def test_where_nothing_is_new_no_spark_is_asked_for(
-    spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path
-) -> None:
-    """Not a session, not a commit of records; and tables that are those of before the last micro-batch get what they
-    lack, whatever the checkpoint says."""
-    tables = tables_in(tmp_path / "tables")
-    stream(spark, kafka, tables)
-    version = Tables(tables).snapshot("state_records").version  # type: ignore[union-attr]
-    again = stream(None, kafka, tables)  # type: ignore[arg-type]
-    assert (again.records_read, again.status) == (0, "complete")
-    assert Tables(tables).snapshot("state_records").version == version  # type: ignore[union-attr]
-
-    lost = tables_in(tmp_path / "lost")
-    (tmp_path / "lost/_acktrail").mkdir(parents=True)
-    (tmp_path / "tables/_acktrail/stream").rename(tmp_path / "lost/_acktrail/stream")
-    stream(spark, kafka, lost)
-    assert records(lost) == records(tables)
-
-
-def test_one_of_several_exports_at_a_time(spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
-    """Another holder of the lease is named, and nothing is read."""
-    tables = tables_in(tmp_path)
-    held = log_lease(tables, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
-    assert held.acquire()
-    with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
-        stream(None, kafka, tables)  # type: ignore[arg-type]
-    assert not Tables(tables).exists("state_records")
-    held.release()
-    assert stream(spark, kafka, tables).records_read > 0
+@pytest.mark.full
+def test_a_bucket_gets_what_a_folder_gets(spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+    """Executors write there by themselves, a second run continues; also where the checkpoint is another one's, whose
+    micro-batches those tables do not have."""
+    exported, checkpoint = tables_in(tmp_path / "exported"), tmp_path / "checkpoint"
+    with running_s3() as s3:
+        tables, lost = s3.bucket("streamed"), s3.bucket("lost")
+        first = stream(spark, kafka, tables, checkpoint)
+        work(kafka, group, 10)
+        last = stream(spark, kafka, tables, checkpoint)
+        stream(spark, kafka, lost, checkpoint)
+        observe(kafka, exported)
+        assert records(tables) == records(lost) == records(exported)
+        assert min(first.records_read, last.records_read) > 0
+        assert {number: ranges[-1][1] for number, ranges in covered(tables).items()} == {
+            number: ranges[-1][1] for number, ranges in covered(exported).items()
+        }
 
 
 def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, group: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -118,23 +118,22 @@ def count_quarantined(
 ) -> dict[int, Coverage]:
     """`coverages` with quarantined records counted: `batches` of ``QUARANTINE_COLUMNS`` where ``QUARANTINED``. Those
     before `positions` (by state partition) are counted already."""
-    found: dict[int, list[tuple[int, int | None]]] = {}
+    found = dict(coverages)
     for row in (row for batch in batches for row in batch.to_pylist()):
         number, offset = row["state_partition"], row["offset"]
-        coverage = coverages.get(number)
-        if coverage is not None and positions.get(number, 0) <= offset < (coverage.end_offset or 0):
-            # a broker skips a type it does not know
-            is_skipped = row["group_id"] is not None or row["decode_status"] == "unknown_type"
-            found.setdefault(number, []).append((offset, None if is_skipped else offset))
-    return {**coverages, **{number: _with_quarantined(coverages[number], rows) for number, rows in found.items()}}
+        known = found.get(number)
+        if known is None or not positions.get(number, 0) <= offset < (known.end_offset or 0):
+            continue
+        # a broker skips a type it does not know
+        is_skipped = row["group_id"] is not None or row["decode_status"] == "unknown_type"
+        found[number] = replace(
+            known,
+            quarantined=known.quarantined + 1,
+            quarantined_offset=_newest(known.quarantined_offset, offset),
+            unattributed_offset=_newest(known.unattributed_offset, None if is_skipped else offset),
+        )
+    return found
 
 
-def _with_quarantined(coverage: Coverage, rows: Sequence[tuple[int, int | None]]) -> Coverage:
-    """`rows`: the offset of each record, and again where it names no share partition."""
-    newest, unattributed = zip((coverage.quarantined_offset, coverage.unattributed_offset), *rows, strict=True)
-    return replace(
-        coverage,
-        quarantined=coverage.quarantined + len(rows),
-        quarantined_offset=max(offset for offset in newest if offset is not None),
-        unattributed_offset=max((offset for offset in unattributed if offset is not None), default=None),
-    )
+def _newest(*offsets: int | None) -> int | None:
+    return max((offset for offset in offsets if offset is not None), default=None)

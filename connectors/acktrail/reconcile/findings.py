@@ -14,7 +14,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.columnar.share_partition_keys import coordinator_keys, first_matches
 from acktrail.model.reconciliation import Verdict
@@ -71,10 +70,10 @@ def rows_of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Obse
     """Rows of ``FINDINGS`` about share partitions that break a rule: rows of ``RECONCILED``, detail, and the column
     with the offset of the record that shows it."""
     rows, detail, evidence = broken
-    count = rows.num_rows
+    count, common = rows.num_rows, _common_columns(rule, observation)
     columns = {
         **{name: rows[name] for name in ("group_id", "topic_id", "topic", "partition")},
-        **{name: pa.repeat(value, count) for name, value in common_columns(rule, observation).items()},
+        **{n: pa.repeat(pa.scalar(v, FINDINGS.field(n).type), count) for n, v in common.items()},
         "subject": pa.chunked_array([coordinator_keys(batch) for batch in rows.to_batches()], pa.string()),
         "detail": pa.repeat(detail, count) if isinstance(detail, str) else detail,
         "evidence_state_partition": rows["state_partition"],
@@ -83,33 +82,39 @@ def rows_of_rule(rule: str, broken: tuple[pa.Table, Any, str], observation: Obse
     return pa.table([columns[name] for name in FINDINGS.names], schema=FINDINGS)
 
 
-def state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> pa.Table:
-    """Rows of ``FINDINGS`` about state partitions as a whole."""
-    rows = [
-        {
-            **{name: value.as_py() for name, value in common_columns(rule, observation).items()},
-            "subject": f"state partition {coverage.state_partition}{where}",
-            "detail": detail,
-            "evidence_state_partition": coverage.state_partition,
-            "evidence_offset": offset,
-        }
-        for coverage in coverages
-        for rule, where, detail, offset in _broken_as_a_whole(coverage)
-    ]
+def plain_findings(found: Iterable[tuple[str, Mapping[str, Any]]], observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` that are about no share partition: a rule, and the columns that are not common to all."""
+    rows = [{**_common_columns(rule, observation), **own} for rule, own in found]
     return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
-def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, str, str, int | None]]:
-    """Rule, end of the subject, detail, offset of the record that shows it. An export is not complete where
-    offsets were pruned before it, or it stopped before the log end that the observation began with."""
+def state_partition_findings(coverages: Iterable[Coverage], observation: Observation) -> pa.Table:
+    """Rows of ``FINDINGS`` about state partitions as a whole."""
+    broken = (pair for coverage in coverages for pair in _broken_as_a_whole(coverage))
+    return plain_findings(broken, observation)
+
+
+def _broken_as_a_whole(coverage: Coverage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An export is not complete where offsets were pruned before it, or it stopped before the log end that the
+    observation began with."""
     for gap in coverage.gaps:
         offsets = f"offsets {gap.first_offset} to {gap.last_offset}"
-        yield "export_complete", f", {offsets}", f"{offsets} were not exported", gap.first_offset
+        yield "export_complete", about_log(coverage, f"{offsets} were not exported", gap.first_offset, f", {offsets}")
     if coverage.incomplete is not None and coverage.log.log_end_before is not None:
-        yield "export_complete", "", coverage.incomplete, coverage.end_offset
+        yield "export_complete", about_log(coverage, coverage.incomplete, coverage.end_offset)
     if coverage.quarantined:
         detail = f"{coverage.quarantined} record(s) could not be decoded, the newest at {coverage.quarantined_offset}"
-        yield "records_quarantined", "", detail, coverage.quarantined_offset
+        yield "records_quarantined", about_log(coverage, detail, coverage.quarantined_offset)
+
+
+def about_log(coverage: Coverage, detail: str, offset: int | None, where: str = "") -> dict[str, Any]:
+    """The own columns of a finding about a state partition; `where`: the end of its subject."""
+    return {
+        "subject": f"state partition {coverage.state_partition}{where}",
+        "detail": detail,
+        "evidence_state_partition": coverage.state_partition,
+        "evidence_offset": offset,
+    }
 
 
 def _misplaced(rows: pa.Table) -> tuple[pa.Table, Any, str]:
@@ -159,13 +164,14 @@ def _joined(*pieces: Any) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def common_columns(rule: str, observation: Observation) -> dict[str, pa.Scalar]:
+def _common_columns(rule: str, observation: Observation) -> dict[str, Any]:
     """The columns that are the same in all findings of one rule in one run."""
     return {
-        "cluster_id": pa.scalar(observation.cluster_id, pa.string()),
-        "run_id": pa.scalar(observation.run_id),
-        "rule": pa.scalar(rule),
-        "severity": pa.scalar(RULE_BY_ID[rule].severity.value),
-        **dict.fromkeys(("first_seen_at", "last_seen_at"), pa.scalar(observation.observed_at, INSTANT)),
-        "times_seen": pa.scalar(1, pa.int64()),
+        "cluster_id": observation.cluster_id,
+        "run_id": observation.run_id,
+        "rule": rule,
+        "severity": RULE_BY_ID[rule].severity.value,
+        "first_seen_at": observation.observed_at,
+        "last_seen_at": observation.observed_at,
+        "times_seen": 1,
     }

@@ -9,10 +9,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.findings import common_columns, rows_of_rule
+from acktrail.reconcile.findings import about_log, plain_findings, rows_of_rule
 from acktrail.reconcile.observed_run import Observation
 from acktrail.tables.delta.store import Tables
 
@@ -56,15 +55,14 @@ def without_start_findings(verdicts: pa.Table, observation: Observation) -> pa.T
 def dropped_letter_findings(tables: Tables, observation: Observation) -> pa.Table:
     """Rows of ``FINDINGS`` about groups whose dead letters brokers drop."""
     own = (pc.field("run_id") == observation.run_id) & (pc.field("phase") == "after")
-    common = {name: value.as_py() for name, value in common_columns("dead_letters_kept", observation).items()}
-    rows = []
+    found = []
     for group in tables.read("group_observations", columns=["group_id", "configs"], where=own).to_pylist():
-        configs = dict(group["configs"] or ())
+        group_id, configs = group["group_id"], dict(group["configs"] or ())
         why = dropped_letters(configs.get(TOPIC_OF_GROUP), configs.get(TOPIC_PREFIX))
         if why is not None:
-            own_columns = {"group_id": group["group_id"], "subject": f"group {group['group_id']}", "detail": why}
-            rows.append({**common, **own_columns})
-    return pa.Table.from_pylist(rows, schema=FINDINGS)
+            columns = {"group_id": group_id, "subject": f"group {group_id}", "detail": why}
+            found.append(("dead_letters_kept", columns))
+    return plain_findings(found, observation)
 
 
 def places_of(saved: pa.Table) -> pa.Table:
@@ -97,18 +95,10 @@ def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], obser
     needed = {row["state_partition"]: row["lowest_base"] for row in places.to_pylist() if not row["without_base"]}
     quiet_since = int(observation.observed_at.timestamp() * 1_000) - PRUNED_WITHIN_MS
     quiet = places.filter(pc.less_equal(places["newest_ms"], quiet_since))
-    common = {name: value.as_py() for name, value in common_columns("state_log_pruned", observation).items()}
-    rows = []
+    found = []
     for number in sorted(quiet["state_partition"].to_pylist()):
         start, lowest = coverages[number].log.log_start_before, needed.get(number)
         if start is not None and lowest is not None and start < lowest:
-            rows.append(
-                {
-                    **common,
-                    "subject": f"state partition {number}",
-                    "detail": f"offsets {start} to {lowest - 1} are redundant, and not pruned",
-                    "evidence_state_partition": number,
-                    "evidence_offset": lowest,
-                }
-            )
-    return pa.Table.from_pylist(rows, schema=FINDINGS)
+            detail = f"offsets {start} to {lowest - 1} are redundant, and not pruned"
+            found.append(("state_log_pruned", about_log(coverages[number], detail, lowest)))
+    return plain_findings(found, observation)

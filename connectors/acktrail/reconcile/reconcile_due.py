@@ -13,7 +13,7 @@ import contextlib
 import datetime as dt
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -32,6 +32,11 @@ _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_record
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
 _NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}
+_COMPARED: Final = {
+    "records_version": "state records",
+    "offsets_digest": "start offsets or log ends",
+    "groups_digest": "groups",
+}
 LONGEST: Final = dt.timedelta(hours=1)
 """The greatest age of a reconciliation, whether or not anything changed."""
 
@@ -47,31 +52,17 @@ class CheckDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFingerprint:
-    """`records`: version of ``state_records``; `offsets`, `groups`: digests of the brokers' answers. None: unknown, and
-    equal to nothing."""
+    """Columns of ``reconcile_checks``: version of ``state_records``, and digests of the brokers' answers. None:
+    unknown, and equal to nothing."""
 
-    records: str | None = None
-    offsets: str | None = None
-    groups: str | None = None
+    records_version: str | None = None
+    offsets_digest: str | None = None
+    groups_digest: str | None = None
 
-    def changes_since(self, earlier: ClusterFingerprint) -> tuple[str, ...]:
-        """What differs, or is unknown on one side."""
-        pairs = {
-            "state records": (earlier.records, self.records),
-            "start offsets or log ends": (earlier.offsets, self.offsets),
-            "groups": (earlier.groups, self.groups),
-        }
-        return tuple(name for name, (before, now) in pairs.items() if before is None or before != now)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastReconciliation:
-    """The newest reconciliation that succeeded (`run_id` None: none did), and when the newest one began."""
-
-    run_id: str | None = None
-    reconciled_at: dt.datetime | None = None
-    covered: ClusterFingerprint = field(default_factory=ClusterFingerprint)
-    attempted_at: dt.datetime | None = None
+    def changes_since(self, earlier: Mapping[str, Any]) -> list[str]:
+        """What differs from a row of ``reconcile_checks``, or is unknown on one side."""
+        pairs = ((earlier[name], getattr(self, name), what) for name, what in _COMPARED.items())
+        return [what for before, now, what in pairs if before is None or before != now]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +73,33 @@ class DueCheck:
     reason: str
 
 
-def decide(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint, every: dt.timedelta) -> DueCheck:
-    """Whether a reconciliation should begin `now`, after an export that saw `found`."""
+def decide(now: dt.datetime, last: Mapping[str, Any], found: ClusterFingerprint, every: dt.timedelta) -> DueCheck:
+    """Whether a reconciliation should begin `now`, after an export that saw `found`. `last`: the row of
+    ``reconcile_checks``."""
     why = _why(now, last, found)
     if why is None:
-        reason = f"nothing changed since run {last.run_id}, reconciled at {_text(last.reconciled_at)}"
+        reason = f"nothing changed since run {last['run_id']}, reconciled at {_text(last['reconciled_at'])}"
         return DueCheck(decision=CheckDecision.UNCHANGED, reason=reason)
-    began = last.attempted_at
+    began = last["attempted_at"]
     if began is not None and dt.timedelta(0) <= now - began < every:
         reason = f"{why}; the next reconciliation is due at {_text(began + every)}"
         return DueCheck(decision=CheckDecision.WAITING, reason=reason)
     return DueCheck(decision=CheckDecision.RUN, reason=why)
 
 
-def _why(now: dt.datetime, last: LastReconciliation, found: ClusterFingerprint) -> str | None:
-    if last.run_id is None or last.reconciled_at is None:
+def _why(now: dt.datetime, last: Mapping[str, Any], found: ClusterFingerprint) -> str | None:
+    run_id, reconciled_at = last["run_id"], last["reconciled_at"]
+    if run_id is None or reconciled_at is None:
         return "nothing was reconciled yet"
-    age = now - last.reconciled_at
-    if age < dt.timedelta(0):
-        return f"the clock went back: run {last.run_id} was reconciled at {_text(last.reconciled_at)}"
-    changes = found.changes_since(last.covered)
-    if changes:
-        return f"changed since run {last.run_id}: {', '.join(changes)}"
-    if age >= LONGEST:
-        return f"run {last.run_id} was reconciled an hour ago"
-    return None
+    if now < reconciled_at:
+        return f"the clock went back: run {run_id} was reconciled at {_text(reconciled_at)}"
+    if changes := found.changes_since(last):
+        return f"changed since run {run_id}: {', '.join(changes)}"
+    return f"run {run_id} was reconciled an hour ago" if now - reconciled_at >= LONGEST else None
 
 
-def _text(instant: dt.datetime | None) -> str:
-    return "an unknown time" if instant is None else f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+def _text(instant: dt.datetime) -> str:
+    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:
@@ -120,11 +109,7 @@ def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.d
     every, instant, stored = reconcile_every(), now or _now(), Tables(tables)
     found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
     row = _row(stored)
-    seen = ClusterFingerprint(
-        records=row["records_version"], offsets=row["offsets_digest"], groups=row["groups_digest"]
-    )
-    times = {name: row[name] for name in ("run_id", "reconciled_at", "attempted_at")}
-    decided = decide(instant, LastReconciliation(covered=seen, **times), found, every)
+    decided = decide(instant, row, found, every)
     changes = {"checked_run_id": exported_run_id, "checked_at": instant, "decision": decided.decision.value}
     if decided.decision is CheckDecision.RUN:
         own = {"attempt_run_id": run_id, "attempted_at": instant, "checks": 0}
@@ -145,16 +130,9 @@ def note_reconciled(
     tables: Tables, cluster_id: str | None, run_id: str, records: str | None, now: dt.datetime | None = None
 ) -> None:
     """Note that run `run_id` was reconciled, with all of `records` (``records_version``)."""
-    seen = cluster_fingerprint(tables, run_id, "after", records)
-    own = {
-        "run_id": run_id,
-        "reconciled_at": now or _now(),
-        "records_version": seen.records,
-        "offsets_digest": seen.offsets,
-        "groups_digest": seen.groups,
-        "checks": 0,
-    }
-    _replace_row(tables, {**_row(tables), **own}, cluster_id)
+    seen = asdict(cluster_fingerprint(tables, run_id, "after", records))
+    own = {"run_id": run_id, "reconciled_at": now or _now(), "checks": 0}
+    _replace_row(tables, {**_row(tables), **own, **seen}, cluster_id)
 
 
 def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | None) -> ClusterFingerprint:
@@ -162,9 +140,9 @@ def cluster_fingerprint(tables: Tables, run_id: str, phase: str, records: str | 
     groups, or without logs, has rows of one kind only. Without any row, nothing is known."""
     samples = [_lines_of(tables, name, run_id, phase) for name in _OF_EXPORTS[:2]]
     if not any(samples):
-        return ClusterFingerprint(records=records)
+        return ClusterFingerprint(records_version=records)
     offsets, groups = (hashlib.sha256("\n".join(lines).encode()).hexdigest() for lines in samples)
-    return ClusterFingerprint(records=records, offsets=offsets, groups=groups)
+    return ClusterFingerprint(records_version=records, offsets_digest=offsets, groups_digest=groups)
 
 
 def records_version(snapshot: TableSnapshot | None) -> str | None:

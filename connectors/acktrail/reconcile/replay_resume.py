@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,7 +43,6 @@ _REPLAY: Final = JobStep(name="replay the state records", kinds={"saved": SAVED_
 _NOTHING_SAVED: Final = SavedStates(table=REPLAY)
 _QUARANTINED: Final = ("quarantined", "quarantined_offset", "unattributed_offset")
 """Fields of a ``Coverage``, and of the column `exported`."""
-_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +140,7 @@ class ReplayResume:
         """`coverages` with the records that could not be decoded: the saved ones, and those in new files; or all."""
         saved, paths = self.start().saved, self.start().paths or ()
         known = {
-            number: replace(coverage, **quarantined_of(saved.exported.get(number)))
-            for number, coverage in coverages.items()
+            number: replace(coverage, **(saved.exported.get(number) or {})) for number, coverage in coverages.items()
         }
         new = self._tables.file_batches(
             RECORDS, paths, columns=QUARANTINE_COLUMNS, where=QUARANTINED, dictionaries=("group_id",)
@@ -195,8 +193,3 @@ def replay_of(
         return tables.file_batches(RECORDS, paths, columns=columns, where=only, **own)
 
     return Replay(read, observation, coverages, saved)
-
-
-def quarantined_of(row: _Row | None) -> dict[str, Any]:
-    """The fields of a ``Coverage`` about records that could not be decoded, out of one value of `exported`."""
-    return dict(row or {})

@@ -108,16 +108,13 @@ def reconcile_rows(
     return pa.table([columns[name] for name in RECONCILED.names], schema=RECONCILED)
 
 
-def _state_partitions(rows: pa.Table, count: int | None) -> pa.ChunkedArray:
+def _state_partitions(rows: pa.Table, count: int | None) -> pa.Array:
     """Where the state is, or would be."""
-    homes = rows["state_partition"].to_numpy(zero_copy_only=False).copy()
-    unknown = pc.and_(pc.is_null(rows["state_partition"]), pc.is_valid(rows["topic_id"]))
-    places = np.flatnonzero(unknown.to_numpy())
-    known = pc.is_valid(rows["state_partition"]).to_numpy().copy()
-    if count is not None and len(places):
-        homes[places] = state_partitions_of(rows.take(pa.array(places)), count)
-        known[places] = True
-    return pa.array(np.nan_to_num(homes).astype(np.int32), mask=~known)
+    homes = rows["state_partition"].combine_chunks()
+    if count is None:
+        return homes
+    unknown = pc.and_(pc.is_null(homes), pc.is_valid(rows["topic_id"]).combine_chunks())
+    return pc.replace_with_mask(homes, unknown, pa.array(state_partitions_of(rows.filter(unknown), count), pa.int32()))
 
 
 def _reliance(columns: _Columns, only_described: int, coverages: Mapping[int, Coverage]) -> _Columns:

@@ -24,7 +24,7 @@ from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.replay_resume import ReplayStart, quarantined_of, run_replay
+from acktrail.reconcile.replay_resume import ReplayStart, run_replay
 from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
@@ -116,7 +116,7 @@ def export_differences(stored: Tables, saved: SavedStates) -> Iterator[Differenc
     if not saved.positions:
         return
     for number, coverage in read_coverage(stored, read_observation(stored, saved.run_id)).items():
-        if replace(coverage, **quarantined_of(saved.exported.get(number))) != coverage:
+        if replace(coverage, **(saved.exported.get(number) or {})) != coverage:
             yield Difference(
                 table=REPLAY.name,
                 state_partition=number,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -65,6 +66,12 @@ GROUP = "share"
 """The column with the number of the group that a row belongs to."""
 OpenExecutors = Callable[[str], AbstractContextManager[Executors]]
 """Opens executors for a ``with`` block, and for the run whose id is given."""
+
+
+def default_executors() -> OpenExecutors:
+    """What opens executors for commands of packages that do not know the one that has them: its entry point does."""
+    (found,) = distribution("acktrail").entry_points.select(group="acktrail.executors")
+    return found.load()(None)
 
 
 class InProcess:

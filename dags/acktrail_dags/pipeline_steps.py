@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
@@ -83,11 +84,15 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
 @task(multiple_outputs=False, execution_timeout=timedelta(hours=1))
 @as_airflow_errors()
 def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
-    """Replay with PySpark, compare with the observation, update the history of every record."""
+    """Replay with PySpark, compare with the observation, update the history of every record. The same Spark evaluates
+    the rules of the gate, which only decides."""
+    from acktrail.tables.delta.store import Tables
+    from acktrail_expectations.gate import validate_run
     from acktrail_jobs.commands import reconcile as command
 
+    check = partial(validate_run, Tables(tables_at(target)))
     master = spark_master(context["params"]["spark_conn_id"])
-    done = command.reconcile(tables_at(target), target["run_id"], master, with_history=True)
+    done = command.reconcile(tables_at(target), target["run_id"], master, with_history=True, then=check)
     counts = dataclasses.asdict(done)
     ran_on = counts.pop("ran_on")
     _log.info("ran on %s", printable(ran_on or "nothing: all was done"))
@@ -97,8 +102,8 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
 @task(multiple_outputs=False, execution_timeout=timedelta(minutes=30))
 @as_airflow_errors()
 def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
-    """The gate: a critical expectation that fails stops the DAG here, after the report of the stopped run is written.
-    The log says which, where and what to do."""
+    """The gate, on the results that the task before recorded: a critical expectation that fails stops the DAG here,
+    after the report of the stopped run is written. The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations import gate
 

@@ -1,1 +1,1 @@
-"""What must hold of the tables: custom expectations, one suite a table, and the gate."""
+"""What must hold of the tables: expectations, one suite a table, and the gate."""

@@ -37,7 +37,7 @@ def _validate(
     ] = None,
     suites: Annotated[
         Path | None,
-        typer.Option("--export-suites", metavar="FOLDER", help="Only write the run's suites there, as JSON."),
+        typer.Option("--export-suites", metavar="FOLDER", help="Only write the suites there, as JSON."),
     ] = None,
     expansions: Annotated[
         bool, typer.Option("--expansions", help="Check partition expansions, fences and the order of keys instead.")
@@ -56,8 +56,8 @@ def _validate(
 
     The run must have been reconciled. State records and export ranges are validated once, by the first run after them;
     --all does it again and compares every record with its raw bytes. A run that has results keeps and shows them until
-    it grows. A rule that finds nothing to compare is not evaluated: it neither holds nor fails. Exit code 6: a critical
-    expectation failed.
+    it grows. A rule that finds nothing to compare is not evaluated: it neither holds nor fails. Many state records are
+    validated on Spark, where ACKTRAIL_SPARK_MASTER says. Exit code 6: a critical expectation failed.
 
     --data-docs validates all records once more for its pages; they need no network and have counts, no values.
 
@@ -66,22 +66,24 @@ def _validate(
 
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
+    from acktrail.executors import default_executors
     from acktrail.tables.cluster_overview import no_share_group
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
-    from acktrail_expectations.inputs.run_data import choose_run
+    from acktrail_expectations.inputs.known_runs import choose_run
     from acktrail_expectations.results import headline
 
+    if suites is not None:
+        _export_suites(suites)
+        return
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
     if expansions:
         _validate_expansions(store, run_id, ordered or (), as_json=as_json)
         return
-    if suites is not None:
-        _export_suites(store, choose_run(store, run_id), suites)
-        return
-    with showing_activity():
-        summary = validate_run(store, choose_run(store, run_id), every_record=every_record)
+    chosen = choose_run(store, run_id)
+    with showing_activity(), default_executors()(chosen) as executors:
+        summary = validate_run(store, chosen, executors, every_record=every_record)
         if data_docs is not None:
             _write_data_docs(config, summary.run_id, data_docs)
     nothing = no_share_group(store, summary.run_id)
@@ -103,11 +105,10 @@ def _validate_expansions(store: Tables, run_id: str | None, ordered: Sequence[st
     pass_expansion_gate(summary)
 
 
-def _export_suites(store: Tables, run_id: str, folder: Path) -> None:
-    from acktrail_expectations.inputs.run_data import RunData
+def _export_suites(folder: Path) -> None:
     from acktrail_expectations.notebook import export_suites
 
-    for path in export_suites(folder, RunData.read(store, run_id, every_record=False).cluster):
+    for path in export_suites(folder):
         typer.echo(printable(str(path)))
 
 

@@ -60,14 +60,6 @@ _VALIDATED_MS: Final = "observations validated, ms"
 _CLOSE: Final = dt.timedelta(seconds=1)
 """The log's statistics cut instants off."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_NO_ROWS: Final = {
-    **dict.fromkeys((check.rule for check in TOPIC_OBSERVATION_CHECKS), "the run described no topic"),
-    **dict.fromkeys((check.rule for check in LEADER_EPOCH_CHECKS), "the run described no topic"),
-    **dict.fromkeys((check.rule for check in EXPANSION_CHECKS), "no expansion was found"),
-    **dict.fromkeys((check.rule for check in FENCE_CHECKS), "no expansion with a fence was found"),
-    **dict.fromkeys((check.rule for check in ORDERING_CHECKS), "no group was audited"),
-    **dict.fromkeys((check.rule for check in START_CHECKS), "no group was audited on a partition that was added"),
-}
 _OF_EXPANSIONS: Final = pc.field("suite") == EXPANSION_SUITE
 
 
@@ -147,31 +139,34 @@ def _basis(store: Tables, run: _Run, ordered: Sequence[str]) -> str:
 
 
 def _results(store: Tables, run: _Run, ordered: Sequence[str], now: dt.datetime) -> Iterator[QualityResult]:
-    for checks, frame, label in _frames(store, run, ordered, now):
+    for checks, frame, label, why_empty in _frames(store, run, ordered, now):
         for result in evaluate(EXPANSION_SUITE, checks, frame, label):
-            yield replace(result, reason=_NO_ROWS[result.expectation]) if result.reason == NO_ROW else result
+            yield replace(result, reason=why_empty) if result.reason == NO_ROW else result
 
 
 def _frames(
     store: Tables, run: _Run, ordered: Sequence[str], now: dt.datetime
-) -> Iterator[tuple[tuple[SuiteCheck, ...], pd.DataFrame, RowLabel]]:
+) -> Iterator[tuple[tuple[SuiteCheck, ...], pd.DataFrame, RowLabel, str]]:
+    """Rules, the frame that they look at, how its rows are named, and why it is empty."""
+    no_topic = "the run described no topic"
     positions_at = _positions_at(store, run.run_id)
     for part in observation_slices(store, run.observed_at, run.since):
         topics = topic_observations_frame(
             part.rows, run_id=run.run_id, since=part.since, positions_at=positions_at, now=now
         )
-        yield TOPIC_OBSERVATION_CHECKS, topics, OBSERVED_TOPIC
+        yield TOPIC_OBSERVATION_CHECKS, topics, OBSERVED_TOPIC, no_topic
         epochs = leader_epochs_frame(part.rows, run_id=run.run_id, since=part.since)
-        yield LEADER_EPOCH_CHECKS, epochs, OBSERVED_PARTITION
+        yield LEADER_EPOCH_CHECKS, epochs, OBSERVED_PARTITION, no_topic
     fences = store.read("expansion_fences", columns=FENCE_COLUMNS)
     expansions = store.read("partition_expansions", columns=EXPANSION_COLUMNS)
-    yield EXPANSION_CHECKS, expansions_frame(expansions, fences, now=now), EXPANSION
+    yield EXPANSION_CHECKS, expansions_frame(expansions, fences, now=now), EXPANSION, "no expansion was found"
     is_open = pc.field("verdict").isin(OPEN_VERDICTS)
     unproven = store.read("ordering_audits", columns=OPEN_COLUMNS, where=is_open)
-    yield FENCE_CHECKS, fences_frame(fences, unproven), SOURCE
+    yield FENCE_CHECKS, fences_frame(fences, unproven), SOURCE, "no expansion with a fence was found"
     audits = store.read("ordering_audits", columns=AUDIT_COLUMNS)
-    yield ORDERING_CHECKS, ordering_frame(audits, ordered=ordered), DESTINATION
-    yield START_CHECKS, frame_of(store.read("start_audits", columns=START_COLUMNS)), DESTINATION
+    yield ORDERING_CHECKS, ordering_frame(audits, ordered=ordered), DESTINATION, "no group was audited"
+    starts = frame_of(store.read("start_audits", columns=START_COLUMNS))
+    yield START_CHECKS, starts, DESTINATION, "no group was audited on a partition that was added"
 
 
 def _positions_at(store: Tables, run_id: str) -> dt.datetime | None:

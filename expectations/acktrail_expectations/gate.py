@@ -11,24 +11,14 @@ from typing import Final
 import pyarrow.compute as pc
 
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
+from acktrail.executors import Executors
 from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gx.suite_check import NO_ROW, evaluate, not_evaluated
-from acktrail_expectations.inputs.run_data import RunData, count_rows, is_current, require_reconciled
+from acktrail_expectations.inputs.known_runs import count_rows, require_reconciled
 from acktrail_expectations.inputs.validation_positions import SEQUENCE
 from acktrail_expectations.quality_totals import record_totals
-from acktrail_expectations.results import (
-    QualityResult,
-    ValidationSummary,
-    headline,
-    merged,
-    record,
-    recorded,
-    unevaluated_lines,
-)
+from acktrail_expectations.results import ValidationSummary, headline, record, recorded, unevaluated_lines
 from acktrail_expectations.stopped_gate import stopped_lines
-from acktrail_expectations.suite_frames import NO_ROWS, suite_frames
-from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES
 
 _log: Final = logging.getLogger("acktrail.quality")
 
@@ -37,37 +27,46 @@ _OF_RUNS: Final = ~(pc.starts_with(pc.field("suite"), "reset_") | (pc.field("sui
 
 
 def validate_run(
-    store: Tables, run_id: str, *, every_record: bool = False, now: datetime | None = None
+    store: Tables,
+    run_id: str,
+    executors: Executors | None = None,
+    *,
+    every_record: bool = False,
+    now: datetime | None = None,
 ) -> ValidationSummary:
     """The results of all suites for one run, recorded once, and again when the run has grown since.
 
     State records and export ranges are the run's own and those that no run validated before; the other tables are the
     run's. A run that has results keeps them as long as the tables have the same rows of it. `every_record` validates
-    all records and ranges once more and records that only for a run without results of its present rows. `now`: what
-    the age of the observation is compared with.
+    all records and ranges once more and records that only for a run without results of its present rows. `executors`:
+    who evaluates the rules on state records where there are many; None: this process. `now`: what the age of the
+    observation is compared with.
 
     Raises:
         InputError: the run was not reconciled: most rules would have nothing to compare.
     """
     rows = count_rows(store, run_id)
     require_reconciled(store, run_id, rows)
-    known = recorded(store, run_id)
-    is_known = known is not None and is_current(known, rows)
+    known, basis = recorded(store, run_id), json.dumps(rows)
+    is_known = known is not None and known.run_rows == basis
     if known is not None and is_known and not every_record:
         record_totals(store, SEQUENCE, None, _OF_RUNS)
         return known
+    from acktrail_expectations.inputs.run_data import RunData
+    from acktrail_expectations.suite_frames import run_results, with_earlier_results  # loads Great Expectations
+
     data = RunData.read(store, run_id, every_record=every_record)
-    results = _all_suites(data, datetime.now(UTC) if now is None else now)
+    results = run_results(data, executors, datetime.now(UTC) if now is None else now)
     if known is not None and not every_record:
-        results = _with_earlier_results(results, known, data)
-    summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=json.dumps(rows))
+        results = with_earlier_results(results, known, data)
+    summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=basis)
     if is_known:
         return replace(summary, recorded=False)
     try:
         summary = record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
     except ConcurrentCommit:
         others = recorded(store, run_id)
-        if others is None or others.run_rows != summary.run_rows:
+        if others is None or others.run_rows != basis:
             raise
         return others
     record_totals(store, SEQUENCE, summary, _OF_RUNS)
@@ -98,28 +97,3 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
         )
         what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]
         raise QualityGateFailed(what, hint="\n".join((shown, *stopped_lines(failures))))
-
-
-def _with_earlier_results(
-    results: tuple[QualityResult, ...], known: ValidationSummary, data: RunData
-) -> tuple[QualityResult, ...]:
-    """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
-    matched then prove nothing about records that came since."""
-    rules = {(result.suite, result.expectation) for result in results}
-    earlier = [r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules]
-    if data.why_bytes_not_compared is not None:
-        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.rule or r.success is False]
-    return merged((*results, *earlier))
-
-
-def _all_suites(run: RunData, now: datetime) -> tuple[QualityResult, ...]:
-    """In the order of the data's way."""
-    results: list[QualityResult] = []
-    for piece in suite_frames(run, now):
-        results += evaluate(piece.suite, piece.checks, piece.frame, piece.subject)
-        if piece.suite == "state_records" and run.why_bytes_not_compared is not None:
-            results.append(not_evaluated(piece.suite, MATCHES_RAW_BYTES, run.why_bytes_not_compared))
-    return tuple(
-        replace(result, reason=NO_ROWS[result.suite]) if result.reason == NO_ROW else result
-        for result in merged(results)
-    )

@@ -22,12 +22,12 @@ from acktrail_expectations.expansion_gate import PARTITION_EXPANSION_CHECKS
 from acktrail_expectations.gx import data_docs
 from acktrail_expectations.gx.data_context import checkpoint_of, memory_context
 from acktrail_expectations.gx.documented_suites import suite_json
-from acktrail_expectations.gx.suite_check import NO_ROW, RESULT_FORMAT, evaluate_nothing, result_of
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.inputs.run_data import RunData, choose_run
+from acktrail_expectations.gx.suite_check import RESULT_FORMAT, evaluate_nothing, result_of
+from acktrail_expectations.inputs.known_runs import choose_run
+from acktrail_expectations.inputs.run_data import RunData
 from acktrail_expectations.reset_gate import RESET_PLAN_CHECKS, RESET_RESULT_CHECKS
 from acktrail_expectations.results import QualityResult
-from acktrail_expectations.suite_frames import NO_ROWS, SuiteFrame, suite_frames, suites_of
+from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_frames, suites_of
 
 CHECKPOINT: Final = "acktrail"
 
@@ -52,11 +52,11 @@ class RunChecks:
         results: list[QualityResult] = []
         for name, own in self.suites.items():
             if name not in found:
-                results += evaluate_nothing(name, own.checks)
+                results += (replace(r, reason=own.why_empty) for r in evaluate_nothing(name, own.checks))
                 continue
             outcomes = {each.expectation_config.meta["rule"]: each for each in found[name].results}
             results += [result_of(name, c, outcomes.get(c.rule), own.frame, own.subject) for c in own.checks]
-        return tuple(replace(r, reason=NO_ROWS[r.suite]) if r.reason == NO_ROW else r for r in results)
+        return tuple(results)
 
     def build_data_docs(self, folder: Path) -> Path:
         """Validate all suites and write Data Docs of the results into `folder` (counts, no values; no network): the
@@ -84,8 +84,9 @@ def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: b
     store = Tables(tables)
     chosen = choose_run(store, run_id)
     data = RunData.read(store, chosen, every_record=every_record)
+    records = (piece for share in data.records.shares(None)[1] for piece in record_frames(data.records, share))
     pieces: dict[str, list[SuiteFrame]] = {}
-    for piece in suite_frames(data, datetime.now(UTC)):
+    for piece in (*suite_frames(data, datetime.now(UTC)), *records):
         pieces.setdefault(piece.suite, []).append(piece)
     suites = {name: _whole(own) for name, own in pieces.items()}
     context = memory_context()
@@ -96,16 +97,12 @@ def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: b
 
 def _whole(pieces: list[SuiteFrame]) -> SuiteFrame:
     frames = [piece.frame for piece in pieces if len(piece.frame)] or [pieces[0].frame]
-    first = pieces[0]
-    frame = pd.concat(frames, ignore_index=True)
-    return SuiteFrame(suite=first.suite, checks=first.checks, frame=frame, subject=first.subject)
+    return replace(pieces[0], frame=pd.concat(frames, ignore_index=True))
 
 
-def export_suites(folder: Path, cluster: ObservedCluster) -> list[Path]:
+def export_suites(folder: Path) -> list[Path]:
     """Write every suite to ``FOLDER/SUITE.json`` as Great Expectations stores suites, and give the files.
-
-    `cluster`: whose release and group configurations the rules of states and records are for. The folder is made.
-    """
+    The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
     others = {
         "reset_plan": RESET_PLAN_CHECKS,
@@ -113,7 +110,7 @@ def export_suites(folder: Path, cluster: ObservedCluster) -> list[Path]:
         EXPANSION_SUITE: PARTITION_EXPANSION_CHECKS,
     }
     written = []
-    for name, checks in {**suites_of(cluster, compares_bytes=True), **others}.items():
+    for name, checks in {**suites_of(compares_bytes=True), **others}.items():
         path = folder / f"{name}.json"
         path.write_text(json.dumps(suite_json(name, checks), indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ NOT_KNOWN: Final = "not known: "
 """Begins the reason of a rule that has rows, but no known values to compare them with."""
 
 _BETWEEN: Final = "; "
+_NUMBER: Final = re.compile(r"([0-9]+)")
 
 
 class RuleState(StrEnum):
@@ -66,6 +68,9 @@ class QualityResult:
     def row(self) -> dict[str, Any]:
         """The fields and the state as columns of ``QUALITY_RESULTS``."""
         return {**asdict(self), "severity": self.severity.value, "state": self.state.value}
+
+
+RESULTS: Final = pa.schema([QUALITY_RESULTS.field(each.name) for each in fields(QualityResult)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +158,15 @@ def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
         success=all(known) if known else None,
         element_count=None if error else (one.element_count or 0) + (other.element_count or 0),
         unexpected_count=None if error else (one.unexpected_count or 0) + (other.unexpected_count or 0),
-        observed_value=_BETWEEN.join(examples[:EXAMPLES]) or None,
+        observed_value=_BETWEEN.join(sorted(examples, key=_in_order)[:EXAMPLES]) or None,
         error=error,
         reason=None if known else one.reason,
     )
+
+
+def _in_order(example: str) -> list[str | int]:
+    """Numbers by their value: state record 0/9 comes before 0/10, whichever part was evaluated first."""
+    return [int(part) if part.isdecimal() else part for part in _NUMBER.split(example)]
 
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:

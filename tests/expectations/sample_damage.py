@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 from expectations.sample_tables import (
     NOW,
     RUN,
     changed,
     cluster,
     logs,
-    no_gaps,
     range_row,
     ranges,
     reconciliations,
+    record_frames,
     row_where,
     states,
     without,
@@ -27,13 +28,14 @@ from state_topics.coordinator_log import everyday, from_raw
 
 from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
 from acktrail.columnar.stored_offsets import stored_offsets
-from acktrail_expectations.gx.suite_check import SuiteCheck, evaluate
+from acktrail_expectations.gx import suite_check
+from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, evaluate
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.row_labels import EXPORT_RANGE, SHARE_PARTITION, STATE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import state_partitions as state_partition_suite
 from acktrail_expectations.suites.export_ranges import export_ranges_frame
 from acktrail_expectations.suites.state_partitions import ExportedSoFar, state_partitions_frame
-from acktrail_expectations.suites.state_records import StateRecordFrames
 
 Damage = Callable[[pa.Table], pa.Table]
 CLUSTER = cluster()
@@ -54,6 +56,28 @@ def failing(suite: str, checks: Iterable[SuiteCheck], frame: pd.DataFrame) -> se
     assert [result.error for result in results if result.error] == []
     assert all(result.observed_value for result in results if result.success is False)
     return {result.expectation for result in results if result.success is False}
+
+
+def failing_by_damage(
+    suite: str, checks: Iterable[SuiteCheck], frames: Mapping[str, pd.DataFrame], apart: Sequence[str] = ()
+) -> dict[str, set[str]]:
+    """The rules that each of `frames` breaks, by its name, out of one evaluation of all. `apart`: columns with numbers
+    that are others in each frame, so that rows of two frames are never alike."""
+    whole = pd.concat(
+        [
+            frame.assign(damage=name, **{column: frame[column] + 1_000 * number for column in apart})
+            for number, (name, frame) in enumerate(frames.items())
+        ],
+        ignore_index=True,
+    )
+    found: dict[str, set[str]] = {name: set() for name in frames}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(suite_check.RESULT_FORMAT, "partial_unexpected_count", len(whole))
+        for result in evaluate(suite, tuple(checks), whole, RowLabel(("damage",), lambda row: str(row["damage"]))):
+            assert result.error is None, result
+            for name in filter(None, (result.observed_value or "").split("; ")):
+                found[name].add(result.expectation)
+    return found
 
 
 def batches(*quads: tuple[int, int, int, int]) -> list[dict[str, int]]:
@@ -140,8 +164,8 @@ RECORD_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 }
 
 
-def record_frame(records: pa.Table) -> pd.DataFrame:
-    return StateRecordFrames(gaps=no_gaps(), cluster=CLUSTER).add(records, since={})
+def record_frame(records: pa.Table, observed: ObservedCluster = CLUSTER) -> pd.DataFrame:
+    return record_frames(records, observed).add(records, since={})
 
 
 def state_at(index: int, **values: Any) -> Damage:
@@ -295,10 +319,13 @@ RANGE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 }
 
 
-def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
+def range_frame(table: pa.Table, addresses: pa.Table | None = None) -> pd.DataFrame:
     stored = None if addresses is None else stored_offsets(addresses.to_batches(), {})
-    frame = export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
-    return failing("export_ranges", range_suite.EXPORT_RANGE_CHECKS, frame)
+    return export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
+
+
+def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
+    return failing("export_ranges", range_suite.EXPORT_RANGE_CHECKS, range_frame(table, addresses))
 
 
 OBSERVED = logs()

@@ -23,6 +23,8 @@ from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
+from acktrail_expectations.suites.frame_columns import PLACE, misplaced_keys
+from acktrail_expectations.suites.state_records import StateRecordFrames
 
 RUN = "run-1"
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
@@ -38,6 +40,15 @@ Change = Callable[[Row], None]
 
 def no_gaps() -> pa.Table:
     return EXPORT_RANGES.empty_table().select(["state_partition", "gap_first", "gap_last"])
+
+
+def record_frames(records: pa.Table, observed: ObservedCluster, gaps: pa.Table | None = None) -> StateRecordFrames:
+    """For pieces of `records`."""
+    return StateRecordFrames(
+        gaps=no_gaps() if gaps is None else gaps,
+        cluster=observed,
+        misplaced=misplaced_keys(records.select(PLACE), observed.state_partition_count),
+    )
 
 
 def changed(table: pa.Table, index: int, **values: Any) -> pa.Table:

@@ -13,8 +13,10 @@ from samples.random_records import batches as some_batches
 from acktrail.columnar.schemas.table_schemas import BATCHES
 from acktrail.model.delivery import StateBatch
 from acktrail.model.strict.offset_window import batch_violations
+from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import RecordBatches
 
+CLUSTER = ObservedCluster(delivery_states=(0, 2, 4))
 Lists = list[tuple[StateBatch, ...] | None]
 
 inverted_too = st.lists(
@@ -53,7 +55,11 @@ def test_three_laws_are_the_order_of_the_model(lists: Lists) -> None:
     """A record breaks one of the three order rules exactly when the model finds a disorder in it."""
     taken = RecordBatches.of(column(lists))
 
-    broken = taken.breaking("inverted") | taken.breaking("out_of_order") | taken.breaking("overlapping")
+    broken = (
+        taken.breaking("batch_first_le_last", CLUSTER)
+        | taken.breaking("batches_ascending", CLUSTER)
+        | taken.breaking("batches_non_overlapping", CLUSTER)
+    )
 
     assert [not ORDER_RULES.isdisjoint(batch_violations(b or ())) for b in lists] == broken.tolist()
 
@@ -67,12 +73,12 @@ def test_order_laws_do_not_stand_in_for_each_other(lists: Lists) -> None:
         return [set(range(b.first_offset, b.last_offset + 1)) for b in batches if b.first_offset <= b.last_offset]
 
     assert [any(b.last_offset < b.first_offset for b in bs or ()) for bs in lists] == taken.breaking(
-        "inverted"
+        "batch_first_le_last", CLUSTER
     ).tolist()
     firsts = [[b.first_offset for b in bs or ()] for bs in lists]
-    assert [f != sorted(f) for f in firsts] == taken.breaking("out_of_order").tolist()
+    assert [f != sorted(f) for f in firsts] == taken.breaking("batches_ascending", CLUSTER).tolist()
     shared = [sum(map(len, proper(bs or ()))) > len(set().union(*proper(bs or ()))) for bs in lists]
-    assert shared == taken.breaking("overlapping").tolist()
+    assert shared == taken.breaking("batches_non_overlapping", CLUSTER).tolist()
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
@@ -83,13 +89,13 @@ def test_bounds_are_taken_from_the_record_s_own_row(lists: Lists, bounds: list[i
     rows = list(zip(lists, own.tolist(), strict=True))
 
     assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == taken.breaking(
-        "beginning_below", own
+        "batches_not_below_start", CLUSTER, own
     ).tolist()
     assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == taken.breaking(
-        "ending_at_or_above", own
+        "batches_below_log_end", CLUSTER, own
     ).tolist()
     assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == taken.breaking(
-        "counts_above", own
+        "delivery_count_within_limit", CLUSTER, own
     ).tolist()
 
 
@@ -101,8 +107,8 @@ def test_states_and_counts(lists: Lists) -> None:
     states = [any(b.delivery_state not in (0, 2, 4) for b in bs or ()) for bs in lists]
     counts = [any(not 0 <= b.delivery_count <= 25 for b in bs or ()) for bs in lists]
 
-    assert states == taken.breaking("in_other_states", 0, 2, 4).tolist()
-    assert counts == taken.breaking("counts_outside", 0, 25).tolist()
+    assert states == taken.breaking("delivery_state_allowed", CLUSTER).tolist()
+    assert counts == taken.breaking("delivery_count_possible", CLUSTER).tolist()
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
@@ -120,8 +126,14 @@ def test_chunks_and_slices_keep_their_records() -> None:
     one = (StateBatch(first_offset=5, last_offset=4, delivery_state=2, delivery_count=1),)
     whole = pa.chunked_array([column([None, (), one]), column([one, ()])])
 
-    assert RecordBatches.of(whole).breaking("inverted").tolist() == [False, False, True, True, False]
-    assert RecordBatches.of(whole.slice(2, 2)).breaking("inverted").tolist() == [True, True]
+    assert RecordBatches.of(whole).breaking("batch_first_le_last", CLUSTER).tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert RecordBatches.of(whole.slice(2, 2)).breaking("batch_first_le_last", CLUSTER).tolist() == [True, True]
 
 
 def test_a_batch_with_a_null_is_no_batch() -> None:

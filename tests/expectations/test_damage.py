@@ -25,9 +25,10 @@ from expectations.sample_damage import (
     at,
     batches,
     failing,
-    failing_ranges,
+    failing_by_damage,
     failing_state_partitions,
     moved_away,
+    range_frame,
     record_frame,
 )
 from expectations.sample_tables import (
@@ -35,7 +36,7 @@ from expectations.sample_tables import (
     changed,
     cluster,
     logs,
-    no_gaps,
+    record_frames,
     row_where,
     without,
 )
@@ -47,13 +48,14 @@ from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.row_labels import SHARE_PARTITION, STATE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites import export_ranges as range_suite
 from acktrail_expectations.suites import reconciliations as reconciliation_suite
-from acktrail_expectations.suites import share_partition_states as state_suite
 from acktrail_expectations.suites import state_partitions as state_partition_suite
-from acktrail_expectations.suites import state_records as record_suite
 from acktrail_expectations.suites.reconciliations import reconciliations_frame
-from acktrail_expectations.suites.share_partition_states import share_partition_states_frame
+from acktrail_expectations.suites.share_partition_states import (
+    SHARE_PARTITION_STATE_CHECKS,
+    share_partition_states_frame,
+)
 from acktrail_expectations.suites.state_partitions import state_partitions_frame
-from acktrail_expectations.suites.state_records import StateRecordFrames
+from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, STATE_RECORD_CHECKS
 
 
 def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
@@ -62,32 +64,37 @@ def test_snapshot_epochs_begin_at_0_after_a_tombstone() -> None:
     life.initialize(share_partition())
     life.delete(share_partition())
     life.initialize(share_partition())
-    checks = record_suite.state_record_checks(CLUSTER)
+    checks = STATE_RECORD_CHECKS
 
     assert failing("state_records", checks, record_frame(life.table())) == set()
     harmed = changed(life.table(), 2, snapshot_epoch=1)
     assert failing("state_records", checks, record_frame(harmed)) == {"snapshot_epoch_step"}
 
 
-@pytest.mark.parametrize("damage", RECORD_DAMAGE)
-def test_damaged_state_records(damage: str) -> None:
-    """Damage to state records makes exactly its own expectations fail."""
-    harm, expected = RECORD_DAMAGE[damage]
+def test_damaged_state_records() -> None:
+    """Damage to state records makes exactly its own expectations fail; without damage none fails."""
+    frames = {name: record_frame(harm(RECORDS)) for name, (harm, _) in RECORD_DAMAGE.items()}
+    apart = ("state_partition", "first_state_partition", "home_state_partition")
 
-    found = failing("state_records", record_suite.state_record_checks(CLUSTER), record_frame(harm(RECORDS)))
+    found = failing_by_damage("state_records", STATE_RECORD_CHECKS, {**frames, "nothing": record_frame(RECORDS)}, apart)
 
-    assert expected == found
+    assert found == {**{name: expected for name, (_, expected) in RECORD_DAMAGE.items()}, "nothing": set()}
 
 
-@pytest.mark.parametrize("damage", STATE_DAMAGE)
-def test_damaged_states(damage: str) -> None:
-    """Damage to replayed states makes exactly its own expectations fail."""
-    harm, expected = STATE_DAMAGE[damage]
-    frame = share_partition_states_frame(harm(STATES), cluster=CLUSTER)
+def test_damaged_states() -> None:
+    """Damage to replayed states makes exactly its own expectations fail; without damage only what is for information
+    does: the sample has finished records at its start."""
+    tables = {**{name: harm(STATES) for name, (harm, _) in STATE_DAMAGE.items()}, "nothing": STATES}
+    frames = {name: share_partition_states_frame(table, cluster=CLUSTER) for name, table in tables.items()}
 
-    found = failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
+    found = failing_by_damage("share_partition_states", SHARE_PARTITION_STATE_CHECKS, frames, ("partition",))
 
-    assert expected == found - {"terminal_prefix_absorbed"}
+    known = {"terminal_prefix_absorbed"}
+    assert {name: rules - known for name, rules in found.items()} == {
+        **{name: expected for name, (_, expected) in STATE_DAMAGE.items()},
+        "nothing": set(),
+    }
+    assert found["nothing"] == known
 
 
 def test_a_start_offset_below_the_log_start() -> None:
@@ -95,55 +102,46 @@ def test_a_start_offset_below_the_log_start() -> None:
     observed = cluster(offsets=logs(ends={(TOPIC, 0): (2, 100)}))
     frame = share_partition_states_frame(STATES, cluster=observed)
 
-    found = failing("share_partition_states", state_suite.share_partition_state_checks(observed), frame)
+    found = failing("share_partition_states", SHARE_PARTITION_STATE_CHECKS, frame)
 
     assert found == {"start_offset_ge_log_start", "terminal_prefix_absorbed"}
 
 
-@pytest.mark.parametrize("damage", RECONCILIATION_DAMAGE)
-def test_damaged_reconciliations(damage: str) -> None:
-    """Damage to reconciliations makes exactly its own expectations fail."""
-    harm, expected = RECONCILIATION_DAMAGE[damage]
+def test_damaged_reconciliations() -> None:
+    """Damage to reconciliations makes exactly its own expectations fail. A match of values that moved, or a lag at a
+    log that grew, says only that they lie between."""
+    harmless = {
+        "nothing": RECONCILIATIONS,
+        "moved": changed(RECONCILIATIONS, FIRST, durable_start_offset=3, durable_lag=3, moved=True),
+        "grown": changed(RECONCILIATIONS, FIRST, durable_lag=3, log_end_offset_before=90),
+    }
+    tables = {**{name: harm(RECONCILIATIONS) for name, (harm, _) in RECONCILIATION_DAMAGE.items()}, **harmless}
+    frames = {name: reconciliations_frame(table) for name, table in tables.items()}
 
-    found = failing(
-        "reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, reconciliations_frame(harm(RECONCILIATIONS))
-    )
+    found = failing_by_damage("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, frames, ("partition",))
 
-    assert expected == found
-
-
-def test_values_that_moved_need_not_be_the_same() -> None:
-    """A match of values that moved, or a lag at a log that grew, says only that they lie between."""
-    moved = changed(RECONCILIATIONS, FIRST, durable_start_offset=3, durable_lag=3, moved=True)
-    grown = changed(RECONCILIATIONS, FIRST, durable_lag=3, log_end_offset_before=90)
-
-    for table in (moved, grown):
-        assert (
-            failing("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, reconciliations_frame(table))
-            == set()
-        )
+    assert found == {
+        **{name: expected for name, (_, expected) in RECONCILIATION_DAMAGE.items()},
+        **{name: set() for name in harmless},
+    }
 
 
-@pytest.mark.parametrize("damage", RANGE_DAMAGE)
-def test_damaged_ranges(damage: str) -> None:
-    """Damage to export ranges makes exactly its own expectations fail."""
-    harm, expected = RANGE_DAMAGE[damage]
+def test_damaged_ranges() -> None:
+    """Damage to export ranges makes exactly its own expectations fail. So does a commit that says more records than the
+    table holds in its offsets, also where it lost its first records, or all of a state partition's."""
+    lost = {
+        "one record": without(RECORDS, row_where(RECORDS, state_partition=1, offset=3)),
+        "the first record": without(RECORDS, row_where(RECORDS, state_partition=1, offset=0)),
+        "a state partition": RECORDS.filter(pc.field("state_partition") != 1),
+        "nothing": RECORDS,
+    }
+    frames = {name: range_frame(harm(RANGES)) for name, (harm, _) in RANGE_DAMAGE.items()}
+    frames |= {name: range_frame(RANGES, addresses) for name, addresses in lost.items()}
 
-    assert expected == failing_ranges(harm(RANGES), None)
+    found = failing_by_damage("export_ranges", range_suite.EXPORT_RANGE_CHECKS, frames)
 
-
-def test_a_record_that_is_not_stored() -> None:
-    """A commit that says more records than the table holds in its offsets is caught, also where it lost its first
-    records, or all of a state partition's."""
-    lost = (
-        without(RECORDS, row_where(RECORDS, state_partition=1, offset=3)),
-        without(RECORDS, row_where(RECORDS, state_partition=1, offset=0)),
-        RECORDS.filter(pc.field("state_partition") != 1),
-    )
-
-    for addresses in lost:
-        assert failing_ranges(RANGES, addresses) == {"records_stored"}
-    assert failing_ranges(RANGES, RECORDS) == set()
+    not_stored = {name: set() if name == "nothing" else {"records_stored"} for name in lost}
+    assert found == {**{name: expected for name, (_, expected) in RANGE_DAMAGE.items()}, **not_stored}
 
 
 def many_updates(count: int) -> pa.Table:
@@ -161,21 +159,25 @@ def test_a_missed_snapshot(dead_letters: bool, most: int) -> None:
     count continues from piece to piece of a log."""
     observed = replace(CLUSTER, has_dead_letters=dead_letters)
     records = many_updates(most + 1)
-    checks = record_suite.state_record_checks(observed)
+    checks = STATE_RECORD_CHECKS
 
-    assert failing("state_records", checks, record_frame(records.slice(0, most + 1))) == set()
-    assert failing("state_records", checks, record_frame(records)) == {"snapshot_cadence"}
-    frames = StateRecordFrames(gaps=no_gaps(), cluster=observed)
+    assert failing("state_records", checks, record_frame(records.slice(0, most + 1), observed)) == set()
+    assert failing("state_records", checks, record_frame(records, observed)) == {"snapshot_cadence"}
+    frames = record_frames(records, observed)
     pieces = [frames.add(records.slice(at, 200), since={}) for at in range(0, records.num_rows, 200)]
     assert [failing("state_records", checks, piece) for piece in pieces] == [set(), set(), {"snapshot_cadence"}]
 
 
-@pytest.mark.parametrize("damage", STATE_PARTITION_DAMAGE)
-def test_damaged_state_partitions(damage: str) -> None:
+def test_damaged_state_partitions() -> None:
     """An export that is behind, old, or of another number of state partitions fails exactly its own expectation."""
-    observed, exported, now, expected = STATE_PARTITION_DAMAGE[damage]
+    frames = {
+        name: state_partitions_frame(observed, exported=exported, now=now)
+        for name, (observed, exported, now, _) in STATE_PARTITION_DAMAGE.items()
+    }
 
-    assert expected == failing_state_partitions(observed, exported, now)
+    found = failing_by_damage("state_partitions", state_partition_suite.STATE_PARTITION_CHECKS, frames)
+
+    assert found == {name: expected for name, (*_, expected) in STATE_PARTITION_DAMAGE.items()}
 
 
 def test_state_partitions_as_they_should_be() -> None:
@@ -198,9 +200,7 @@ def test_limits_that_are_not_known_are_not_evaluated() -> None:
     """Without the configuration of a group its records in flight are compared with nothing."""
     observed = cluster(configs={})
     frame = share_partition_states_frame(STATES, cluster=observed)
-    results = evaluate(
-        "share_partition_states", state_suite.share_partition_state_checks(observed), frame, SHARE_PARTITION
-    )
+    results = evaluate("share_partition_states", SHARE_PARTITION_STATE_CHECKS, frame, SHARE_PARTITION)
 
     assert [r.state.value for r in results if r.expectation == "inflight_within_lock_limit"] == ["not_evaluated"]
 
@@ -217,8 +217,8 @@ CAUGHT: dict[str, set[str]] = {
 """What the tests of this file, and those that are named, make fail."""
 
 SUITES: dict[str, tuple[SuiteCheck, ...]] = {
-    "state_records": (*record_suite.state_record_checks(CLUSTER), record_suite.MATCHES_RAW_BYTES),
-    "share_partition_states": state_suite.share_partition_state_checks(CLUSTER),
+    "state_records": (*STATE_RECORD_CHECKS, MATCHES_RAW_BYTES),
+    "share_partition_states": SHARE_PARTITION_STATE_CHECKS,
     "reconciliations": reconciliation_suite.RECONCILIATION_CHECKS,
     "export_ranges": range_suite.EXPORT_RANGE_CHECKS,
     "state_partitions": state_partition_suite.STATE_PARTITION_CHECKS,
@@ -235,36 +235,25 @@ def test_every_expectation_has_damage_of_its_own(suite: str) -> None:
     assert {RULE_BY_ID[rule].id for rule in rules} == {rule.id for rule in QUALITY_RULES if suite in rule.suites}
 
 
-def test_undamaged_tables_pass() -> None:
-    """The frames that the damage is done to break no rule."""
-    assert failing("state_records", record_suite.state_record_checks(CLUSTER), record_frame(RECORDS)) == set()
-    frame = share_partition_states_frame(STATES, cluster=CLUSTER)
-    found = failing("share_partition_states", state_suite.share_partition_state_checks(CLUSTER), frame)
-    assert found == {"terminal_prefix_absorbed"}  # for information: the sample has finished records at its start
-    frame = reconciliations_frame(RECONCILIATIONS)
-    assert failing("reconciliations", reconciliation_suite.RECONCILIATION_CHECKS, frame) == set()
-    assert failing_ranges(RANGES, RECORDS) == set()
-
-
 def test_a_damaged_record_is_named() -> None:
     """The result says where the damage is, as state partition and offset."""
     frame = record_frame(at(0, 9, start_offset=30, delivery_complete_count=34)(RECORDS))
 
-    results = evaluate("state_records", record_suite.state_record_checks(CLUSTER), frame, STATE_RECORD)
+    results = evaluate("state_records", STATE_RECORD_CHECKS, frame, STATE_RECORD)
 
     assert [r.observed_value for r in results if r.success is False] == [f"0/9 of orders/{TOPIC}/0"]
 
 
 def test_archiving_passes_where_the_release_has_it() -> None:
     """Archiving is allowed from Kafka 4.4 on, and where nothing says which release it is."""
-    harmed = record_frame(at(0, 3, batches=batches((0, 9, 3, 1)))(RECORDS))
+    harmed = record_frame(at(0, 3, batches=batches((0, 9, 3, 1)))(RECORDS), ObservedCluster())
 
-    assert failing("state_records", record_suite.state_record_checks(ObservedCluster()), harmed) == set()
+    assert failing("state_records", STATE_RECORD_CHECKS, harmed) == set()
 
 
 def test_placement_is_not_judged_without_a_partition_count() -> None:
     """Where the number of state partitions is not known, no record is on a wrong one."""
     cluster = ObservedCluster(delivery_states=(0, 2, 4))
-    frame = StateRecordFrames(gaps=no_gaps(), cluster=cluster).add(moved_away(RECORDS), since={})
+    frame = record_frames(moved_away(RECORDS), cluster).add(moved_away(RECORDS), since={})
 
-    assert failing("state_records", record_suite.state_record_checks(cluster), frame) == set()
+    assert failing("state_records", STATE_RECORD_CHECKS, frame) == set()

@@ -21,7 +21,6 @@ from acktrail_expectations.gx.suite_check import (
     equal,
     evaluate,
 )
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.results import (
     QualityResult,
     QualitySeverity,
@@ -34,11 +33,11 @@ from acktrail_expectations.results import (
 from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS
 from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS
 from acktrail_expectations.suites.share_partition_states import (
-    share_partition_state_checks,
+    SHARE_PARTITION_STATE_CHECKS,
     share_partition_states_frame,
 )
 from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS
-from acktrail_expectations.suites.state_records import state_record_checks
+from acktrail_expectations.suites.state_records import STATE_RECORD_CHECKS
 
 FRAME = pd.DataFrame({"a": pd.array([1, 2, None, 5], "Int64"), "b": pd.array([1, 3, 3, None], "Int64")})
 
@@ -117,7 +116,7 @@ def outcomes(life: Coordinator) -> dict[str, Any]:
     """Great Expectations' own results of a suite, as it stores them."""
     observed = cluster()
     frame = share_partition_states_frame(changed(states(life), 0, completeness="gap"), cluster=observed)
-    checks = share_partition_state_checks(observed)
+    checks = SHARE_PARTITION_STATE_CHECKS
     columns = {check.rule: compared_columns(check.expectation) for check in checks}
     found = engine.validated({check.rule: check.expectation for check in checks}, frame, columns, RESULT_FORMAT)
     return {rule: outcome.to_json_dict() for rule, outcome in found.items()}
@@ -171,8 +170,8 @@ def test_few_rows_stand_for_many() -> None:
 @pytest.mark.parametrize(
     ("suite", "count", "critical"),
     [
-        (state_record_checks(ObservedCluster()), 27, 7),
-        (share_partition_state_checks(ObservedCluster()), 26, 10),
+        (STATE_RECORD_CHECKS, 27, 7),
+        (SHARE_PARTITION_STATE_CHECKS, 26, 10),
         (RECONCILIATION_CHECKS, 14, 6),
         (EXPORT_RANGE_CHECKS, 11, 8),
         (STATE_PARTITION_CHECKS, 3, 1),

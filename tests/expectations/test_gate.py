@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from expectations.gate_scenes import (
     validate,
 )
 from expectations.sample_tables import (
-    NOW,
     RUN,
     changed,
     fill,
@@ -217,23 +215,6 @@ def test_results_of_a_run_that_grew_are_renewed(config: TablesConfig) -> None:
     assert stored(config).num_rows == 2 * ALL_CHECKS
     assert validate_run(Tables(config), RUN) == recorded(Tables(config), RUN)
     assert stored(config).num_rows == 2 * ALL_CHECKS
-
-
-def test_results_from_before_the_reconciliation_are_renewed(tmp_path: Path) -> None:
-    """A run is validated again where its results are older than it; newer ones stay."""
-    life = everyday()
-    config = fill(tmp_path, life)
-    row = {"run_id": RUN, "suite": "reconciliations", "severity": "critical", "success": True, "unexpected_count": 0,
-           "state": "holds"}  # fmt: skip
-    old = [
-        {**row, "expectation": "share_partition_once", "element_count": 0, "evaluated_at": NOW},
-        {**row, "expectation": "no_past_log_end", "element_count": 4, "evaluated_at": NOW},
-    ]
-    Tables(config).append("quality_results", pa.Table.from_pylist(old, schema=TABLES["quality_results"]))
-    assert len(validate(config, RUN).results) == ALL_CHECKS
-    current = [{**each, "element_count": 4, "evaluated_at": NOW + dt.timedelta(days=20_000)} for each in old]
-    Tables(config).append("quality_results", pa.Table.from_pylist(current, schema=TABLES["quality_results"]))
-    assert len(validate(config, RUN).results) == 2
 
 
 def test_a_state_beyond_the_log_is_critical_and_one_below_it_a_warning(tmp_path: Path) -> None:

@@ -23,46 +23,37 @@ def loaded_after(*statements: str) -> set[str]:
     return set(shown.stdout.splitlines()[-1].split())
 
 
-def test_the_gate_loads_no_engine_but_its_own() -> None:
-    """Neither Spark nor SQL nor a cloud's client is imported for frames of pandas; a later import is as usual."""
-    loaded = loaded_after("import acktrail_expectations.gate", "import great_expectations, gc", "assert gc.isenabled()")
-
-    assert {"great_expectations", "pandas"} <= loaded
-    assert loaded & {"pyspark", "sqlalchemy", "boto3", "google"} == set()
-    later = loaded_after("import acktrail_expectations.gate", "import boto3, altair", "altair.Chart", "boto3.session")
-    assert {"boto3", "altair"} <= later
-
-
-def test_what_is_loaded_already_stays_in_use() -> None:
-    """A package that the process has imported before is not hidden from Great Expectations."""
-    loaded = loaded_after(
-        "import boto3",
-        "import acktrail_expectations.gate",
-        "from great_expectations.compatibility import aws",
-        "assert aws.boto3 is boto3",
-    )
-
-    assert "boto3" in loaded
-
-
-def test_a_process_that_uses_spark_keeps_all_that_spark_needs() -> None:
-    """Beside a loaded PySpark the import of the gate hides nothing: PySpark's check of its packages passes."""
-    connect = "import pyspark.sql.connect.session"
-    loaded = loaded_after("import pyspark.sql", "import acktrail_expectations.gate", connect)
-
-    assert {"google", "grpc"} <= loaded
-
-
-def test_what_loads_when_used_works() -> None:
-    """A module that was put off is whole when somebody asks for it."""
+def test_suites_load_no_engine_but_their_own() -> None:
+    """Neither Spark nor SQL nor a cloud's client is imported for frames of pandas, and nothing of it for a gate whose
+    run has results. A later import is as usual; a module that was put off is whole when somebody asks for it."""
     loaded = loaded_after(
         "import acktrail_expectations.gate",
+        "assert not {'great_expectations', 'pandas'} & sys.modules.keys()",
+        "import acktrail_expectations.suite_frames, great_expectations, pandas, gc",
+        "assert gc.isenabled()",
+        "assert not {'pyspark', 'sqlalchemy', 'boto3', 'google'} & sys.modules.keys()",
+        "import boto3, altair",
+        "altair.Chart, boto3.session",
         "from great_expectations.expectations.metrics.util import validate_distribution_parameters",
         "import scipy.stats",
         "assert round(float(scipy.stats.norm.cdf(0)), 3) == 0.5",
     )
 
-    assert "scipy" in loaded
+    assert {"great_expectations", "boto3", "altair", "scipy"} <= loaded
+
+
+def test_what_is_loaded_already_stays_in_use() -> None:
+    """A package that the process has imported before is not hidden from Great Expectations. Beside a loaded PySpark
+    nothing is: PySpark's check of its packages passes."""
+    loaded = loaded_after(
+        "import boto3, pyspark.sql",
+        "import acktrail_expectations.suite_frames",
+        "from great_expectations.compatibility import aws",
+        "assert aws.boto3 is boto3",
+        "import pyspark.sql.connect.session",
+    )
+
+    assert {"google", "grpc"} <= loaded
 
 
 def parts(field: Any) -> dict[str, Any]:

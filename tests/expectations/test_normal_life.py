@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.sample_tables import changed, cluster, logs, no_gaps, row_where, states, without
+from expectations.sample_tables import changed, cluster, logs, record_frames, row_where, states, without
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from state_topics.coordinator_log import (
@@ -24,10 +24,10 @@ from acktrail.model.share_partition import SharePartition
 from acktrail_expectations.gx.suite_check import evaluate
 from acktrail_expectations.row_labels import SHARE_PARTITION, STATE_RECORD
 from acktrail_expectations.suites.share_partition_states import (
-    share_partition_state_checks,
+    SHARE_PARTITION_STATE_CHECKS,
     share_partition_states_frame,
 )
-from acktrail_expectations.suites.state_records import StateRecordFrames, state_record_checks
+from acktrail_expectations.suites.state_records import STATE_RECORD_CHECKS
 
 CLUSTER = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
 KEYS = tuple(share_partition(group, topic, p) for group, topic in (("g", TOPIC), ("h:x", OTHER_TOPIC)) for p in (0, 1))
@@ -70,15 +70,14 @@ def _work(draw: st.DrawFn, life: Coordinator, key: SharePartition) -> None:
 
 
 def failing(frame: pd.DataFrame) -> list[tuple[str, str | None]]:
-    results = evaluate("state_records", state_record_checks(CLUSTER), frame, STATE_RECORD)
+    results = evaluate("state_records", STATE_RECORD_CHECKS, frame, STATE_RECORD)
     return [
         (result.expectation, result.observed_value or result.error) for result in results if result.success is False
     ]
 
 
 def frame_of(records: pa.Table, since: dict[int, int] | None = None, gaps: pa.Table | None = None) -> pd.DataFrame:
-    frames = StateRecordFrames(gaps=no_gaps() if gaps is None else gaps, cluster=CLUSTER)
-    return frames.add(records, since=since or {})
+    return record_frames(records, CLUSTER, gaps).add(records, since=since or {})
 
 
 @settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -88,7 +87,7 @@ def test_nothing_a_coordinator_writes_breaks_a_rule(life: Coordinator) -> None:
     assert failing(frame_of(life.table())) == []
 
     frame = share_partition_states_frame(states(life), cluster=CLUSTER)
-    results = evaluate("share_partition_states", share_partition_state_checks(CLUSTER), frame, SHARE_PARTITION)
+    results = evaluate("share_partition_states", SHARE_PARTITION_STATE_CHECKS, frame, SHARE_PARTITION)
     assert {r.expectation for r in results if r.success is False} <= {"terminal_prefix_absorbed"}
 
 
@@ -119,7 +118,7 @@ def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int,
         at = row_where(records, state_partition=0, offset=offset)
         records = changed(records, at, **quarantined("malformed_key", named=False))
     gaps = recorded_gap(0, lost, lost)
-    frames = StateRecordFrames(gaps=gaps, cluster=CLUSTER)
+    frames = record_frames(records, CLUSTER, gaps)
     highest = max(records["offset"].to_pylist(), default=0)
 
     pieces = [
@@ -150,7 +149,7 @@ def test_a_log_whose_head_was_pruned_breaks_no_bound(life: Coordinator, pruned: 
 
 def test_every_kind_of_record_is_compared() -> None:
     """The everyday log is no vacuous proof: every rule compares some of its records."""
-    results = evaluate("state_records", state_record_checks(CLUSTER), frame_of(everyday().table()), STATE_RECORD)
+    results = evaluate("state_records", STATE_RECORD_CHECKS, frame_of(everyday().table()), STATE_RECORD)
 
     assert [result.expectation for result in results if not result.element_count] == []
 
@@ -215,9 +214,7 @@ def test_an_unknown_key_type_is_passed_over() -> None:
 
 def test_empty_frames_leave_every_rule_open() -> None:
     """Without a row no rule holds and none fails: none was evaluated, and none raises."""
-    results = evaluate(
-        "state_records", state_record_checks(CLUSTER), frame_of(everyday().table().slice(0, 0)), STATE_RECORD
-    )
+    results = evaluate("state_records", STATE_RECORD_CHECKS, frame_of(everyday().table().slice(0, 0)), STATE_RECORD)
 
     assert {(result.success, result.error) for result in results} == {(None, None)}
-    assert len(results) == len(state_record_checks(CLUSTER))
+    assert len(results) == len(STATE_RECORD_CHECKS)

@@ -20,14 +20,9 @@ RESULT_FORMAT: Final = {"result_format": "BASIC", "exclude_unexpected_values": T
 """Counts without values: the pages do not escape what a group or a topic is called."""
 
 _KNOWN_HOSTS: Final = (
-    "cdn.jsdelivr.net",
-    "cdnjs.cloudflare.com",
-    "code.jquery.com",
-    "great-expectations-web-assets.s3.us-east-2.amazonaws.com",
-    "maxcdn.bootstrapcdn.com",
-    "stackpath.bootstrapcdn.com",
-    "unpkg.com",
-)
+    "cdn.jsdelivr.net", "cdnjs.cloudflare.com", "code.jquery.com", "maxcdn.bootstrapcdn.com", "unpkg.com",
+    "great-expectations-web-assets.s3.us-east-2.amazonaws.com", "stackpath.bootstrapcdn.com",
+)  # fmt: skip
 _KNOWN: Final = rf"(?:https://(?:{'|'.join(map(re.escape, _KNOWN_HOSTS))})/|(?:\.{{1,2}}/)*static/)"
 _REMOVED: Final = re.compile(
     rf"""<script\b[^>]*\bsrc=["']{_KNOWN}[^>]*>\s*</script>"""

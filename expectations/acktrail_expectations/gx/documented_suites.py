@@ -14,21 +14,14 @@ from acktrail_expectations.gx.suite_check import SuiteCheck
 
 OWNER: Final = "acktrail"
 
-_SEVERITIES: Final = {
-    QualitySeverity.INFO: "info",
-    QualitySeverity.WARNING: "warning",
-    QualitySeverity.ERROR: "warning",
-    QualitySeverity.CRITICAL: "critical",
-}
-"""Great Expectations has no error; `meta` has acktrail's own severity."""
-
 
 def documented(check: SuiteCheck) -> Expectation:
     """The expectation of a rule with what people should know of it."""
     rule = RULE_BY_ID[check.rule]
+    is_error = check.severity is QualitySeverity.ERROR  # Great Expectations has no such severity; `meta` has
     return check.expectation.copy(
         update={
-            "severity": _SEVERITIES[check.severity],
+            "severity": "warning" if is_error else check.severity.value,
             "description": rule.title,
             "notes": [rule.meaning, f"Why {rule.severity.value}: {rule.why}", f"What to do: {rule.advice}"],
             "meta": {

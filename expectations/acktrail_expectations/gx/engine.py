@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 
 import pandas as pd
@@ -19,11 +18,8 @@ from acktrail_expectations.gx.light_import import light_import
 
 __all__ = [
     "Expectation",
-    "PandasExecutionEngine",
     "core",
-    "expectation",
     "kept_while_evaluating",
-    "map_metric_provider",
     "validated",
 ]
 
@@ -33,56 +29,42 @@ with warnings.catch_warnings(), light_import():
     warnings.simplefilter("ignore")  # beside PySpark it warns of pandas 3
     import great_expectations.expectations as core
     from great_expectations.execution_engine import PandasExecutionEngine
-    from great_expectations.expectations import expectation
     from great_expectations.expectations.expectation import Expectation
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-    from great_expectations.expectations.metrics import map_metric_provider
     from great_expectations.validator.validator import Validator
 
 _KEY: Final = "key"
-_Maker = Callable[[Any], Any]
+_MADE: Final[ContextVar[dict[Any, Any] | None]] = ContextVar("made while evaluating", default=None)
 
 
-class _Kept:
-    """A method whose result is made once for each object within `keeping`; outside of it, it is as it was."""
+def _kept(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A method whose result is made once for each object in `kept_while_evaluating`; else it is as it was."""
 
-    def __init__(self, make: _Maker) -> None:
-        self._make = make
-        self._made: ContextVar[dict[int, tuple[Any, Any]] | None] = ContextVar(make.__qualname__, default=None)
-
-    def __get__(self, of: Any, owner: type) -> Any:
-        return partial(self, of)
-
-    def __call__(self, of: Any) -> Any:
-        made = self._made.get()
+    def made_once(of: Any) -> Any:
+        made = _MADE.get()
         if made is None:
-            return self._make(of)
-        if id(of) not in made:
-            made[id(of)] = of, self._make(of)  # the object, too: another one could get its id
-        return made[id(of)][1]
+            return make(of)
+        if (make, id(of)) not in made:
+            made[make, id(of)] = of, make(of)  # the object, too: another one could get its id
+        return made[make, id(of)][1]
 
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        token = self._made.set({})
-        try:
-            yield
-        finally:
-            self._made.reset(token)
+    return made_once
 
 
 # An expectation makes its configuration for each key that is read of it, and a configuration its expectation for each
 # metric: 130 times an expectation, two thirds of the time of evaluating a small frame.
-_configuration: Final = _Kept(Expectation.configuration.fget)
-_expectation: Final = _Kept(ExpectationConfiguration.to_domain_obj)
-Expectation.configuration = property(_configuration)
-ExpectationConfiguration.to_domain_obj = _expectation
+Expectation.configuration = property(_kept(Expectation.configuration.fget))
+ExpectationConfiguration.to_domain_obj = _kept(ExpectationConfiguration.to_domain_obj)
 
 
 @contextmanager
 def kept_while_evaluating() -> Iterator[None]:
     """Within it, in this context, each configuration and each expectation is made once. None of them may change."""
-    with _configuration.keeping(), _expectation.keeping():
+    token = _MADE.set({})
+    try:
         yield
+    finally:
+        _MADE.reset(token)
 
 
 def validated(

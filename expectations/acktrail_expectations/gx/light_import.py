@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
@@ -69,22 +70,18 @@ def light_import() -> Iterator[None]:
 def _copied_field(field: Any, memo: dict[int, Any]) -> Any:
     """A deep copy of a field (``ModelField`` or ``FieldInfo``) that shares what does not change: types, functions and
     values other than collections."""
-    copied = memo[id(field)] = object.__new__(type(field))
+    copied = memo[id(field)] = copy(field)
     for name in type(field).__slots__:
-        try:
-            value = getattr(field, name)
-        except AttributeError:
-            continue
-        setattr(copied, name, _copied_part(value, memo) if type(value) in _COPIED else value)
+        value = getattr(field, name, None)
+        if type(value) in _COPIED:
+            setattr(copied, name, _copied_part(value, memo))
     return copied
 
 
 def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
     kind = type(part)
-    if kind is list:
-        return [_copied_part(each, memo) if type(each) in _COPIED else each for each in part]
+    if kind in {list, set}:
+        return kind(_copied_part(each, memo) if type(each) in _COPIED else each for each in part)
     if kind is dict:
         return {name: _copied_part(each, memo) if type(each) in _COPIED else each for name, each in part.items()}
-    if kind is set:
-        return set(part)
     return memo[id(part)] if id(part) in memo else _copied_field(part, memo)

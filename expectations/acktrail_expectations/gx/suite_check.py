@@ -22,17 +22,19 @@ class SuiteCheck:
     """An expectation with the name people know the rule by, unique in its suite, and what its failure means.
 
     `only_where`: what a row must have for the rule to apply to it, for rules that few rows or none need to have.
+    `compares`: the columns that it is about, where the frame has their comparison as a column of its own.
     """
 
     rule: str
     expectation: Expectation
     severity: QualitySeverity
     only_where: str = ""
+    compares: tuple[str, ...] = ()
 
 
-def rule_check(rule: str, expectation: Expectation, *, only_where: str = "") -> SuiteCheck:
+def rule_check(rule: str, expectation: Expectation, **details: Any) -> SuiteCheck:
     """The check of a rule of the catalogue, which says how bad a breach is. Raises KeyError: it has no such rule."""
-    return SuiteCheck(rule=rule, expectation=expectation, severity=RULE_BY_ID[rule].severity, only_where=only_where)
+    return SuiteCheck(rule=rule, expectation=expectation, severity=RULE_BY_ID[rule].severity, **details)
 
 
 def equal(column: str, other: str) -> Expectation:
@@ -156,7 +158,7 @@ def result_of(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, 
 def _why_not_compared(check: SuiteCheck, frame: pd.DataFrame) -> str:
     if check.only_where:
         return f"no {check.only_where} among {len(frame)} rows"
-    columns = compared_columns(check.expectation)
+    columns = check.compares or compared_columns(check.expectation)
     unknown = ", ".join(name for name in columns if frame[name].isna().all())
     return f"{NOT_KNOWN}{unknown or ' beside '.join(columns)}, in any of {len(frame)} rows"
 

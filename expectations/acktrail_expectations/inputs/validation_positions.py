@@ -77,7 +77,7 @@ def read_positions(
 def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
     """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
     wanted = [
-        _partition_is(p) & reduce(or_, [pc.field(column) >= offset for column in columns])
+        (pc.field("state_partition") == p) & reduce(or_, [pc.field(column) >= offset for column in columns])
         for p, offset in first.items()
     ]
     return reduce(or_, wanted, ~pc.field("state_partition").isin(list(first)))
@@ -101,7 +101,9 @@ def offset_slices(stored: StoredOffsets, since: Mapping[int, int], most: int = M
         cuts = {p: (own.total * number // count, own.total * (number + 1) // count) for p, own in runs.items()}
         ends = {p: runs[p].at(np.array([low, high - 1])) for p, (low, high) in cuts.items() if low < high}
         offset = pc.field("offset")
-        rows = [_partition_is(p) & (offset >= int(e[0])) & (offset <= int(e[1])) for p, e in ends.items()]
+        rows = [
+            (pc.field("state_partition") == p) & (offset >= int(e[0])) & (offset <= int(e[1])) for p, e in ends.items()
+        ]
         if rows:
             yield reduce(or_, rows)
 
@@ -116,10 +118,6 @@ def record_tables(batches: Iterable[pa.RecordBatch], most: int = MOST_RECORDS) -
             held = []
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _partition_is(partition: int) -> pc.Expression:
-    return pc.field("state_partition") == partition
 
 
 def _app_id(table: str, part: int | str) -> str:

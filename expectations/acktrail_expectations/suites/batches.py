@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
-from acktrail_expectations.gx.engine import Expectation, PandasExecutionEngine, expectation, map_metric_provider
-from acktrail_expectations.gx.suite_check import SuiteCheck, rule_check
+from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, is_true, rule_check
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 _FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-_METRIC: Final = "state_batches"
-_KEYS: Final = ("found", "values")
+_LEAST: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +46,10 @@ class RecordBatches:
         numbers = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
         return cls(len(lists), np.repeat(np.arange(len(lists), dtype=np.int64), lengths), *numbers)
 
-    def breaking(self, rule: str, *bounds: Any) -> BoolArray:
-        """The records, shape (records,), with a batch that breaks a rule of ``_RULES``."""
+    def breaking(self, rule: str, cluster: ObservedCluster, *bounds: Int64Array) -> BoolArray:
+        """The records, shape (records,), with a batch that breaks a rule, which `bounds` bound, a number a record."""
         found = np.zeros(self.records, np.bool_)
-        found[self.record[_RULES[rule](self, *bounds)]] = True
+        found[self.record[_RULES[rule][1](self, cluster, *bounds)]] = True
         return found
 
     def terminal_offsets(self, start: Int64Array) -> Int64Array:
@@ -90,97 +88,65 @@ def _mergeable(batches: RecordBatches) -> Int64Array:
     return np.flatnonzero(same & (batches.first[1:] == batches.last[:-1] + 1)) + 1
 
 
-_RULES: Final[dict[str, Callable[..., BoolArray | Int64Array]]] = {
-    "inverted": lambda batches: batches.last < batches.first,
-    "out_of_order": _out_of_order,
-    "overlapping": _overlapping,
-    "belonging_to": lambda batches, marked: marked[batches.record] != 0,
-    "beginning_below": lambda batches, start: batches.first < start[batches.record],
-    "ending_at_or_above": lambda batches, end: batches.last >= end[batches.record],
-    "in_other_states": lambda batches, *allowed: ~np.isin(batches.state, allowed),
-    "counts_outside": lambda batches, least, most: (batches.count < least) | (batches.count > most),
-    "mergeable": _mergeable,
-    "undelivered": lambda batches, state: (batches.state == state) & (batches.count == 0),
-    "available_at": lambda batches, limit: (
-        (batches.state == DeliveryState.AVAILABLE) & (batches.count >= limit[batches.record])
+_RULES: Final[dict[str, tuple[tuple[str, ...], Callable[..., BoolArray | Int64Array]]]] = {
+    "batch_first_le_last": ((), lambda b, _: b.last < b.first),
+    "batches_ascending": ((), lambda b, _: _out_of_order(b)),
+    "batches_non_overlapping": ((), lambda b, _: _overlapping(b)),
+    "batches_not_below_start": (("start_offset",), lambda b, _, start: b.first < start[b.record]),
+    "delivery_state_allowed": ((), lambda b, cluster: ~np.isin(b.state, cluster.delivery_states)),
+    "delivery_count_possible": ((), lambda b, _: (b.count < 0) | (b.count > HIGHEST_DELIVERY_COUNT)),
+    "delivery_count_within_limit": (("delivery_count_limit",), lambda b, _, limit: b.count > limit[b.record]),
+    "acknowledged_count_ge_1": ((), lambda b, _: (b.state == DeliveryState.ACKNOWLEDGED) & (b.count == 0)),
+    "available_count_lt_limit": (
+        ("delivery_count_limit",), lambda b, _, most: (b.state == DeliveryState.AVAILABLE) & (b.count >= most[b.record])
     ),
-    "counts_above": lambda batches, limit: batches.count > limit[batches.record],
-}
-"""The batches that break a rule, as a mask or by index. What bounds them is one number, or one for each record.
+    "mergeable_neighbours": ((), lambda b, _: _mergeable(b)),
+    "uninitialized_without_batches": (("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
+    "batches_below_log_end": (("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
+}  # fmt: skip
+"""The columns that bound a rule, and the batches that break it, as a mask or by index.
 
 A record breaks one of the first three exactly when ``model.strict.offset_window.batch_violations`` finds one of
 ``ORDER_RULES`` of ``tests/definitions/batch_laws.py`` in it.
 """
 
 
-def _holds(found: str, column: pd.Series, *bounds: Any) -> pd.Series:
-    broken = RecordBatches.of(column.array.__arrow_array__()).breaking(found, *bounds)
-    return pd.Series(~broken, index=column.index)
+COVERS_FINISHED: Final = rule_check(
+    "delivery_complete_count_covers",
+    at_least("delivery_complete_count", "terminal_offsets"),
+    only_where="delivery complete count",
+)
 
 
-class ExpectNoStateBatches(expectation.ColumnMapExpectation):
-    """No record has state batches (``BATCHES`` as Arrow has them) that break the rule `found`, which takes `values`
-    too."""
-
-    map_metric: ClassVar[str] = f"column_values.{_METRIC}"
-    success_keys: ClassVar[tuple[str, ...]] = (*_KEYS, "mostly")
-    found: str
-    values: tuple[int, ...] = ()
-
-
-class ExpectNoStateBatchesBeside(expectation.MulticolumnMapExpectation):
-    """No record has state batches (first column) that break the rule `found`, beside what bounds them: a second column
-    of whole numbers or truth values. A row where one of the columns is null is not compared and not counted."""
-
-    map_metric: ClassVar[str] = f"multicolumn_values.{_METRIC}"
-    success_keys: ClassVar[tuple[str, ...]] = ("found", "mostly")
-    ignore_row_if: str = "any_value_is_missing"
-    found: str
-
-
-class _ColumnMetric(map_metric_provider.ColumnMapMetricProvider):
-    """The engine calls the function of a metric with the metric's class as `self`."""
-
-    condition_metric_name = f"column_values.{_METRIC}"
-    condition_value_keys = _KEYS
-
-    @map_metric_provider.column_condition_partial(engine=PandasExecutionEngine)
-    def _pandas(self, column: pd.Series, found: str, values: tuple[int, ...], **_: Any) -> pd.Series:
-        return _holds(found, column, *values)
-
-
-class _BoundedMetric(map_metric_provider.MulticolumnMapMetricProvider):
-    condition_metric_name = f"multicolumn_values.{_METRIC}"
-    condition_value_keys = ("found",)
-
-    @map_metric_provider.multicolumn_condition_partial(engine=PandasExecutionEngine)
-    def _pandas(self, column_list: pd.DataFrame, found: str, **_: Any) -> pd.Series:
-        return _holds(found, column_list.iloc[:, 0], column_list.iloc[:, 1].to_numpy(dtype=np.int64))
-
-
-def no_batches(found: str, *bounds: str, values: tuple[int, ...] = ()) -> Expectation:
-    if bounds:
-        return ExpectNoStateBatchesBeside(column_list=["batches", *bounds], found=found)
-    return ExpectNoStateBatches(column="batches", found=found, values=values)
-
-
-def batch_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
-    """Rules on `batches`, with `start_offset`, `is_uninitialized` and `delivery_count_limit` beside it."""
-    possible = (0, HIGHEST_DELIVERY_COUNT)
-    return (
-        rule_check("batch_first_le_last", no_batches("inverted")),
-        rule_check("batches_ascending", no_batches("out_of_order")),
-        rule_check("batches_non_overlapping", no_batches("overlapping")),
-        rule_check("batches_not_below_start", no_batches("beginning_below", "start_offset")),
-        rule_check("delivery_state_allowed", no_batches("in_other_states", values=cluster.delivery_states)),
-        rule_check("delivery_count_possible", no_batches("counts_outside", values=possible)),
-        rule_check("delivery_count_within_limit", no_batches("counts_above", "delivery_count_limit")),
-        rule_check("acknowledged_count_ge_1", no_batches("undelivered", values=(int(DeliveryState.ACKNOWLEDGED),))),
-        rule_check("available_count_lt_limit", no_batches("available_at", "delivery_count_limit")),
-        rule_check("mergeable_neighbours", no_batches("mergeable")),
-        rule_check(
-            "uninitialized_without_batches",
-            no_batches("belonging_to", "is_uninitialized"),
-            only_where="snapshot with batches",
-        ),
+def batch_checks(*without: str) -> tuple[SuiteCheck, ...]:
+    """Rules on frames with `batch_columns`, `without` some."""
+    only_where = {"uninitialized_without_batches": "snapshot with batches"}
+    return tuple(
+        rule_check(rule, is_true(rule), only_where=only_where.get(rule, ""), compares=("batches", *columns))
+        for rule, (columns, _) in _RULES.items()
+        if rule not in without
     )
+
+
+def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
+    """Whether the `batches` of each row keep each rule that is about columns of `frame`, by its name: missing where
+    these, or the row's batches, are. All rules are looked at together, because the batches are taken apart once.
+
+    Also `terminal_offsets`: how many offsets at or above the start offset are finished, of all where it is not known.
+    """
+    batches = RecordBatches.of(frame["batches"].array.__arrow_array__())
+    start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
+    columns = {"terminal_offsets": pd.Series(batches.terminal_offsets(start), dtype="Int64")}
+    for rule, (bounds, _) in _RULES.items():
+        if {*bounds} <= {*frame.columns}:
+            numbers = (frame[bound].to_numpy(np.int64, na_value=0) for bound in bounds)
+            kept = pd.Series(~batches.breaking(rule, cluster, *numbers), dtype="boolean")
+            columns[rule] = kept.where(frame[["batches", *bounds]].notna().all(axis="columns"), pd.NA)
+    return columns
+
+
+def delivery_count_limits(group_ids: pd.Series, cluster: ObservedCluster) -> pd.Series:
+    """The limit of each row's group; missing without a group."""
+    codes, names = pd.factorize(group_ids)
+    limits = np.array([*map(cluster.delivery_count_limit, names), 0], np.int64)[codes]
+    return pd.Series(limits, dtype="Int64").where(codes >= 0, pd.NA)

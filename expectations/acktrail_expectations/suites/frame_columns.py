@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.suites.batches import RecordBatches
+from acktrail.columnar.share_partition_keys import first_matches, key_codes, state_partitions_of
+from acktrail.model.share_partition import KEY_COLUMNS
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
 
-_LEAST: Final = np.iinfo(np.int64).min
+PLACE: Final = (*KEY_COLUMNS, "state_partition")
+"""The columns of the key of a record, and where it lies."""
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
@@ -34,11 +34,7 @@ def where(series: pd.Series, condition: BoolArray | pd.Series) -> pd.Series:
 
 def combined_codes(*parts: Codes) -> Codes:
     """One code for each distinct combination of `parts`."""
-    code = np.asarray(parts[0], dtype=np.int64)
-    for part in parts[1:]:
-        combined = code * (int(part.max(initial=0)) + 1) + part
-        code = np.asarray(pd.factorize(combined)[0], dtype=np.int64)
-    return code
+    return key_codes(pa.chunked_array([part]) for part in parts)
 
 
 def previous(series: pd.Series, chain: Codes) -> pd.Series:
@@ -61,52 +57,47 @@ def known_true(condition: pd.Series) -> BoolArray:
     return np.asarray(condition.fillna(value=False), dtype=np.bool_)
 
 
-def bounds_of_batches(table: pa.Table, frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
-    """What `batch_checks` compares a row's batches with, except `is_uninitialized`, and `terminal_offsets`: how many
-    offsets at or above the start offset are finished, of all where it is not known."""
-    limits = {group: cluster.delivery_count_limit(group) for group in table["group_id"].unique().to_pylist()}
-    start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
-    return {
-        "delivery_count_limit": frame["group_id"].map(limits).astype("Int64"),
-        "terminal_offsets": pd.Series(RecordBatches.of(table["batches"]).terminal_offsets(start), dtype="Int64"),
-    }
+def home_state_partitions(table: pa.Table, partition_count: int | None) -> pd.Series:
+    """The state partition that the hash of each row's key names; missing without a key or a count."""
+    has_key = _has_key(table) & (partition_count is not None)
+    homes = np.zeros(table.num_rows, np.int64)
+    homes[has_key] = state_partitions_of(table.filter(pa.array(has_key)), partition_count or 1)
+    return where(pd.Series(homes, dtype="Int64"), has_key)
 
 
-class KeyPlacement:
-    """Which state partition had each coordinator key first, and which one its hash names. Cost: one hash a key."""
+def misplaced_keys(places: pa.Table, partition_count: int | None) -> pa.Table:
+    """The `places` (``PLACE``: a key and a state partition with records of it) whose state partition is not the only
+    one of the key, or not the one that its hash names.
 
-    def __init__(self, partition_count: int | None) -> None:
-        """`partition_count`: partitions of the state topic; None: not known, then no key has a home."""
-        self._partition_count = partition_count
-        self._known: dict[str, tuple[int, int | None]] = {}
-
-    def add(self, keys: pa.ChunkedArray, state_partitions: pa.ChunkedArray) -> tuple[pd.Series, pd.Series]:
-        """First and home state partition of each row; missing without a key, a home also without a count.
-
-        Among rows that come together the least state partition that has a key counts as the first.
-        """
-        encoded = pc.dictionary_encode(keys.combine_chunks())
-        texts = encoded.dictionary.to_pylist()
-        codes = np.asarray(encoded.indices.fill_null(len(texts)), dtype=np.int64)
-        least = np.full(len(texts) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(least, codes, np.asarray(state_partitions, dtype=np.int64))
-        for text, partition in zip(texts, least.tolist(), strict=False):
-            if text not in self._known:
-                self._known[text] = (partition, self._home(text))
-        places = ([self._known[text][side] for text in texts] for side in (0, 1))
-        taken = (pa.array(place, pa.int64()).take(encoded.indices) for place in places)
-        first, home = (pd.Series(pd.Int64Dtype().__from_arrow__(column)) for column in taken)
-        return first, home
-
-    def _home(self, coordinator_key: str) -> int | None:
-        if self._partition_count is None:
-            return None
-        group_id, topic_id, partition = coordinator_key.rsplit(":", 2)
-        key = SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=int(partition))
-        return state_partition_of(key, self._partition_count)
+    Returns:
+        ``PLACE``, `first_state_partition` (the least one that has the key), `home_state_partition` (null where the
+        `partition_count` of the state topic is not known).
+    """
+    places = places.filter(pa.array(_has_key(places))).group_by(list(PLACE), use_threads=False).aggregate([])
+    own, codes = places["state_partition"].to_numpy(), key_codes(places[name] for name in KEY_COLUMNS)
+    least = np.full(len(own), np.iinfo(np.int32).max)
+    np.minimum.at(least, codes, own)
+    home = home_state_partitions(places, partition_count)
+    odd = (least[codes] != own) | known_true(home != own)
+    found = places.append_column("first_state_partition", pa.array(least[codes], pa.int64()))
+    return found.append_column("home_state_partition", home.array.__arrow_array__()).filter(pa.array(odd))
 
 
-def home_state_partitions(keys: pa.ChunkedArray, partition_count: int | None) -> pd.Series:
-    """The state partition that the hash of each coordinator key names; missing without a key or a count."""
-    nowhere = pa.chunked_array([pa.nulls(len(keys), pa.int64()).fill_null(0)])
-    return KeyPlacement(partition_count).add(keys, nowhere)[1]
+def placement(table: pa.Table, misplaced: pa.Table, *, has_homes: bool) -> dict[str, pd.Series]:
+    """First and home state partition of each row's key, out of `misplaced_keys`: what is not among them lies where it
+    should. Missing without a key, a home also without `has_homes` (it is known how many state partitions there are)."""
+    found = pa.nulls(table.num_rows, pa.int64())
+    if misplaced.num_rows:
+        found = first_matches([table[name] for name in PLACE], [misplaced[name] for name in PLACE])
+    own, has_key = pd.Series(table["state_partition"].to_numpy(), dtype="Int64"), _has_key(table)
+    is_odd = np.asarray(found.is_valid())
+    first, home = (
+        pd.Series(pd.Int64Dtype().__from_arrow__(misplaced[name].take(found))).where(is_odd, own)
+        for name in ("first_state_partition", "home_state_partition")
+    )
+    return {"first_state_partition": where(first, has_key), "home_state_partition": where(home, has_key & has_homes)}
+
+
+def _has_key(table: pa.Table) -> BoolArray:
+    known = [table[name].is_valid().to_numpy() for name in KEY_COLUMNS]
+    return np.logical_and.reduce(known)

@@ -24,19 +24,18 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
-from acktrail_expectations.gx.engine import core
+from acktrail.tables.exported.record_files import bounds_of
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, one_of, rule_check, unique
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.suites.batches import batch_checks
+from acktrail_expectations.suites.batches import COVERS_FINISHED, batch_checks, batch_columns, delivery_count_limits
 from acktrail_expectations.suites.frame_columns import (
     Codes,
-    KeyPlacement,
-    bounds_of_batches,
     combined_codes,
     frame_of,
     key_texts,
     known_true,
     last_known,
+    placement,
     previous,
     where,
 )
@@ -60,61 +59,64 @@ MATCHES_RAW_BYTES: Final = rule_check("record_matches_raw_bytes", is_true("match
 """The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
 
 
-def state_record_checks(cluster: ObservedCluster) -> tuple[SuiteCheck, ...]:
-    """Rules on the frames below, without ``MATCHES_RAW_BYTES``. A snapshot epoch that does not fit means that records
-    are missing."""
-    after = "after another of its share partition"
-    update = "update after another record of its share partition"
-    snapshot = "snapshot after another record of its share partition"
-    count, record = "delivery complete count", "record after another of its state partition"
-    covers = at_least("delivery_complete_count", "terminal_offsets")
-    most_updates = core.ExpectColumnValuesToBeBetween(column="updates_since_snapshot", max_value=cluster.most_updates)
-    written = at_least("write_timestamp_ms", "create_timestamp_ms")
-    return (
-        rule_check("record_once", unique("state_partition", "offset")),
-        rule_check("offsets_dense", equal("offset", "expected_offset"), only_where=record),
-        rule_check("record_decoded", one_of("decode_status", "decoded")),
-        *batch_checks(cluster),
-        rule_check("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=snapshot),
-        rule_check("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=update),
-        rule_check("update_has_base", one_of("base_type", "snapshot", "update"), only_where=update),
-        *(
-            rule_check(
-                f"{name}_monotone", at_least(name, f"least_{name}"), only_where=f"{name.replace('_', ' ')} {after}"
-            )
-            for name in ("state_epoch", "leader_epoch", "start_offset")
-        ),
-        rule_check(
-            "delivery_complete_count_monotone",
-            at_least("completed_offsets", "least_completed_offsets"),
-            only_where=f"{count} {after}",
-        ),
-        rule_check("snapshot_cadence", most_updates, only_where="update after a snapshot of its share partition"),
-        rule_check(
-            "snapshot_class_known",
-            equal("create_timestamp_ms", "kept_create_timestamp_ms"),
-            only_where="copy of a snapshot after another of its share partition",
-        ),
-        rule_check("delivery_complete_count_covers", covers, only_where=count),
-        rule_check("create_le_write_timestamp", written, only_where="snapshot"),
-        rule_check("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
-        rule_check("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
-    )
+_AFTER: Final = "after another record of its share partition"
+
+STATE_RECORD_CHECKS: Final[tuple[SuiteCheck, ...]] = (
+    rule_check("record_once", unique("state_partition", "offset")),
+    rule_check(
+        "offsets_dense", equal("offset", "expected_offset"), only_where="record after another of its state partition"
+    ),
+    rule_check("record_decoded", one_of("decode_status", "decoded")),
+    *batch_checks("batches_below_log_end"),
+    rule_check("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=f"snapshot {_AFTER}"),
+    rule_check("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=f"update {_AFTER}"),
+    rule_check("update_has_base", one_of("base_type", "snapshot", "update"), only_where=f"update {_AFTER}"),
+    *(
+        rule_check(f"{name}_monotone", at_least(column, f"least_{column}"), only_where=f"{name} {_AFTER}")
+        for name, column in (
+            ("state_epoch", "state_epoch"),
+            ("leader_epoch", "leader_epoch"),
+            ("start_offset", "start_offset"),
+            ("delivery_complete_count", "completed_offsets"),
+        )
+    ),
+    rule_check(
+        "snapshot_cadence",
+        at_least("most_updates", "updates_since_snapshot"),
+        only_where="update after a snapshot of its share partition",
+    ),
+    rule_check(
+        "snapshot_class_known",
+        equal("create_timestamp_ms", "kept_create_timestamp_ms"),
+        only_where=f"copy of a snapshot {_AFTER}",
+    ),
+    COVERS_FINISHED,
+    rule_check(
+        "create_le_write_timestamp", at_least("write_timestamp_ms", "create_timestamp_ms"), only_where="snapshot"
+    ),
+    rule_check("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
+    rule_check("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
+)
+"""Rules on the frames below, without ``MATCHES_RAW_BYTES``. A snapshot epoch that does not fit means that records are
+missing."""
 
 
 class StateRecordFrames:
     """The frames of a log that comes in pieces: each is what it would be if all pieces were one.
 
     Between pieces one row a share partition is kept: its newest record, with the epochs and the start offset that are
-    in force after it. `gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `compares_bytes`:
-    records have ``COMPARED_COLUMNS`` too, and are compared with their raw bytes.
+    in force after it. `gaps`: `state_partition`, `gap_first`, `gap_last` of what is known to be lost. `misplaced`:
+    ``misplaced_keys`` of all pieces. `compares_bytes`: records have ``COMPARED_COLUMNS`` too, and are compared with
+    their raw bytes.
     """
 
-    def __init__(self, *, gaps: pa.Table, cluster: ObservedCluster, compares_bytes: bool = False) -> None:
+    def __init__(
+        self, *, gaps: pa.Table, cluster: ObservedCluster, misplaced: pa.Table, compares_bytes: bool = False
+    ) -> None:
         self._gaps = gaps
         self._cluster = cluster
+        self._misplaced = misplaced
         self._compares_bytes = compares_bytes
-        self._placement = KeyPlacement(cluster.state_partition_count)
         self._rows_to_keep: pa.Table | None = None
 
     def add(self, records: pa.Table, *, since: Mapping[int, int]) -> pd.DataFrame:
@@ -130,23 +132,26 @@ class StateRecordFrames:
             `least_state_epoch`, `least_leader_epoch`, `least_start_offset` (the lowest legal values),
             `completed_offsets` (start offset plus delivery complete count) and the lowest legal one,
             `updates_since_snapshot`, `kept_create_timestamp_ms` (see `snapshot_bounds`),
-            `first_state_partition` (the one that had the key first), `home_state_partition` (the one its hash names),
-            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `terminal_offsets`; where bytes are
-            compared, `matches_raw_bytes` (the decoded columns equal key and value decoded again).
+            `first_state_partition` (the least one that has the key), `home_state_partition` (the one its hash names),
+            `is_uninitialized` (snapshots: no start offset), `delivery_count_limit`, `most_updates`, `batch_columns`;
+            where bytes are compared, `matches_raw_bytes` (the decoded columns equal key and value decoded again).
         """
         table, place = self._ordered(records.select(list(RECORD_COLUMNS)))
         frame = frame_of(table)
         log = _Log.of(table, frame, self._gaps)
         bounds, in_force = _chain_bounds(frame, log)
-        first, home = self._placement.add(key_texts(table), table["state_partition"])
-        placed = {"first_state_partition": first, "home_state_partition": home}
+        placed = placement(table, self._misplaced, has_homes=self._cluster.state_partition_count is not None)
         self._rows_to_keep = _rows_to_keep(table, log, in_force)
         is_snapshot = known_true((frame["record_type"] == "snapshot") & (frame["decode_status"] == "decoded"))
-        is_uninitialized = frame["start_offset"].isna() & is_snapshot
-        of_batches = bounds_of_batches(table, frame, self._cluster)
-        whole = frame.assign(**bounds, **placed, **of_batches, is_uninitialized=is_uninitialized)
-        begin = frame["state_partition"].map(dict(since)).astype("Int64")
-        wanted = (place >= 0) & ~known_true(frame["offset"] < begin)
+        whole = frame.assign(
+            **bounds,
+            **placed,
+            is_uninitialized=frame["start_offset"].isna() & is_snapshot,
+            delivery_count_limit=delivery_count_limits(frame["group_id"], self._cluster),
+            most_updates=self._cluster.most_updates,
+        )
+        whole = whole.assign(**batch_columns(whole, self._cluster))
+        wanted = (place >= 0) & (table["offset"].to_numpy() >= bounds_of(table, since, 0))
         new = whole[wanted].reset_index(drop=True)
         return new.assign(matches_raw_bytes=_matching(records, place[wanted])) if self._compares_bytes else new
 

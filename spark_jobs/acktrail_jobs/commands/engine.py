@@ -35,7 +35,7 @@ def _open(master: str | None, run_id: str) -> Iterator[Executors]:
     from acktrail_jobs.session import spark_session
     from acktrail_jobs.spark_executors import SparkExecutors
 
-    with ExitStack() as running:
+    with translated(), ExitStack() as running:
         yield SparkExecutors(lambda: running.enter_context(spark_session(master)), run_id)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,10 +48,15 @@ def _command(
 
 
 def reconcile(
-    tables: TablesConfig, run_id: str | None = None, master: str | None = None, *, with_history: bool = False
+    tables: TablesConfig,
+    run_id: str | None = None,
+    master: str | None = None,
+    *,
+    with_history: bool = False,
+    then: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
 ) -> ReconcileSummary:
     """See ``reconcile_run.reconcile``, ``executors_on``, ``translated`` and ``show_results``. `with_history`: bring
-    ``delivery_history`` up to date and write the statuses of queues with the same executors."""
+    ``delivery_history`` up to date and write the statuses of queues with the same executors, which `then` gets too."""
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.commands.engine import executors_on, show_results, translated
     from acktrail_jobs.pipeline.history_run import build_history
@@ -58,11 +64,11 @@ def reconcile(
     from acktrail_jobs.pipeline.status_run import write_statuses
 
     def add_history(reconciled: str, executors: Executors) -> None:
-        if not with_history:
-            return
-        if Tables(tables).exists("state_records"):
+        if with_history and Tables(tables).exists("state_records"):
             build_history(tables, lambda _run_id: nullcontext(executors))
-        write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
+        if with_history:
+            write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
+        then(reconciled, executors)
 
     with translated():
         done = run(tables, executors_on(master), run_id, before_done=add_history)

@@ -1,0 +1,66 @@
+"""Rules on state records, evaluated by Spark's executors, by one process and by as many as there are state
+partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from expectations.sample_damage import RECORD_DAMAGE, RECORDS
+from expectations.sample_tables import RUN, fill
+from pyspark.sql import SparkSession
+
+from acktrail.executors import Executors, InProcess, JobStep, Work
+from acktrail.tables.delta.store import Tables
+from acktrail_expectations.gate import validate_run
+from acktrail_expectations.inputs import unvalidated_records
+from acktrail_expectations.results import QualityResult
+from acktrail_jobs.spark_executors import SparkExecutors
+
+TOGETHER = (
+    "a share partition on two state partitions",
+    "a record twice",
+    "a state epoch that falls",
+    "a start offset that falls",
+    "written before it was created",
+    "a batch that ends before it begins",
+    "the snapshot after a tombstone lost",
+)
+
+
+class _EachAlone(InProcess):
+    """Every state partition is a share of its own, the last one first."""
+
+    count = 50
+
+    def run(self, step: JobStep, shares: Sequence[Any], work: Work) -> dict[str, pa.Table]:
+        assert len(shares) > 2
+        return super().run(step, shares[::-1], work)
+
+
+def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged records in several files: counts, examples and reasons of every rule are the same, however the records
+    are shared out. A key on two state partitions is found, though no executor sees both. Spark had a job for it."""
+    damaged = RECORDS
+    for name in TOGETHER:
+        damaged = RECORD_DAMAGE[name][0](damaged)
+    config = fill(tmp_path, state_records=damaged.slice(0, 9))
+    for begin in range(9, damaged.num_rows, 9):
+        Tables(config).append("state_records", damaged.slice(begin, 9))
+    assert len(set(damaged["state_partition"].to_pylist())) > 2
+    monkeypatch.setattr(unvalidated_records, "_FEW_RECORDS", 0)
+
+    def of(executors: Executors) -> set[QualityResult]:
+        results = validate_run(Tables(config), RUN, executors, every_record=True).results
+        return {each for each in results if each.expectation != "state_topic_partition_count_constant"}
+
+    expected = of(InProcess())
+
+    assert of(_EachAlone()) == expected
+    assert of(SparkExecutors(lambda: spark, RUN)) == expected
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(f"acktrail {RUN}")
+    broken = {each.expectation for each in expected if each.suite == "state_records" and each.success is False}
+    assert broken >= set().union(*(RECORD_DAMAGE[name][1] for name in TOGETHER))

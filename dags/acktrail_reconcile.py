@@ -1,8 +1,8 @@
 """### Reconcile the exported state with the cluster's answers
 
 Follows an export: samples the groups, exports to the end, samples again (`observe`); replays the state with PySpark,
-compares, and keeps the history (`reconcile`); checks the tables and stops here when a critical expectation fails,
-after a report of it (`validate`); writes the HTML report (`publish`). `notify` sends each change once, also
+compares, keeps the history and checks the tables (`reconcile`); stops here when a critical expectation failed, after a
+report of it (`validate`); writes the HTML report (`publish`). `notify` sends each change once, also
 when the gate stops the run, by the notifiers that `ACKTRAIL_NOTIFIERS` names. Skips while there is no share group,
 where nothing changed, and within `ACKTRAIL_RECONCILE_EVERY` (`5m`) after the last start; runs once an hour and when
 triggered by hand in any case.

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from expectations.sample_damage import failing_by_damage
 from samples.audited_ledger import audit
 from samples.expansion_tables import LOOK, LOOKS, NOW, Rows, SampleExpansion, expansion_rows, run_id, write_rows
 
@@ -17,13 +18,16 @@ from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, QualityGateFailed, UnknownName
 from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.rules.catalogue import EXPANSION_RULES
+from acktrail.model.rules.catalogue import EXPANSION_RULES, EXPANSION_SUITE, RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import expansion_gate
 from acktrail_expectations.expansion_gate import (
     PARTITION_EXPANSION_CHECKS,
     pass_expansion_gate,
     validate_observation,
 )
+from acktrail_expectations.gx.suite_check import SuiteCheck
 from acktrail_expectations.inputs import observation_slices
 from acktrail_expectations.results import RuleState, ValidationSummary
 from acktrail_expectations.suites.partition_observations import leader_epochs_frame
@@ -177,15 +181,54 @@ DAMAGES: dict[str, tuple[str, Callable[[Rows], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_each_damage_breaks_its_rule_alone(store: Tables, damage: str) -> None:
-    """A critical one stops the gate, others do not."""
+EXPIRED: dict[str, dict[str, Any]] = {
+    "a proven verdict": {"verdict": "safe"},
+    "a group that did not begin": {"verdict": "not_started"},
+    "open for good": {"verdict": "indeterminate", "source_before": None, "source_at": 90_000},
+    "another source": {"source_partition": 1},
+}
+"""What an audit says of a group where the expired fence of a source proves nothing: expiry is expected there."""
+
+
+def _expired(changes: dict[str, Any]) -> Callable[[Rows], None]:
+    def do(rows: Rows) -> None:
+        _unprovable(rows)
+        next(row for row in rows["ordering_audits"] if row["group_id"] == "audit").update(changes)
+
+    return do
+
+
+def test_each_damage_breaks_its_rule_alone(tmp_path: Path) -> None:
+    """One rule each, and none where an expired fence proves nothing, out of one evaluation of all frames."""
+    harms = {
+        **{name: harm for name, (_, harm) in DAMAGES.items()},
+        **{name: _expired(EXPIRED[name]) for name in EXPIRED},
+    }
+    frames: dict[str, tuple[tuple[SuiteCheck, ...], dict[str, pd.DataFrame]]] = {}
+    for number, (name, harm) in enumerate(harms.items()):
+        store, rows = Tables(TablesConfig(uri=str(tmp_path / str(number)))), expansion_rows(TWO)
+        harm(rows)
+        write_rows(store, rows)
+        for checks, frame, _, _ in expansion_gate._frames(store, expansion_gate._chosen(store, None), ORDERED, NOW):
+            frames.setdefault(checks[0].rule, (checks, {}))[1][name] = frame
+
+    found: dict[str, set[str]] = {name: set() for name in harms}
+    for checks, own in frames.values():
+        for name, rules in failing_by_damage(EXPANSION_SUITE, checks, own).items():
+            found[name] |= rules
+
+    assert found == {**{name: {rule} for name, (rule, _) in DAMAGES.items()}, **{name: set() for name in EXPIRED}}
+
+
+@pytest.mark.parametrize("damage", ["a count that falls", "skipped records"])
+def test_a_critical_rule_stops_the_gate(store: Tables, damage: str) -> None:
+    """Others do not."""
     rule, harm = DAMAGES[damage]
     rows = expansion_rows(TWO)
     harm(rows)
     summary = validated(store, rows)
     assert failing(summary) == {rule}
-    if any(result.expectation == rule for result in summary.critical_failures):
+    if RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL:
         with pytest.raises(QualityGateFailed, match=rule):
             pass_expansion_gate(summary)
     else:
@@ -243,23 +286,6 @@ def test_what_is_not_known_is_not_evaluated(store: Tables, table: str, column: s
     summary = validated(store, rows)
     assert failing(summary) == set()
     assert {rule for rule in rules if states(summary)[rule] is not RuleState.NOT_EVALUATED} == set()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"verdict": "safe"},
-        {"verdict": "not_started"},
-        {"verdict": "indeterminate", "source_before": None, "source_at": 90_000},
-        {"source_partition": 1},
-    ],
-)
-def test_an_expired_fence_that_proves_nothing_is_no_finding(store: Tables, changes: dict[str, Any]) -> None:
-    """Where every verdict is proven, not begun, open for good, or rests on another source, expiry is expected."""
-    rows = expansion_rows(TWO)
-    _unprovable(rows)
-    next(row for row in rows["ordering_audits"] if row["group_id"] == "audit").update(changes)
-    assert failing(validated(store, rows)) == set()
 
 
 @pytest.mark.parametrize("verdict", ["possible_violation", "indeterminate", "not_started", "unknown_fence"])

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
-from acktrail.columnar.share_partition_keys import key_codes
 from acktrail.config import TablesConfig
 from acktrail.executors import GROUP, JobStep, Results
 from acktrail.model.share_partition import KEY_COLUMNS
@@ -94,9 +93,9 @@ def group_numbers(rows: pa.Table, groups: int) -> Int64Array:
     """
     if groups == 1 or not rows.num_rows:
         return np.zeros(rows.num_rows, np.int64)
-    codes = key_codes([rows["group_id"], rows["topic_id"]])
-    first = np.unique(codes, return_index=True)[1]
-    names = rows.select(["group_id", "topic_id"]).take(pa.array(first)).to_pylist()
-    numbers = [zlib.crc32(f"{name['group_id']}\0{name['topic_id'] or ''}".encode()) % groups for name in names]
-    found: Int64Array = np.array(numbers, np.int64)[codes]
+    found = np.zeros(rows.num_rows, np.int64)
+    for name in ("group_id", "topic_id"):
+        texts = rows[name].combine_chunks().dictionary_encode("encode")
+        hashes = [zlib.crc32((text or "").encode()) for text in texts.dictionary.to_pylist()]
+        found = (31 * found + np.array(hashes, np.int64)[texts.indices.to_numpy()]) % groups
     return found

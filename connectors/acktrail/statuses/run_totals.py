@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,26 +15,23 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.export_ranges import read_ranges
 
 _TOTALS: Final = TABLES["run_totals"]
+_RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
 _NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
 """Reasons of gaps that are no lost records of the export."""
 
 
 def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
     """The row of a run with these statuses (``QUEUE_STATUSES``)."""
-    by_status = counts_of(statuses["status"])
-    ranks = {status.value: rank for rank, status in enumerate(STATUS_TABLE)}
-    names = [*ranks]
-    worst: dict[str, int] = {}
-    for group, status in zip(statuses["group_id"].to_pylist(), statuses["status"].to_pylist(), strict=True):
-        worst[group] = min(ranks[status], worst.get(group, len(ranks)))
+    ranked = pa.table([statuses["group_id"], pc.index_in(statuses["status"], value_set=_RANKED)], ["group", "rank"])
+    worst = ranked.group_by("group", use_threads=False).aggregate([("rank", "min")])["rank_min"]
     row: dict[str, Any] = {
         "cluster_id": run.cluster_id,
         "run_id": run.run_id,
         "observed_at": run.observed_at,
         "groups": len(worst),
         "share_partitions": statuses.num_rows,
-        "statuses": by_status,
-        "group_statuses": dict(sorted(Counter(names[rank] for rank in worst.values()).items())),
+        "statuses": counts_of(statuses["status"]),
+        "group_statuses": counts_of(pc.take(_RANKED, worst)),
         "verdicts": counts_of(statuses["verdict"]),
         "unfinished_records": pc.sum(statuses["unfinished_records"]).as_py() or 0,
         "unfinished_unknown": statuses["unfinished_records"].null_count,

@@ -38,7 +38,8 @@ _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
 _TEXTS: Final = ("group_id", "topic_id", "before_standing", "standing", "cause")
 _EVER: Final = 1 << 62
 """An interval of ms with all times."""
-_COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": RATES})
+_COUNTS: Final = pa.schema([RATES.field(name) for name in (*KEY_COLUMNS, *COUNTED)])
+_COUNT: Final = JobStep(name="count the changes since the run before", kinds={"counts": _COUNTS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,12 @@ def count_changes(
     for name in COUNTED:
         small = pc.if_else(pc.less(counts[name], MOST), counts[name], pa.scalar(None, pa.int64()))
         counts = counts.set_column(counts.column_names.index(name), name, small)
-    return counts.select([*KEY_COLUMNS, *COUNTED]), after
+    return counts.select(_COUNTS.names), after
 
 
 def _counted(config: TablesConfig, begins: Mapping[int, int], ends: Mapping[int, int], paths: Sequence[str]) -> Results:
     """The work on some files: the changes of records from `begins` to before `ends`."""
-    yield "counts", sum_rates(_pieces(Tables(config), begins, ends, paths))
+    yield "counts", sum_rates(_pieces(Tables(config), begins, ends, paths)).select(_COUNTS.names)
 
 
 def _pieces(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.columnar.share_partition_keys import key_codes
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
@@ -148,9 +150,10 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
     """The last row of each key of the table `name`."""
-    keys = zip(*(rows[key].to_pylist() for key in _KEYS[name]), strict=True)
-    last = {key: index for index, key in enumerate(keys)}
-    return rows.take(pa.array(sorted(last.values()), pa.int64()))
+    codes = key_codes(rows[key] for key in _KEYS[name])
+    last = np.empty(codes.max(initial=-1) + 1, np.int64)
+    last[codes] = np.arange(len(codes))  # of two assignments the later one stays
+    return rows.take(pa.array(np.sort(last)))
 
 
 def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:

@@ -13,15 +13,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.spark_executors import share_frame
 
@@ -29,6 +32,7 @@ RESULTS: Final = ("share_partition_states", "reconciliations", "findings", "queu
 """The tables whose rows name the reconciliation that wrote them."""
 _PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
 """What Hadoop takes for a pattern of paths."""
+_IN_LOG: Final = f"partition.{CHUNK}"
 
 
 def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int | None]:
@@ -52,19 +56,28 @@ def register_results(spark: SparkSession, config: TablesConfig, run_id: str) -> 
 
 
 def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: TableSnapshot | None) -> DataFrame:
-    """The rows of a table in the columns and types of its schema."""
-    # The dataset, and not the log alone: it refuses what another writer stores beside the files (deletion vectors).
-    paths = [] if snapshot is None else snapshot.dataset().files
+    """The rows of a table in the columns and types of its schema. The number of a chunk is in the log, in no file."""
     schema = from_arrow_schema(TABLES[name])
-    if snapshot is None or not paths:
+    # The dataset, and not the log alone: it refuses what another writer stores beside the files (deletion vectors).
+    if snapshot is None or not snapshot.dataset().files:
         return spark.createDataFrame([], schema)
+    chunks = {path: found[_IN_LOG] for path, found in snapshot.statistics([_IN_LOG]).items()}
     if not snapshot.is_local:
-        return share_frame(spark, TABLES[name], paths, partial(_rows, config, name))
+        return share_frame(spark, TABLES[name], list(chunks.items()), partial(_rows, config, name))
     root = f"file:{snapshot.place.uri}/"
-    found = spark.read.schema(schema).option("basePath", root)
-    return found.parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in paths)).select(schema.names)
+    rows = spark.read.schema(schema).parquet(*(_PATTERN.sub(r"\\\1", root + path) for path in chunks))
+    if CHUNK not in schema.names:
+        return rows
+    pairs = f.create_map(*(f.lit(each) for path, chunk in chunks.items() for each in (Path(path).name, chunk)))
+    return rows.withColumn(CHUNK, pairs[f.col("_metadata.file_name")].cast("long"))
 
 
-def _rows(config: TablesConfig, name: str, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of one file."""
-    return Tables(config).file_batches(name, [path], sparing=True)
+def _rows(config: TablesConfig, name: str, file: tuple[str, int | None]) -> Iterator[pa.RecordBatch]:
+    """The rows of one file and its chunk."""
+    path, chunk = file
+    for batch in Tables(config).file_batches(name, [path], sparing=True):
+        if chunk is None:
+            yield batch
+        else:
+            numbers = pa.array([chunk] * batch.num_rows, pa.int64())
+            yield batch.set_column(batch.schema.get_field_index(CHUNK), CHUNK, numbers)

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ def questions() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def clock(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clock]:
+def clock(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clock:
     """Three runs beside a session; a gap, dead letters, and a reset that somebody approved."""
     clock, key = Clock(tmp_path_factory.mktemp("a {root}") / "tables"), key_of(GIVES_UP)
     clock.write(snapshot(key, 0))
@@ -72,10 +72,7 @@ def clock(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     own = {"attempt": 0, "plan_id": plan.plan_id, "plan_hash": plan.plan_hash, "group_id": plan.groups[0].group_id}
     a_journal(root).note([AuditEntry(kind="reset", event=Event.APPROVED, **own)])
     register_views(spark, clock.config)
-    partitions = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", 1)  # the rows are few
-    yield clock
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    return clock
 
 
 def answer(spark: SparkSession, query: str) -> list[tuple[Any, ...]]:
@@ -175,7 +172,6 @@ def test_the_notebook_runs(clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys
     assert [row["delivery_count"] for row in known["often"].collect()] == [5]
 
 
-@pytest.mark.full
 def test_a_view_is_its_table_at_one_version(clock: Clock, spark: SparkSession) -> None:
     """Every table, in chunks too: the same columns and rows, until the views are made again."""
     versions = register_views(spark, clock.config)

@@ -21,21 +21,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _PLAIN: Final = (
-    "state_partition",
-    "state_epoch",
-    "snapshot_epoch",
-    "leader_epoch",
-    "start_offset",
-    "first_unfinished_offset",
-    "delivery_complete_count",
-    "available_records",
-    "acknowledged_records",
-    "archiving_records",
-    "archived_records",
-    "last_record_offset",
-    "last_record_timestamp_ms",
-    "completeness",
-    "completeness_reason",
+    *("state_partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset", "first_unfinished_offset"),
+    *("delivery_complete_count", "available_records", "acknowledged_records", "archiving_records", "archived_records"),
+    *("last_record_offset", "last_record_timestamp_ms", "completeness", "completeness_reason"),
 )
 _SHOWN: Final = {
     "START OFFSET": "start_offset",

@@ -38,8 +38,6 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_TEXT: Final[Mapping[str, str]] = MappingProxyType({})
 _ANY: Final[Mapping[str, object]] = MappingProxyType({})
 _APPEND_ONLY: Final = "delta.appendOnly"
-_IN_PATHS: Final = pa.schema([pa.field(CHUNK, pa.int64())])
-"""The column that files do not have: it is in their paths."""
 _MERGES: Final = 5
 """Tries of a merge beside other writers."""
 _ATTEMPTS: Final = 50
@@ -303,10 +301,7 @@ class Tables:
         wanted = schema.names if columns is None else list(columns)
         layout = ds.ParquetFileFormat(dictionary_columns=set(dictionaries))
         with place.translated():
-            parts = ds.partitioning(_IN_PATHS, flavor="hive")
-            dataset = ds.dataset(
-                list(paths), schema=schema, format=layout, partitioning=parts, filesystem=place.storage()
-            )
+            dataset = ds.dataset(list(paths), schema=schema, format=layout, filesystem=place.storage())
             if not sparing:
                 yield from dataset.scanner(columns=wanted, filter=where).to_batches()
                 return

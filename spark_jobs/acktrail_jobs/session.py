@@ -32,7 +32,7 @@ _SETTINGS: Final = MappingProxyType(
         _APP_NAME: "acktrail",
     }
 )
-_CONNECT: Final = "sc://"
+CONNECT: Final = "sc://"
 _PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f'"-Dlog4j2.configurationFile={_LOGGING}"')
@@ -92,8 +92,8 @@ def spark_session(master: str | None = None, **more: str) -> Iterator[SparkSessi
     remote = surroundings.get("SPARK_REMOTE") if master is None else master
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        if remote and (master is None or remote.startswith(_CONNECT)):
-            settings = {} if remote.startswith(_CONNECT) else {**_SETTINGS, **_LOCAL}
+        if remote and (master is None or remote.startswith(CONNECT)):
+            settings = {} if remote.startswith(CONNECT) else {**_SETTINGS, **_LOCAL}
             # With a token, PySpark speaks TLS to every other name of this machine.
             address = remote.replace("sc://127.0.0.1", "sc://localhost")
             with SparkSession.builder.config(map=settings).remote(address).getOrCreate() as session:

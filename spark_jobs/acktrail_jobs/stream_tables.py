@@ -28,13 +28,13 @@ from acktrail.connect.activity import doing
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.outage import Outage
 from acktrail.connect.runtime.task_execution import TaskExecution
-from acktrail.errors import AcktrailError, InputError, LeaseLost, OutcomeUnknown, RetryableError
+from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import ExportRun, Written
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.written_records import WRITTEN, DataFileSink, written_records
 from acktrail.tables.lease import SinkLease
 from acktrail.times import new_run_id
-from acktrail_jobs.session import is_connected, parallelism
+from acktrail_jobs.session import parallelism
 from acktrail_jobs.state_stream import STREAM_NAME, StreamPlan, state_stream
 
 _LOOK_S: Final = 1
@@ -82,12 +82,9 @@ class TableStream:
                 self.stop.wait(outage.begin(error))
 
     def _follow(self, session: Callable[[], SparkSession], trigger: Mapping[str, Any]) -> None:
-        """One query, until it ends or the stop is set. Raises LeaseLost, InputError (a session of Spark Connect), and
-        what the query failed with."""
+        """One query, until it ends or the stop is set. Raises LeaseLost, and what the query failed with."""
         self._hold()
         spark = session()
-        if is_connected(spark):
-            raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
         plan = replace(self.plan, start_id=new_run_id(), tasks=parallelism(spark))
         spark.dataSource.register(state_stream(plan))
         stream = spark.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)

@@ -263,8 +263,11 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
 
 
 def test_what_cannot_stream_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No Spark, no broker, no place for a checkpoint: the class of the error is in the exit code."""
+    """No Spark, a Connect server (which nobody asks), no broker, no place for a checkpoint: the class of the error is
+    in the exit code."""
     there = ("stream", "--bootstrap-server", "127.0.0.1:1", "--tables")
     assert "acktrail export" in run(capsys, *there, tmp_path, "--master", "in-process").complaint(2)
+    connected = run(capsys, *there, tmp_path, "--master", "sc://localhost:1").complaint(2)
+    assert "a stream needs a driver of its own" in connected
     assert "--checkpoint" in run(capsys, *there, "s3://bucket/tables").complaint(2)
     assert "no Kafka broker answered at 127.0.0.1:1" in run(capsys, *there, tmp_path).complaint(4)

@@ -13,7 +13,7 @@ import typer
 from acktrail.cli.commands.export import RunId, show_summary
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
-from acktrail.config import KafkaConfig, TablesConfig, spark_master
+from acktrail.config import KafkaConfig, TablesConfig, environment, spark_master
 from acktrail.errors import InputError
 from acktrail_jobs.commands.job_options import IN_PROCESS, Master
 
@@ -55,21 +55,23 @@ def _command(
     from acktrail.tables.lease import log_lease
     from acktrail.times import new_run_id
     from acktrail_jobs.commands.engine import translated
-    from acktrail_jobs.session import spark_session
+    from acktrail_jobs.session import CONNECT, spark_session
     from acktrail_jobs.state_stream import StreamPlan
     from acktrail_jobs.stream_tables import TableStream
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
     place = checkpoint or _default_checkpoint(target)
-    run_id, usual = run_id or new_run_id(), spark_master()
     if master == IN_PROCESS:
         raise InputError("a stream is Spark's", hint="in this process `acktrail export` does the same")
+    run_id, master = run_id or new_run_id(), master or (None if spark_master() == IN_PROCESS else spark_master())
+    if master.startswith(CONNECT) if master else "SPARK_REMOTE" in environment():
+        raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
     with showing_activity(), translated(), stop_on_signals() as stop, ExitStack() as after:
         run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
         lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0))
         after.callback(lease.release)
-        session = cache(lambda: after.enter_context(spark_session(master or (None if usual == IN_PROCESS else usual))))
+        session = cache(lambda: after.enter_context(spark_session(master)))
         stream = TableStream(
             run=run,
             plan=StreamPlan(kafka=kafka, tables=target, run_id=run_id, most=most),

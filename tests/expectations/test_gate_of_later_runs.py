@@ -129,9 +129,9 @@ def test_every_record_can_be_validated_again(config: TablesConfig) -> None:
 def test_many_records_are_validated_in_windows(config: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not depend on how many records are looked at together."""
     whole = validate_run(Tables(config), RUN, every_record=True)
-    for most in (7, 20):
-        monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (most,))
-        assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
+    monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (7,))
+
+    assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
@@ -147,13 +147,12 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
         tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
     )
     Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
-    for most in (15, 1_000):
-        monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (most,))
+    monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (15,))
 
-        summary = validate_run(Tables(config), RUN, every_record=True)
+    summary = validate_run(Tables(config), RUN, every_record=True)
 
-        assert failed(summary) == ({("state_records", "record_once")} if twice else set())
-        assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
+    assert failed(summary) == ({("state_records", "record_once")} if twice else set())
+    assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
 
 
 def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> None:

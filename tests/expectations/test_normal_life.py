@@ -91,7 +91,7 @@ def test_nothing_a_coordinator_writes_breaks_a_rule(life: Coordinator) -> None:
     assert {r.expectation for r in results if r.success is False} <= {"terminal_prefix_absorbed"}
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(lives(most=25), st.lists(st.integers(0, 30), min_size=STATE_PARTITIONS, max_size=STATE_PARTITIONS))
 def test_an_increment_is_judged_as_in_the_whole(life: Coordinator, cut: list[int]) -> None:
     """With the records before it at hand, a later part of the log gets the same bounds as in the whole log."""
@@ -132,7 +132,7 @@ def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int,
     pd.testing.assert_frame_equal(together[[*COMPARED, "state_partition"]], whole)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(lives(most=25), st.integers(0, 30))
 def test_a_log_whose_head_was_pruned_breaks_no_bound(life: Coordinator, pruned: int) -> None:
     """Without what was pruned before the first export there is less to compare with, and nothing that differs."""

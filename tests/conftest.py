@@ -41,10 +41,12 @@ _ONE_PROCESS = {
     "airflow": re.compile(r"\bmark\.airflow\b"),
     "spark": re.compile(r"\bSparkSession\b|usefixtures\(\"spark\"\)"),
     "faults": re.compile(r"\brunning: Export\b"),
+    "rights": re.compile(r"\bguarded_workload\b"),
+    "plans": re.compile(r"\bscene: Scene\b"),
 }
 """All modules whose text matches run in one process: one Spark session serves them, and two Airflows at once would
-starve each other; the faults share a broker and a worker. A module that starts Spark in processes of its own runs in
-any."""
+starve each other; the faults share a broker and a worker, others a broker of their own. A module that starts Spark in
+processes of its own runs in any."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -271,6 +271,7 @@ def test_what_is_not_there_is_not_known(guarded: EmbeddedBroker) -> None:
         assert granted(admin, [Acl("READ", "group", "never-there")]) == {Acl("READ", "group", "never-there"): None}
 
 
+@pytest.mark.full
 def test_the_rights_of_the_connectors_are_found_and_granted(
     guarded: EmbeddedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -307,6 +308,7 @@ def test_the_rights_of_the_connectors_are_found_and_granted(
         task.stop()
 
 
+@pytest.mark.full
 def test_a_topic_sink_needs_the_documented_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
     """Each missing right of docs/connect.md is named; with all of them rows land, and the position is read again."""
     kafka, source = guarded.config("member"), SourcePartition("p")

@@ -181,6 +181,7 @@ def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig) -> N
     assert offsets(drain(task)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.full
 def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, crafted: EmbeddedBroker) -> None:
     """A run continues when the broker comes back."""
     count = 60_000

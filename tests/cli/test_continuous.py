@@ -122,6 +122,7 @@ def observed_runs(tables: TablesConfig) -> set[str]:
     return {run_id for run_id, phases in sides.items() if phases == {"before", "after"}}
 
 
+@pytest.mark.full
 def test_others_may_write_to_the_same_tables(broker: EmbeddedBroker, tables: TablesConfig) -> None:
     """A continuous export, a second one, and observations as the reconcile DAG makes them, at once: nothing is lost,
     nothing is doubled, and none of them ends."""

@@ -79,6 +79,7 @@ def token(role: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {manager.generate_jwt(SimpleAuthManagerUser(username='ann', role=role))}"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN"])
 def test_who_may_read_the_export_dag_reads_the_pages(server: httpx.Client, role: str) -> None:
     """A viewer sees what an administrator sees: every page and file."""

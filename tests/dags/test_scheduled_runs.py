@@ -122,10 +122,12 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def copies(dag_bag: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of copies of all DAGs, one for each task that may fail and one in which none does: see `failing_copies`.
+def copies(dag_bag: Any, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of copies of DAGs, one for each task that may fail and one in which none does: see `failing_copies`.
     A task that its trigger rule lets run after a failure works in one of them, and skips itself in another one. Of
-    DAGs with the same tasks one is copied."""
+    DAGs with the same tasks one is copied. With ``--all`` of every DAG, else of those of resets and of the
+    reconciliation."""
+    wanted = dag_bag.dags.keys() if pytestconfig.getoption("--all") else {RESET, ROLLBACK, RECONCILE}
     folder = tmp_path_factory.mktemp("copies")
     found: dict[str, Any] = {}
     shapes = {
@@ -133,6 +135,7 @@ def copies(dag_bag: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
             task.task_id: {"rule": task.trigger_rule, "after": sorted(task.upstream_task_ids)} for task in dag.tasks
         }
         for dag_id, dag in sorted(dag_bag.dags.items())
+        if dag_id in wanted
     }
     for dag_id, shape in {json.dumps(shape): (dag_id, shape) for dag_id, shape in shapes.items()}.values():
         before = {task.task_id: task.get_flat_relative_ids(upstream=True) for task in dag_bag.dags[dag_id].tasks}

@@ -337,6 +337,7 @@ def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: 
     assert "owned" not in browser.value("document.title")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_pages_of_their_own_are_accessible(
     browser: Page, site: Site, sample: RunTables, run_id: str, tmp_path: Path

@@ -254,6 +254,7 @@ def test_dependencies_on_an_earlier_expansion_say_so() -> None:
     assert len(ORDERING_VERDICTS) == 7
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_pages_are_accessible_and_fit(site: str, tmp_path: Path) -> None:

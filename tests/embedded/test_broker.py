@@ -164,6 +164,7 @@ def test_a_lost_race_for_a_port_is_tried_again_and_another_cluster_is_not_mistak
             assert "only-here" not in AdminClient(_client(first)).list_topics(timeout=120).topics
 
 
+@pytest.mark.full
 def test_only_acls_open_a_broker_with_users() -> None:
     """The first user may do everything, others what an ACL says, a wrong password nothing; any password will do."""
     users = {"admin": 'a"d\\m i=n#é😀', "viewer": "v"}

@@ -209,7 +209,7 @@ def broker() -> Iterator[EmbeddedBroker]:
     quickly = {
         "log.retention.check.interval.ms": "300",
         "log.initial.task.delay.ms": "300",
-        "log.segment.delete.delay.ms": "0",
+        "log.segment.delete.delay.ms": "50",  # 0: the deletion of logs goes round without a pause
         # A broker that was killed is let in again after the session that it had.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",

@@ -70,6 +70,7 @@ def unnamed(streamed: Export) -> set[str]:
     return files - named
 
 
+@pytest.mark.full  # tests/jobs/test_state_stream.py has the relief
 def test_a_stream_that_is_killed_and_a_worker_relieve_each_other(
     streamed: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any
 ) -> None:

@@ -158,6 +158,7 @@ def test_every_metric_of_share_groups_that_the_broker_has_is_shown(shown: Broker
     assert {rule["name"] for rule in rules()} - families(shown).keys() == NOT_HERE
 
 
+@pytest.mark.full
 def test_no_name_becomes_part_of_a_metric(shown: BrokerMetrics) -> None:
     """A group with the separators of JMX in its name is a label's value (JMX keeps the backslash before its quotes);
     topic and partition are those of the records."""

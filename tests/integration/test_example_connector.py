@@ -43,6 +43,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv/bin"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_worker_runs_the_installed_example(clean: Path, tmp_path: Path) -> None:
     """Lines become rows once, over two runs; a line of another type is a dead letter; the reference has its keys."""

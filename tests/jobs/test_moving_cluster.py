@@ -57,6 +57,7 @@ class Movement:
                     self.acknowledged += 1
 
 
+@pytest.mark.full
 def test_a_cluster_at_work_raises_no_false_alarm(kafka: KafkaConfig, tmp_path: Path) -> None:
     """While records are produced, acknowledged and archived: every observation matches, and some are reported to have
     moved."""

@@ -44,6 +44,7 @@ def test_settings_of_spark_submit_stay(tmp_path: Path) -> None:
     assert settings(SUBMIT, "--master", "local[1]")[NAME] == "acktrail"
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.slow
 def test_settings_of_the_defaults_file_stay(tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_policies_on_shipped_records(log: Sequence[RecordAt[Any]]) -> None:
         assert strict.states == broker.states
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "logs"),
     [

@@ -122,6 +122,7 @@ def test_storage_is_probed_once(object_storage: Any) -> None:
     assert tables.exists("findings")
 
 
+@pytest.mark.full
 def test_writers_at_once_lose_nothing(s3: S3) -> None:
     """Several writers without positions all land; of several at one position exactly one does."""
     config = s3.bucket("raced")

@@ -58,6 +58,7 @@ def _without_observations(tables: Tables) -> None:
         file.write_bytes(bytes(file.stat().st_size))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("harm", "what", "said"),
     [

@@ -15,10 +15,10 @@ from table import Row
 
 from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.config import TablesConfig
-from acktrail.tables.delta.data_file import WRITTEN_FILES
+from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import HistoryTables, history_rows
-from acktrail.tables.saved_states import HISTORY, SavedStates, SourceVersion
+from acktrail.tables.saved_states import HISTORY, SavedStates, SourceVersion, with_cluster
 
 Array = npt.NDArray[Any]
 
@@ -52,7 +52,9 @@ def _build(tables: Tables, changes: int, share_partitions: int, step: int) -> tu
         made = history_rows(rows, "benchmark")
         history.add(made, WRITTEN_FILES.empty_table(), {0: begin}, {0: begin + rows.num_rows})
     source = SourceVersion(records_table="", state_topic_id=None, dialect=None, law=HISTORY.law)
-    history.save(SavedStates(table=HISTORY, positions={0: changes}, source=source), _held(names))
+    held = with_cluster(_held(names), HISTORY, "benchmark")
+    saved = SavedStates(table=HISTORY, positions={0: changes}, source=source)
+    history.save(saved, written_file(tables.place(HISTORY.name), held), {0: held.num_rows})
     owner = int(np.argmax(ends))
     named = names.slice(owner, 1).to_pylist()[0]
     return (named["group_id"], named["topic_id"], str(named["partition"]), str(ends[owner] // 2))

@@ -178,7 +178,9 @@ def read_to_the_end(terminal: int) -> None:
 def read_until(descriptor: int, is_there: Callable[[str], bool]) -> str:
     seen = ""
     while not is_there(seen):
-        seen += os.read(descriptor, 65_536).decode()
+        read = os.read(descriptor, 65_536)
+        assert read, f"the other side ended after {seen!r}"
+        seen += read.decode()
     return seen
 
 

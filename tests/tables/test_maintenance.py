@@ -22,7 +22,7 @@ from tables.exporter_process import pairs
 from tables.test_crash import ENVIRONMENT, kill_after, start
 from tables.test_sink import NOON, sink_of
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
@@ -148,7 +148,8 @@ def test_rows_before_are_rows_after(tables: Tables) -> None:
 
 def test_a_lookup_reads_one_row_group(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of files that were written again by tiers, the bounds of row groups leave one or two that may hold a record."""
-    monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 64)
+    _, _, numbers = table_layout._MASSES["state_records"]
+    monkeypatch.setitem(table_layout._MASSES, "state_records", (STATE_RECORDS, 64, numbers))
     monkeypatch.setattr(compaction_plan, "SMALL_ROWS", 128)
     monkeypatch.setattr(compaction_plan, "SORTED_ROWS", 256)
     monkeypatch.setattr(file_rewrite, "SORTED_ROWS", 256)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.columnar.schemas.table_schemas import STATE_RECORDS, TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
@@ -356,7 +356,8 @@ def test_listing_that_changes_nothing_departs_nothing() -> None:
 def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the batches of source partitions come: each piece of the file with least and greatest values of its own
     is of one state partition, in log order, so that a reader of some skips the others."""
-    monkeypatch.setattr(table_layout, "_RECORDS_ROW_GROUP", 4)
+    _, _, numbers = table_layout._MASSES["state_records"]
+    monkeypatch.setitem(table_layout._MASSES, "state_records", (STATE_RECORDS, 4, numbers))
     export(tables, *(MemoryLog(pairs=PAIRS, partition=number, end_offset=8) for number in (2, 0, 1)), flush_rows=100)
     snapshot = tables.snapshot("state_records")
     assert snapshot is not None

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
-from acktrail.columnar.share_partition_keys import key_codes
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
@@ -150,6 +148,10 @@ def cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
     """The last row of each key of the table `name`."""
+    import numpy as np  # commands that only read do without
+
+    from acktrail.columnar.share_partition_keys import key_codes
+
     codes = key_codes(rows[key] for key in _KEYS[name])
     last = np.empty(codes.max(initial=-1) + 1, np.int64)
     last[codes] = np.arange(len(codes))  # of two assignments the later one stays

@@ -90,7 +90,6 @@ def test_a_replaced_log_becomes_a_new_incarnation_behind_a_break(losing: Embedde
     assert [(gap.state_partition, gap.reason) for gap in summary.gaps] == [(0, "log_replaced"), (1, "log_replaced")]
 
 
-@pytest.mark.full
 def test_the_new_incarnation_goes_on_and_is_not_broken_twice(losing: EmbeddedBroker, tables: TablesConfig) -> None:
     """The next exports find the same log, also after a restart without a loss, and remember that they looked."""
     assert export_state(losing, tables).records_read == 0

@@ -136,7 +136,7 @@ def test_a_second_worker_stands_by_and_takes_over(
     started again, until the second one ends: records come from one worker at a time."""
     with writing(broker):
         running.grows()
-        before = all_runs(running)
+        before = until(lambda: all_runs(running), what="ranges, which are committed after their records")
         second = export(running.tables, worker={"metrics.listener": "127.0.0.1:0"})
         until(lambda: stands_by(second), what="a worker that stands by")
         running.grows(50)

@@ -104,7 +104,7 @@ def test_stream_and_export_continue_each_other(
     held = log_lease(mixed, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
     assert held.acquire()
     with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
-        stream(None, kafka, mixed)  # type: ignore[arg-type]
+        stream(None, kafka, mixed)  # type: ignore[arg-type]  # it ends before Spark is asked
     assert not Tables(mixed).exists("state_records")
     held.release()
     first = stream(spark, kafka, mixed)
@@ -128,10 +128,10 @@ def test_stream_and_export_continue_each_other(
     assert verdicts(mixed, last.run_id) == verdicts(whole, observed.run_id)
     assert (group, "match") in {(name, verdict) for name, *_, verdict in verdicts(mixed, last.run_id)}
 
-    version = Tables(mixed).snapshot("state_records").version  # type: ignore[union-attr]
-    again = stream(None, kafka, mixed)  # type: ignore[arg-type]
+    version = Tables(mixed).snapshot("state_records").version  # type: ignore[union-attr]  # made above
+    again = stream(None, kafka, mixed)  # type: ignore[arg-type]  # it ends before Spark is asked
     assert (again.records_read, again.status) == (0, "complete")
-    assert Tables(mixed).snapshot("state_records").version == version  # type: ignore[union-attr]
+    assert Tables(mixed).snapshot("state_records").version == version  # type: ignore[union-attr]  # made above
 
 
 def verdicts(tables: TablesConfig, run_id: str) -> set[tuple[Any, ...]]:
@@ -195,11 +195,11 @@ def test_tables_of_another_cluster_are_refused(kafka: KafkaConfig, group: str, t
     foreign, older = tables_in(tmp_path / "foreign"), tables_in(tmp_path / "older")
     Tables(foreign).create("state_records", properties={"cluster_id": "another"})
     with pytest.raises(ForeignCluster, match="belong to cluster another"):
-        stream(None, kafka, foreign)  # type: ignore[arg-type]
+        stream(None, kafka, foreign)  # type: ignore[arg-type]  # it ends before Spark is asked
     with ShareGroupAdmin(kafka) as admin:
         create_records_for(Tables(older), admin.cluster_id, "AAAAAAAAAAAAAAAAAAAAAA", OWN_DIALECT)
     with pytest.raises(ForeignCluster, match="hold the state topic with id AAAAAAAAAAAAAAAAAAAAAA"):
-        stream(None, kafka, older)  # type: ignore[arg-type]
+        stream(None, kafka, older)  # type: ignore[arg-type]  # it ends before Spark is asked
 
 
 def test_an_error_of_another_process_keeps_its_class(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.tables.delta import store
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.delta_sink import DeltaSink
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥"
@@ -341,6 +343,42 @@ def test_a_harmed_log_is_one_clear_error(
         with pytest.raises(DamagedTables, match=f"table state_records: {file} {said}"):
             reading()
     assert tables.read("topics").num_rows == 0
+
+
+def test_a_table_is_opened_once_for_all_who_read_it(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By each commit of anyone, by a newer checkpoint, and by an older copy in its place it is opened again; and what
+    was read before stays what it was."""
+    opened: list[str] = []
+    of_place = TablePlace.open
+
+    def noted(place: TablePlace, version: int | None = None) -> DeltaTable:
+        opened.append(place.name)
+        return of_place(place, version)
+
+    def seen() -> tuple[int, int]:
+        opened.clear()
+        numbers = [Tables(tables.config).read("state_records").num_rows for _ in range(3)]
+        assert len(set(numbers)) == 1
+        return numbers[0], len(opened)
+
+    monkeypatch.setattr(TablePlace, "open", noted)
+    folder = tmp_path / "tables" / "state_records"
+    tables.append("state_records", records(1))
+    assert seen() == (1, 1)
+    assert seen() == (1, 0)
+    shutil.copytree(folder, tmp_path / "copy")
+    earlier = tables.snapshot("state_records")
+    assert earlier is not None
+    tables.append("state_records", records(2))
+    assert seen() == (2, 1)
+    assert earlier.read().num_rows == 1
+    DeltaTable(str(folder)).create_checkpoint()
+    assert seen() == (2, 1)
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    assert seen() == (1, 1)
 
 
 def test_a_commit_to_a_folder_reaches_the_disk(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

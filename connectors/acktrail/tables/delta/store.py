@@ -81,8 +81,8 @@ class Tables:
         if version is not None:
             return opened(self.place(name), version)
         uri = self.place(name).uri
-        if uri in _read and _read[uri].is_newest():
-            return _read[uri]
+        if (known := _read.get(uri)) is not None and known.is_newest():
+            return known
         found = opened(self.place(name))
         if found is not None and found.is_local:
             if len(_read) >= _MOST_READ:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from acktrail.columnar.schemas.schema_types import with_dictionaries
 from acktrail.columnar.schemas.table_schemas import TABLES
@@ -139,10 +139,10 @@ class Tables:
             snapshot, wanted = opened(self.place(name)), str(is_on).lower()
             if snapshot is None or snapshot.delta.metadata().configuration.get(_APPEND_ONLY) == wanted:
                 return
-            try:
+            with snapshot.place.translated(), suppress(CommitFailedError):  # of another writer's commit
                 snapshot.delta.alter.set_table_properties({_APPEND_ONLY: wanted})
-            except DeltaError:  # of another writer's commit
-                time.sleep(_PAUSE_S)
+                return
+            time.sleep(_PAUSE_S)
         raise kept_committing(name)
 
     def probe_write(self) -> None:

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import pytest
 
+from acktrail.branches import package_texts
 from acktrail.model.rules.catalogue import RULES_BY_SUBJECT, parse_rules
 
 TEXT = files("acktrail.model.rules").joinpath("rules.toml").read_text(encoding="utf-8")
@@ -13,8 +14,10 @@ FIRST = 1 + TEXT.count("\n", 0, TEXT.index("[[subject.rule]]"))
 
 
 def test_the_file_is_what_is_loaded() -> None:
-    """The catalogue is the file and nothing else; each text that rules share has two at least."""
-    assert parse_rules(TEXT, "f") == RULES_BY_SUBJECT
+    """The catalogue is the file, then those of branches, and nothing else; a text that rules share has two at least."""
+    of_branches = [parse_rules(text, "f") for _, text in package_texts("rules.toml")]
+    subjects = [each for file in (parse_rules(TEXT, "f"), *of_branches) for each in file.items()]
+    assert subjects == [*RULES_BY_SUBJECT.items()]
     for line in TEXT.splitlines()[TEXT.splitlines().index("[texts]") + 1 :]:
         if not line:
             break

@@ -224,7 +224,9 @@ class LogReader:
                     messages += self._consumer.consume(_MESSAGES_AT_ONCE, 0)
                 if self._failures:
                     raise read_failure(self._topic, self._failures[-1])
-                if not messages and time.monotonic() > deadline:
+                if messages:
+                    deadline = time.monotonic() + self._timeout_s
+                elif time.monotonic() > deadline:
                     raise RetryableError(f"{self._topic} does not answer", hint="do its partitions have leaders?")
                 yield from messages
         finally:

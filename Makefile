@@ -11,7 +11,7 @@ export UV_PYTHON := $(PYTHON)
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: help sync check lint types contracts wheel wheel-demo test test-all test-spark demo bench clean
+.PHONY: help sync check lint types contracts wheel wheel-demo test test-all test-trunk test-spark demo bench clean
 
 help: ## What the targets do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,12 @@ test: sync ## The tests, four at a time; the slowest twenty are printed
 	@JAVA_HOME=$$(PYTHONPATH=tests $(BIN)/python tests/servers/class_archives.py .test-java) && export JAVA_HOME && \
 	$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
+# A copy without the folders of the branches and their tests, in an environment of its own.
+test-trunk: ## All tests of the trunk, without its branches
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	git ls-files -z | grep -zvE '^(connectors/acktrail_expansion|tests/expansion)/' | xargs -0 cp --parents -t "$$folder" && \
+	$(MAKE) -C "$$folder" test
+
 test-all: PYTEST_ARGS += --all
 test-all: test ## All tests: also on other releases of Kafka, the longest faults, heavy benchmarks
 
@@ -60,7 +66,8 @@ types: sync
 	@$(BIN)/mypy dags/acktrail_dags dags/*.py
 
 contracts: sync
-	@PYTHONPATH=simulation $(BIN)/lint-imports --no-logo --no-timing-output 2>/dev/null || PYTHONPATH=simulation $(BIN)/lint-imports
+	@for file in pyproject.toml $(wildcard tests/*/contracts.toml); do \
+		PYTHONPATH=simulation:dags $(BIN)/lint-imports --no-logo --config $$file || exit 1; done
 
 wheel: sync
 	@rm -rf dist

@@ -138,11 +138,9 @@ def _observations(world: _World, look: int) -> pa.Table:
             "consistency": _constant("consistent", len(topic)),
             "leader_id": partition % 3,
             "leader_epoch": np.zeros_like(topic),
-            "isr_count": np.full_like(topic, 3),
             "log_start_offset": np.zeros_like(topic),
             "is_gapless": np.ones(len(topic), np.bool_),
             "log_end_offset": end,
-            "last_stable_offset": end,
             "error_code": np.zeros_like(topic),
         },
     )
@@ -176,6 +174,7 @@ def _reading(world: _World, look: int, ends: _Ints, seconds: int, groups: _Ints)
             "topic": _named("topic-", topics[group, number]),
             "partition": partition,
             "position": position,
+            "lag": own[group, number, partition] - position,
             "error_code": np.zeros_like(group),
         },
     )

@@ -7,13 +7,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import day
 import decode
 import describe
-import expansion
-import expansion_audit
 import export
 import fate
 import history_changes
@@ -27,7 +27,6 @@ import soak
 import spark
 import statuses
 import steady
-import unmapped_audit
 import validation
 from table import Row, heading, lines
 
@@ -47,15 +46,17 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "maintenance": maintenance.compare,
     "statuses": statuses.compare,
     "pages": pages.compare,
-    "expansion": expansion.compare,
-    "expansion_audit": expansion_audit.compare,
-    "unmapped_audit": unmapped_audit.compare,
     "spark": spark.compare,
     "reconcile": reconcile.compare,
     "validation": validation.compare,
     "day": day.compare,
 }
 """What runs, in this order. Keyword arguments make each smaller: the tests run all of them so."""
+
+OF_BRANCHES = frozenset({"gate_cost", "expansion_audit"})
+"""Those that need the branch of expansions; where it is, they run last."""
+if find_spec("acktrail_expansion"):
+    BENCHMARKS |= {name: import_module(name).compare for name in sorted(OF_BRANCHES)}
 
 ON_A_BROKER = frozenset({"export", "describe", "reset"})
 """Those whose first argument is a fresh broker."""

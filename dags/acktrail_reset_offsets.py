@@ -8,9 +8,6 @@ that nothing changed, `execute` sends one request per group, `verify` reads the 
 `ACKTRAIL_RESET_APPROVAL=second-person` on the workers keeps the requester from approving. Plan, decision, requests and
 outcome are in `reset_plans`, `reset_executions` and the append-only `reset_audit`.
 
-Where the partitions of a topic became more, the plan says what the reset means for the order of records of one key. *In
-phases* lets partitions wait until those they depend on are finished.
-
 **Needs** the groups without members, READ on groups and topics, Kafka 4.2 or later.
 
 **When it fails** before `execute`, nothing was changed: correct what the log names and trigger a new run. When

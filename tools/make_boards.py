@@ -227,19 +227,13 @@ def overview() -> dashboard.Dashboard:
             parts=(),
         ),
         lines(
-            *("Order of keys across expansions", "What is proven of groups in the partitions that keys moved to."),
-            Query(
-                expression=f'sum by (verdict) (acktrail_ordering_verdicts{{{CLUSTER},verdict!="safe"}})',
-                legend="{{verdict}}",
-            ),
-        ),
-        lines(
-            *("Expansions", "Topics that gained partitions, and groups that skipped the first records of those."),
+            *("Expansions", "Topics that gained partitions, and what is not proven safe of groups in these."),
             Query(expression=f"sum by (status) (acktrail_partition_expansions{{{CLUSTER}}})", legend="{{status}}"),
             Query(
-                expression=f'sum(acktrail_start_verdicts{{{CLUSTER},verdict="skipped_records"}})',
-                legend="groups that skipped records",
+                expression=f'sum by (verdict) (acktrail_expansion_verdicts{{{CLUSTER},verdict!="safe"}})',
+                legend="groups: {{verdict}}",
             ),
+            Query(expression=f"sum(acktrail_expansion_skipped_records{{{CLUSTER}}})", legend="skipped records"),
         ),
     ):
         found = found.with_panel(panel)

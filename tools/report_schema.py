@@ -49,6 +49,8 @@ def _of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of one type; dataclasses go to `definitions`."""
     if hint in (_COUNTS, _TEXTS):
         return {"type": "object", "additionalProperties": _of(get_args(get_args(hint)[0])[1], definitions)}
+    if get_origin(hint) is Mapping:
+        return {"type": "object"}  # what is in it is the branch's affair
     if get_origin(hint) is tuple:
         return {"type": "array", "items": _of(get_args(hint)[0], definitions)}
     if isinstance(hint, UnionType):

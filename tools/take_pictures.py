@@ -4,7 +4,7 @@ serves it.
 
 DEMO is the folder that ``acktrail demo --with-faults --out DEMO`` wrote: who is in trouble there and what broke a rule
 are a real broker's, as is the poison record (README.md's commands are run for it). What a demo of a minute does not
-have (days of lines, many runs, an expansion) is of the tables that the tests make, and hold to what the jobs leave.
+have (days of lines, many runs) is of the tables that the tests make, and hold to what the jobs leave.
 Chromium is needed.
 With NAMEs only the pictures whose name has one of them are taken.
 """
@@ -29,7 +29,6 @@ from drivers.browser import Page, browsing
 from integration.test_documented_commands import Block, prepared_broker, run_lines, run_of
 from samples.dashboard_tables import Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import write_evidence_tables
-from samples.expansion_tables import SampleExpansion, expansion_rows, write_rows
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
@@ -40,10 +39,6 @@ from acktrail_dashboard.web.application import create_app
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"
 _STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
-_BROKEN: Final = SampleExpansion(
-    verdicts={"fraud-scoring": "violation", "billing-workers": "safe", "search-index": "possible_violation"},
-    types={"fraud-scoring": "share"},
-)
 _STOPPED: Final = "acktrail_reconcile"
 _HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail history",), not_run=None)
 
@@ -65,7 +60,6 @@ def _of_samples() -> Iterable[Picture]:
     yield Picture(name="dashboard-group-dark", address="group?id=fraud-scoring&range=24h", scheme="dark", height=1500)
     yield Picture(name="dashboard-share-partition-light", address=f"share-partition?{_STUCK}&range=24h", height=1500)
     yield Picture(name="dashboard-checks", address="checks?suite=state_records", height=900)
-    yield Picture(name="dashboard-expansion-light", address=f"expansion?event={_BROKEN.event_id}", height=1300)
 
 
 def _of_demo(tables: Tables) -> Iterable[Picture]:
@@ -87,7 +81,7 @@ def _of_poison(tables: Tables) -> Iterable[Picture]:
     yield Picture(name="dashboard-record-fate", address=f"share-partition?{own}", height=420, begin="#record")
 
 
-def _take(tab: Page, url: str, picture: Picture, folder: Path) -> None:
+def take(tab: Page, url: str, picture: Picture, folder: Path) -> None:
     show_as(tab, picture.scheme, picture.width, picture.height)
     tab.open("about:blank")
     tab.until("location.href === 'about:blank'")
@@ -113,7 +107,7 @@ def main(demo: Path, names: tuple[str, ...], folder: Path = FOLDER) -> None:
             _take_all(tab, poison, _of_poison(poison), folder, names)
         if not names or any(name in "report" for name in names):
             page = publish(taken.config, None, own / "reports", kept=1).page
-            _take(tab, page.as_uri(), Picture(name="report", address="", height=1100), folder)
+            take(tab, page.as_uri(), Picture(name="report", address="", height=1100), folder)
 
 
 def _take_all(tab: Page, tables: Tables, pictures: Iterable[Picture], folder: Path, names: tuple[str, ...]) -> None:
@@ -123,7 +117,7 @@ def _take_all(tab: Page, tables: Tables, pictures: Iterable[Picture], folder: Pa
     with web_server(create_app(tables.config, clock=lambda: clock)) as url:
         for picture in pictures:
             if not names or any(name in picture.name for name in names):
-                _take(tab, url, picture, folder)
+                take(tab, url, picture, folder)
 
 
 def take_run_tab(airflow: str, folder: Path = FOLDER) -> None:
@@ -143,7 +137,6 @@ def _sample_tables(root: Path) -> Tables:
     sizes = Sizes(groups=8, partitions_a_group=4, runs=48, fine_days=1, hourly_days=7, names=())
     tables = write_dashboard_tables(root, sizes)
     write_evidence_tables(tables)
-    write_rows(tables, expansion_rows([_BROKEN]))
     return tables
 
 

@@ -19,17 +19,12 @@ ACKTRAIL_RECONCILE_EVERY    least time between two scheduled reconciliations: ``
 ACKTRAIL_SPARK_MASTER       where jobs run that name no Spark master: ``local[4]``, ``sc://host:15002``, ``in-process``
 ACKTRAIL_RESET_APPROVAL     who approves a change before it is carried out: ``optional`` (default), ``required``,
                             ``second-person`` (an approval by somebody other than the requester)
-ACKTRAIL_KEY_MAPPINGS       how producers choose partitions, by topic: ``orders=murmur2,legacy-*=crc32``, or a file with
-                            one ``glob=mapping`` a line (``murmur2``, ``crc32``, ``none``); the first that fits counts,
-                            a topic without one has ``none``
-ACKTRAIL_ORDERED_GROUPS     the groups that rely on the order of records of one key: ``billing,ship-*`` (default: none)
-ACKTRAIL_SETTLE             how long producers may use an old partition count after an expansion: ``15m`` (default),
-                            up to ``24h``; at least their metadata's largest age, how long they try to deliver, and the
-                            timeouts of two requests together
 ACKTRAIL_UNSEEN             how long archived records are shown that are not acknowledged: ``168h`` (default)
 ACKTRAIL_CACHE              folder for downloaded brokers, classes of Spark (default: the user's cache folder)
 JAVA_HOME                   Java 17 or later
 ==========================  ====================================================================================
+
+The variables of branches are in modules of theirs, which ask `setting` and `duration`.
 """
 
 from __future__ import annotations
@@ -41,12 +36,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from acktrail.errors import ConfigurationError
-from acktrail.model.expansion.key_mapping import KeyMapping
 from acktrail.profiles import Profile, Profiles, read_profiles
 from acktrail.secrets import resolved_properties
 
@@ -56,8 +49,6 @@ _PROFILE: Final = "ACKTRAIL_PROFILE"
 _PROFILES: Final = "ACKTRAIL_PROFILES"
 _DURATION: Final = re.compile(r"([0-9]{1,5})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
-_LONGEST: Final = dt.timedelta(hours=1)
-_LONGEST_SETTLE: Final = dt.timedelta(hours=24)
 _STORAGE_PREFIXES: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
 
 
@@ -68,27 +59,6 @@ class ApprovalRule(StrEnum):
     OPTIONAL = "optional"
     REQUIRED = "required"
     SECOND_PERSON = "second-person"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyMappings:
-    """Key mappings by a glob of topic names, in the order in which they are tried; the first that fits counts."""
-
-    by_glob: tuple[tuple[str, KeyMapping], ...] = ()
-
-    def of(self, topic: str) -> KeyMapping:
-        """The mapping of `topic`; ``KeyMapping.NONE`` where none is given."""
-        return next((mapping for glob, mapping in self.by_glob if fnmatchcase(topic, glob)), KeyMapping.NONE)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedGroups:
-    """Globs of the groups that rely on the order of records of one key."""
-
-    globs: tuple[str, ...] = ()
-
-    def __contains__(self, group_id: object) -> bool:
-        return isinstance(group_id, str) and any(fnmatchcase(group_id, glob) for glob in self.globs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,78 +205,31 @@ def spark_master() -> str | None:
 
 
 def reconcile_every() -> dt.timedelta:
-    """The least time between the beginnings of two scheduled reconciliations. Raises ConfigurationError when the
-    variable holds no duration, or more than an hour."""
-    text = os.environ.get("ACKTRAIL_RECONCILE_EVERY") or "5m"
-    every = _duration(text)
-    if every is None or every > _LONGEST:
-        message = f"ACKTRAIL_RECONCILE_EVERY={text!r} is no duration up to an hour"
-        raise ConfigurationError(message, hint="a number and s, m or h: 5m")
-    return every
+    """The least time between the beginnings of two scheduled reconciliations. Raises as `duration`."""
+    return duration("ACKTRAIL_RECONCILE_EVERY", "5m", longest=dt.timedelta(hours=1))
 
 
 def unseen_time() -> dt.timedelta:
-    """How long archived records are shown that are not acknowledged. Raises ConfigurationError when the variable
-    holds no duration."""
-    text = os.environ.get("ACKTRAIL_UNSEEN") or "168h"
-    found = _duration(text)
-    if found is None:
-        raise ConfigurationError(f"ACKTRAIL_UNSEEN={text!r} is no duration", hint="a number and s, m or h: 168h")
-    return found
+    """How long archived records are shown that are not acknowledged. Raises as `duration`."""
+    return duration("ACKTRAIL_UNSEEN", "168h")
 
 
-def settle_time() -> dt.timedelta:
-    """How long producers may use an old partition count after every broker lists the new one. Raises ConfigurationError
-    when the variable holds no duration, or more than a day."""
-    text = os.environ.get("ACKTRAIL_SETTLE") or "15m"
-    found = _duration(text)
-    if found is None or found > _LONGEST_SETTLE:
-        message = f"ACKTRAIL_SETTLE={text!r} is no duration up to 24 hours"
-        raise ConfigurationError(message, hint="a number and s, m or h: 15m")
-    return found
+def setting(variable: str) -> str:
+    """What the environment says in `variable`, without blanks around it; empty where it says nothing."""
+    return (os.environ.get(variable) or "").strip()
 
 
-def key_mappings() -> KeyMappings:
-    """How producers choose partitions, by topic. Raises ConfigurationError: an entry is no ``glob=mapping``, names no
-    mapping that is known, or the file that the variable names cannot be read."""
-    variable = "ACKTRAIL_KEY_MAPPINGS"
-    text = (os.environ.get(variable) or "").strip()
-    entries = [(f"{variable}: {entry.strip()!r}", entry) for entry in text.split(",") if entry.strip()]
-    if text and "=" not in text:
-        entries = _mapping_lines(variable, Path(text))
-    return KeyMappings(tuple(_key_mapping(where, entry) for where, entry in entries))
-
-
-def ordered_groups() -> OrderedGroups:
-    """The groups that rely on the order of records of one key; none unless the environment names them."""
-    text = os.environ.get("ACKTRAIL_ORDERED_GROUPS") or ""
-    return OrderedGroups(tuple(glob.strip() for glob in text.split(",") if glob.strip()))
-
-
-def _duration(text: str) -> dt.timedelta | None:
+def duration(variable: str, default: str, *, longest: dt.timedelta | None = None) -> dt.timedelta:
+    """The time that the environment names in `variable`, else `default`: a number and ``s``, ``m`` or ``h``. Raises
+    ConfigurationError when the variable holds no duration, or more than `longest`."""
+    text = os.environ.get(variable) or default
     found = _DURATION.fullmatch(text)
-    return None if found is None else dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
-
-
-def _mapping_lines(variable: str, file: Path) -> list[tuple[str, str]]:
-    """The lines of a file of key mappings that are neither empty nor a comment, each with its place."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        message = f"{variable}: {str(file)!r} is no mapping, and no file that can be read ({type(error).__name__})"
-        raise ConfigurationError(
-            message, hint="orders=murmur2,legacy-*=crc32, or a file with one of them a line"
-        ) from None
-    numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
-    return [(f"{file}, line {number}: {line!r}", line) for number, line in numbered if line and line[0] != "#"]
-
-
-def _key_mapping(where: str, entry: str) -> tuple[str, KeyMapping]:
-    glob, _, name = (part.strip() for part in entry.partition("="))
-    if not glob or name not in tuple(KeyMapping):
-        names = ", ".join(KeyMapping)
-        raise ConfigurationError(f"{where} is no topic=mapping", hint=f"a topic, or a glob, = one of {names}")
-    return glob, KeyMapping(name)
+    value = dt.timedelta(seconds=int(found[1]) * _SECONDS[found[2]]) if found else None
+    if value is None or (longest is not None and value > longest):
+        limit = "" if longest is None else f" up to {longest // dt.timedelta(hours=1)} h"
+        hint = f"a number and s, m or h: {default}"
+        raise ConfigurationError(f"{variable}={text!r} is no duration{limit}", hint=hint)
+    return value
 
 
 def approval_rule() -> ApprovalRule:

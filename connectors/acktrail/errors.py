@@ -229,18 +229,6 @@ class ChangeInProgress(RetryableError):
         self.group_id, self.plan_id = group_id, plan_id
 
 
-class NotEverywhere(RetryableError):
-    """Partitions were added, and not every broker lists them yet: producers may still get the old count from one."""
-
-    def __init__(self, topic: str, partition_count: int, *, plan_id: str) -> None:
-        super().__init__(
-            f"the topic {topic!r} has {partition_count} partitions, and not every broker lists them: producers may "
-            "still get the old count from one, and no fence settles",
-            hint=f"apply plan {plan_id} again when all brokers answer: nothing is sent twice",
-            data={"topic": topic, "partitions": partition_count, "plan": plan_id},
-        )
-
-
 class PartlyDone(AcktrailError):
     """Some parts of a change were done and others refused: the rows say which."""
 

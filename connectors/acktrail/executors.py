@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import distribution
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
+
+from acktrail.branches import load, registered
+from acktrail.errors import MissingDependency
 
 T = TypeVar("T")
 
@@ -64,14 +66,19 @@ class Executors(Protocol):
 
 GROUP = "share"
 """The column with the number of the group that a row belongs to."""
+_ENTRY_POINT: Final = "acktrail.executors"
 OpenExecutors = Callable[[str], AbstractContextManager[Executors]]
 """Opens executors for a ``with`` block, and for the run whose id is given."""
 
 
 def default_executors() -> OpenExecutors:
-    """What opens executors for commands of packages that do not know the one that has them: its entry point does."""
-    (found,) = distribution("acktrail").entry_points.select(group="acktrail.executors")
-    return found.load()(None)
+    """What opens executors for commands of packages that do not know the one that has them: its entry point does.
+    Raises MissingDependency: this installation names none."""
+    found = registered(_ENTRY_POINT).get("spark")
+    if found is None:
+        text = f"this installation of acktrail names no executors (entry point `spark` of {_ENTRY_POINT})"
+        raise MissingDependency(text, hint="install acktrail again: its entry points are those of another state of it")
+    return load(found)(None)
 
 
 class InProcess:

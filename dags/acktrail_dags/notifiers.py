@@ -23,8 +23,9 @@ from acktrail_dags.airflow_errors import as_airflow_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from acktrail.notifications.notification import Notification
+    from acktrail.notifications.notification import Known, Notification
     from acktrail.notifications.sending import ChangesOf
+    from acktrail.tables.delta.store import Tables
 
 MESSAGE: Final = "acktrail"
 """The name of the message in a notifier's templates."""
@@ -96,12 +97,15 @@ def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]
 
 @task(task_id="notify", trigger_rule=TriggerRule.ALL_DONE, execution_timeout=timedelta(minutes=5))
 @as_airflow_errors(can_run_again=True)
-def notify_of_expansions(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
-    """Send what changed since the last message: topics that grew, groups whose order of keys is proven to be broken or
-    that skipped records. Skips where no look was taken, and without ``ACKTRAIL_NOTIFIERS``."""
-    from acktrail.notifications.expansion_messages import expansion_changes
+def notify_of_branches(target: run_target.Target | None, **context: Unpack[Context]) -> dict[str, Any]:
+    """Send what changed since the last message as branches know it (`Branch.messages`). Skips where no look was taken,
+    and without ``ACKTRAIL_NOTIFIERS``."""
+    from acktrail.branches import loaded
 
-    return _send_changes(target, context, expansion_changes)
+    def changes_of(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ...]:
+        return tuple(message for of_branch in loaded("messages") for message in of_branch(known, tables, run_id))
+
+    return _send_changes(target, context, changes_of)
 
 
 def _send_changes(target: run_target.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
     def send(message: Notification) -> None:
         """By new notifiers: one that rendered its templates keeps their text."""
         about = {
-            "kind": message.kind.value,
+            "kind": str(message.kind),
             "subject": message.subject,
             "urgency": message.urgency.value,
             "title": message.title,
@@ -129,5 +133,5 @@ def _send_changes(target: run_target.Target | None, context: Context, changes_of
             notifier(cast("Context", {**context, MESSAGE: about}))
 
     sent = send_changes(Tables(run_target.tables_at(target)), target["run_id"], send, changes_of)
-    task_results.show("sent", ("ABOUT", "MESSAGE"), [(each.kind.value, each.title) for each in sent.messages])
+    task_results.show("sent", ("ABOUT", "MESSAGE"), [(str(each.kind), each.title) for each in sent.messages])
     return task_results.hand_over(context, target["run_id"], {"messages": len(sent.messages), "changes": sent.changes})

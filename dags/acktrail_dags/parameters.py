@@ -25,6 +25,7 @@ TOPIC_NAME: Final = r"^[A-Za-z0-9._-]{1,249}$"
 
 _CONN_ID: Final = r"^[\w.-]{1,250}$"
 _TOPIC: Final = r"^[A-Za-z0-9._-]{1,249}(:\d{1,10}(,\d{1,10})*)?$"
+_RULE: Final = r"^[a-z_]{1,80}$"
 _LONGEST_WAIT_S: Final = 3600
 _WAIT: Final = "Seconds to wait for the last member to leave (a killed one counts until its session ends)."
 _WATCH: Final = "Seconds to watch that the new start offsets are not overwritten."
@@ -40,7 +41,6 @@ STRATEGIES: Final[Mapping[str, tuple[str | None, str]]] = {
     "to-current": (None, "where it is, with new delivery counts"),
     "from-file": ("file", "the offsets of a file"),
     "to-history": ("datetime", "where the group was at a date and time"),
-    "next-phase": ("next_phase_of", "what a plan in phases left to do"),
 }
 """Each strategy, the field of the form that holds its value (None: it takes none), and what it means."""
 
@@ -122,9 +122,9 @@ def reset_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
         **section(
             "What is allowed",
             allow_skip=flag("Allow skipping", "Records below the new start offset are never delivered to the group."),
+            allow=names("Allow rules", "Rules whose refusals say that --allow allows them, one per line.", _RULE),
             partial=_partial(),
         ),
-        **section("The order of keys", **_key_order()),
         **_execution(conn_id),
     }
 
@@ -159,31 +159,12 @@ def _partial() -> Param:
 def _values() -> dict[str, Param]:
     moment = "For to-datetime and to-history, with its time zone: 2026-03-01T08:00:00+01:00."
     ago = "For by-duration: the time before now, in ISO 8601, such as PT2H or P1DT30M."
-    phase = "For next-phase: a plan that was made In phases and carried out. Its groups go under Share groups."
     return {
         "offset": number("Offset", "For to-offset: the offset of the next record to deliver."),
         "shift_by": number("Shift by", "For shift-by: records forward; negative: back.", minimum=-(1 << 63)),
         "datetime": text("Date and time", moment, format="date-time"),
         "duration": text("Duration", ago, pattern=DURATION),
         "file": text("File of offsets", "For from-file: a CSV on the worker, as kafka-share-groups.sh reads it."),
-        "next_phase_of": text("Next phase of", phase, pattern=PLAN_ID),
-    }
-
-
-def _key_order() -> dict[str, Param]:
-    """What becomes of the order of keys where partitions became more."""
-    values = {
-        "configured": "strict for the groups in ACKTRAIL_ORDERED_GROUPS",
-        "strict": "strict: refuse what breaks the order of records of one key",
-        "warn": "warn: plan it with a warning",
-    }
-    waits = (
-        "Partitions wait at the ends of their logs until those they depend on are finished; a second run to next-phase "
-        "sets them, and the group stops a second time."
-    )
-    return {
-        "ordering": choice("Order of keys", "For topics whose partitions became more.", values, default="configured"),
-        "phases": flag("In phases", waits),
     }
 
 
@@ -210,7 +191,7 @@ _OPTIONS: Final = {
     "--topic": TITLES["topics"],
     "--tables": TITLES["tables_uri"],
 }
-_COMMAND_OR_OPTION: Final = re.compile(r"acktrail [^,;:()]*|--[a-z][a-z-]*")
+_COMMAND_OR_OPTION: Final = re.compile(r"`[^`]*`|acktrail [^,;:()]*|--[a-z][a-z-]*")
 
 
 def in_form_words(text: str) -> str:

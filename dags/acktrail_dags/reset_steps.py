@@ -18,7 +18,6 @@ from acktrail.group_changes import api
 from acktrail.group_changes.cluster import Cluster
 from acktrail.group_changes.json_values import from_json_value, to_json_value
 from acktrail.group_changes.lifecycle import plan_status
-from acktrail.group_changes.lifecycle.phases import next_phase_request
 from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.group_changes.planning.notices import refusals_among
 from acktrail.group_changes.planning.plan import ResetPlan
@@ -66,18 +65,15 @@ class StoredPlan(ResetTarget):
 @task(task_id="validate", multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors()
 def validate_reset(**context: Unpack[Context]) -> ResetOrder:
-    """The request that the form describes, or the next phase of the plan that it names. Fails with the field or the
-    rule that it breaks."""
+    """The request that the form describes. Fails with the field or the rule that it breaks."""
     form, asked_by = context["params"], requester(context)
     strategies = _strategies(form)
-    if form["strategy"] == "next-phase":
-        return _order(form, _next_phase(form, asked_by))
     _check_scope(form)
     asked = {
-        **{name: form[name] for name in ("groups", "all_topics", "allow_skip", "phases")},
+        **{name: form[name] for name in ("groups", "all_topics", "allow_skip")},
         "topics": form["topics"] or [],
         "strategies": strategies,
-        "ordering": None if form["ordering"] == "configured" else form["ordering"],
+        "allow": form["allow"] or [],
         "reason": form["reason"] or "",
         "requested_by": asked_by,
     }
@@ -288,17 +284,6 @@ def _check_scope(form: Mapping[str, Any]) -> None:
         _leave_empty(form, TITLES["topics"], ["all_topics"])
     elif not any(form[name] for name in scope):
         raise InputError(f"{TITLES['topics']} is empty", hint=f"{_FILL_IN}, or choose {TITLES['all_topics']}")
-
-
-def _next_phase(form: Mapping[str, Any], asked_by: str) -> ResetRequest:
-    """The phase after the plan that the form names, of the groups that it names."""
-    _leave_empty(form, f"{TITLES['strategy']}: next-phase", ("topics", "all_topics", "phases"))
-    tables = tables_config(form["tables_uri"], form.get("profile"))
-    earlier = api.load_reset(tables, form["next_phase_of"])
-    if set(form["groups"]) != set(earlier.group_ids):
-        text = f"plan {earlier.plan_id} is not about the groups of {TITLES['groups']}"
-        raise InputError(text, hint=f"its groups: {', '.join(earlier.group_ids)}")
-    return next_phase_request(earlier, reason=form["reason"] or "", requested_by=asked_by)
 
 
 def _leave_empty(form: Mapping[str, Any], what: str, names: Iterable[str | None]) -> None:

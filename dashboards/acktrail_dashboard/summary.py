@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,15 +14,16 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.plain_tables import KnownSum
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import AUDIT_RULES, newest_reconciliation
+from acktrail.tables.open_runs import newest_reconciliation
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
+from acktrail_dashboard.branch_views import report_sections
 from acktrail_dashboard.lists.finding_list import topic_names
 from acktrail_dashboard.ranking import group_statuses, totals_by_group, worst_first
-from acktrail_dashboard.rows import expansion_rows
 from acktrail_dashboard.rows import listed_rows as listed
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows, rows_of_run, run_end
@@ -49,20 +50,16 @@ def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
     own = {name: tables.read(name, where=pc.field("run_id") == chosen) for name in _OF_THE_RUN}
     if not own["reconciliations"].num_rows:
         own["offset_observations"] = tables.read("offset_observations", where=pc.field("run_id") == chosen)
-    return (
-        RunTables(
-            **own,
-            findings=tables.read("findings"),
-            topics=tables.read("topics"),
-            queue_statuses=tables.read(
-                "queue_statuses", columns=listed.STATUS_COLUMNS, where=pc.field("run_id") == chosen
-            ),
-            export_ranges=tables.read("export_ranges", columns=listed.EXPORT_COLUMNS),
-            archived=_history_of_archived(tables, own["share_partition_states"]),
-            **_audited_expansions(tables),
-        ),
-        chosen,
+    found = RunTables(
+        **own,
+        findings=tables.read("findings"),
+        topics=tables.read("topics"),
+        queue_statuses=tables.read("queue_statuses", columns=listed.STATUS_COLUMNS, where=pc.field("run_id") == chosen),
+        export_ranges=tables.read("export_ranges", columns=listed.EXPORT_COLUMNS),
+        archived=_history_of_archived(tables, own["share_partition_states"]),
     )
+    ended = run_end(found)
+    return replace(found, branches={each.name: each.read(tables, ended) for each in report_sections()}), chosen
 
 
 def shown_run(config: TablesConfig, run_id: str | None) -> str:
@@ -70,22 +67,6 @@ def shown_run(config: TablesConfig, run_id: str | None) -> str:
     tables = Tables(config)
     runs = tables.read("reconciliations", columns=("run_id", "observed_at"))
     return chosen_run(runs, newest_reconciliation(tables)[0], run_id, root=tables.root)
-
-
-def _audited_expansions(tables: Tables) -> dict[str, Any]:
-    """The fields of `RunTables` about expansions."""
-    if not tables.exists("partition_expansions"):
-        is_observed = tables.exists("partition_observations")
-        command = "acktrail expand audit" if is_observed else "acktrail expand observe"
-        return {"expansions_reason": f"No topic was {'audited' if is_observed else 'observed'} yet: run {command}."}
-    is_shown = pc.field("verdict").isin(expansion_rows.SHOWN)
-    return {
-        "partition_expansions": tables.read("partition_expansions"),
-        "expansion_fences": tables.read("expansion_fences", columns=expansion_rows.FENCES),
-        "ordering_audits": tables.read("ordering_audits", columns=expansion_rows.COUNTED),
-        "ordering_proofs": tables.read("ordering_audits", columns=expansion_rows.PROOFS, where=is_shown),
-        "start_audits": tables.read("start_audits", columns=expansion_rows.STARTS),
-    }
 
 
 def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
@@ -148,7 +129,7 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         archived=archived_rows(own.share_partition_states, own.archived),
         findings=findings,
         findings_seen_later=_seen_later(tables, own, run_id),
-        expansions=expansion_rows.run_expansions(own),
+        branches=own.branches,
         expectations=expectations,
         exports=exports,
         gaps=gaps,
@@ -167,13 +148,6 @@ def summary_json(summary: Summary) -> str:
         group["statuses"], group["verdicts"] = dict(group["statuses"]), dict(group["verdicts"])
     for group in form["groups"]:
         group["configs"] = dict(group["configs"])
-    for lists, names in (
-        ("expansions", ("destinations", "groups")),
-        ("orders", ("destinations",)),
-        ("starts", ("partitions",)),
-    ):
-        for row in form["expansions"][lists]:
-            row |= {name: dict(row[name]) for name in names}
     return json.dumps(form, default=lambda instant: utc_text(instant, "auto"), ensure_ascii=True)
 
 
@@ -200,7 +174,7 @@ def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     others = (
         row
         for row in rows(tables.findings, ("run_id", "rule", "first_seen_at", "last_seen_at"))
-        if row["run_id"] != run_id and row["rule"] not in AUDIT_RULES
+        if row["run_id"] != run_id and row["rule"] not in BRANCH_RULES
     )
     spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
     return sum(None not in (first, end, last) and first <= end < last for first, last in spans)

@@ -5,9 +5,10 @@ Offsets are Kafka's, both ends of a range inclusive. A count that is not known i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 PartitionKey = tuple[str, str, int]
 """Group id, topic id, partition (-1 where a row names none): one share partition."""
@@ -215,100 +216,6 @@ class ExportRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpansionRow:
-    """One expansion of a topic. `worst`: the worst verdict on order, None where no group was audited. `destinations`:
-    audited destinations of groups by verdict; `groups`: groups by their worst one. `widest_fence`: records between the
-    ends of the widest fence, None where no fence has both. `skipped_records`: those that groups never got, as far as
-    it is known; it is not known of `unknown_starts` beginnings. `uncertain`: what is not certain, and why."""
-
-    event_id: str
-    topic_id: str | None
-    topic: str | None
-    sequence: int | None
-    old_count: int | None
-    new_count: int | None
-    last_seen_old_at: datetime | None
-    first_seen_new_at: datetime | None
-    settles_at: datetime | None
-    status: str | None
-    is_single: bool | None
-    key_mapping: str | None
-    worst: str | None
-    destinations: tuple[tuple[str, int], ...]
-    groups: tuple[tuple[str, int], ...]
-    widest_fence: int | None
-    unknown_fences: int
-    skipped_records: int | None
-    unknown_starts: int
-    uncertain: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceRow:
-    """Where the records of one source from before the expansion `event_id` end: between `fence_low` and `fence_high`,
-    or at `fence_exact`. `method` is how that was found; `reason`: why an end is not known."""
-
-    event_id: str
-    partition: int | None
-    fence_low: int | None
-    fence_high: int | None
-    width: int | None
-    fence_exact: int | None
-    method: str
-    confidence: str | None
-    log_start_offset: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOrderRow:
-    """One group across one expansion: the worst verdict, and its `destinations` by verdict. Where order is broken or
-    not proven, of the worst destination `partition` the two readings of the source that the verdict rests on, and what
-    was left of it up to the high fence."""
-
-    event_id: str
-    group_id: str
-    group_type: str | None
-    verdict: str
-    destinations: tuple[tuple[str, int], ...]
-    partition: int | None
-    source_partition: int | None
-    source_before: int | None
-    before_at: datetime | None
-    source_at: int | None
-    at: datetime | None
-    fence_low: int | None
-    fence_high: int | None
-    remaining: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStartRow:
-    """Where one group began with the partitions that one expansion added: the worst verdict, partitions by verdict.
-    `skipped_records` sums those that are known; of `unknown_partitions` it is not known."""
-
-    event_id: str
-    group_id: str
-    group_type: str | None
-    verdict: str
-    partitions: tuple[tuple[str, int], ...]
-    skipped_records: int | None
-    unknown_partitions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExpansions:
-    """Expansions that were seen before the run ended, as the newest audit judges them, the worst first; fences and
-    groups in their order. `reason`: why nothing is known of expansions; empty: it is."""
-
-    reason: str = ""
-    expansions: tuple[ExpansionRow, ...] = ()
-    fences: tuple[FenceRow, ...] = ()
-    orders: tuple[GroupOrderRow, ...] = ()
-    starts: tuple[GroupStartRow, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotals:
     """Counts over the whole run. `lag_records` sums the known lags that are above zero."""
 
@@ -364,7 +271,8 @@ class Summary:
     findings: tuple[FindingRow, ...]
     findings_seen_later: int
     """Findings that were there before this run ended and that a later run saw again: its rows, not this run's."""
-    expansions: RunExpansions
+    branches: Mapping[str, Mapping[str, Any]]
+    """What branches have of the run, by the names of their sections."""
     expectations: tuple[ExpectationRow, ...]
     exports: tuple[ExportRow, ...]
     gaps: tuple[GapRow, ...]

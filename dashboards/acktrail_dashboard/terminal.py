@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from acktrail.plain_tables import printable, table
 from acktrail_dashboard import status_wording, trouble_wording, wording
-from acktrail_dashboard.expansion_wording import expansions_line
+from acktrail_dashboard.branch_views import report_sections
 from acktrail_dashboard.ranking import most_urgent
 from acktrail_dashboard.summary_types import PartitionRow, Summary
 
@@ -106,7 +106,11 @@ def _lines(summary: Summary) -> tuple[str, ...]:
         f"Expectations  {wording.quality_line(totals)}",
         f"Export        {wording.export_line(totals)}",
         f"Findings      {wording.findings_line(totals)}",
-        f"Expansions    {expansions_line(summary.expansions)}",
+        *(
+            f"{each.title:<14}{each.line(summary.branches[each.name])}"
+            for each in report_sections()
+            if each.name in summary.branches
+        ),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +11,10 @@ import typer
 
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
-from acktrail.config import TablesConfig, ordered_groups
+from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail.tables.delta.store import Tables
     from acktrail_expectations.results import ValidationSummary
 
 
@@ -39,17 +37,6 @@ def _validate(
         Path | None,
         typer.Option("--export-suites", metavar="FOLDER", help="Only write the suites there, as JSON."),
     ] = None,
-    expansions: Annotated[
-        bool, typer.Option("--expansions", help="Check partition expansions, fences and the order of keys instead.")
-    ] = False,
-    ordered: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ordered",
-            metavar="PATTERN",
-            help="With --expansions: groups that need order (shell style). Default: ACKTRAIL_ORDERED_GROUPS.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the tables of one run with Great Expectations and record the results in quality_results.
@@ -60,9 +47,6 @@ def _validate(
     validated on Spark, where ACKTRAIL_SPARK_MASTER says. Exit code 6: a critical expectation failed.
 
     --data-docs validates all records once more for its pages; they need no network and have counts, no values.
-
-    --expansions checks what was observed of topics, and what `acktrail expand audit` found: --run-id then names an
-    observation. A group of --ordered that broke the order of keys is critical, another one a warning.
 
     Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
     """
@@ -78,9 +62,6 @@ def _validate(
         return
     config = TablesConfig.from_environment(tables, tables_options)
     store = Tables(config)
-    if expansions:
-        _validate_expansions(store, run_id, ordered or (), as_json=as_json)
-        return
     chosen = choose_run(store, run_id)
     with showing_activity(), default_executors()(chosen) as executors:
         summary = validate_run(store, chosen, executors, every_record=every_record)
@@ -93,16 +74,6 @@ def _validate(
         typer.echo((_json if as_json else _text)(summary))
     sys.stdout.flush()
     pass_gate(summary)
-
-
-def _validate_expansions(store: Tables, run_id: str | None, ordered: Sequence[str], *, as_json: bool) -> None:
-    from acktrail_expectations.expansion_gate import pass_expansion_gate, validate_observation
-
-    with showing_activity():
-        summary = validate_observation(store, run_id, ordered=ordered or ordered_groups().globs)
-    typer.echo((_json if as_json else _text)(summary))
-    sys.stdout.flush()
-    pass_expansion_gate(summary)
 
 
 def _export_suites(folder: Path) -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.executors import Executors
-from acktrail.model.rules.catalogue import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.known_runs import count_rows, require_reconciled
 from acktrail_expectations.inputs.validation_positions import SEQUENCE
@@ -23,7 +24,9 @@ from acktrail_expectations.stopped_gate import stopped_lines
 _log: Final = logging.getLogger("acktrail.quality")
 
 
-_OF_RUNS: Final = ~(pc.starts_with(pc.field("suite"), "reset_") | (pc.field("suite") == EXPANSION_SUITE))
+_OF_RUNS: Final = ~(
+    pc.starts_with(pc.field("suite"), "reset_") | pc.field("suite").isin(pa.array(sorted(BRANCH_SUITES), pa.string()))
+)
 
 
 def validate_run(

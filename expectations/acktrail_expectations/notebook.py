@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import pandas as pd
 
+from acktrail.branches import loaded
 from acktrail.config import TablesConfig
-from acktrail.model.rules.catalogue import EXPANSION_SUITE
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.expansion_gate import PARTITION_EXPANSION_CHECKS
 from acktrail_expectations.gx import data_docs
 from acktrail_expectations.gx.data_context import checkpoint_of, memory_context
 from acktrail_expectations.gx.documented_suites import suite_json
@@ -104,13 +103,14 @@ def export_suites(folder: Path) -> list[Path]:
     """Write every suite to ``FOLDER/SUITE.json`` as Great Expectations stores suites, and give the files.
     The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    others = {
+    suites = {
+        **suites_of(compares_bytes=True),
         "reset_plan": RESET_PLAN_CHECKS,
         "reset_result": RESET_RESULT_CHECKS,
-        EXPANSION_SUITE: PARTITION_EXPANSION_CHECKS,
+        **{name: checks for of_branch in loaded("suites") for name, checks in of_branch.items()},
     }
     written = []
-    for name, checks in {**suites_of(compares_bytes=True), **others}.items():
+    for name, checks in suites.items():
         path = folder / f"{name}.json"
         path.write_text(json.dumps(suite_json(name, checks), indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)

@@ -94,7 +94,7 @@ def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     if not plans:
         raise UnknownName("plan", plan_id)
     plan, partitions = plans[0], _partitions(store, plan_id)
-    may_skip = as_reset(parse_plan(plan["plan"], f"plan {plan_id}")).may_skip
+    may_skip = as_reset(parse_plan(plan["plan"], f"plan {plan_id}")).request.may_skip
     count = _row_count("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
     run_id, cluster_id = f"reset-plan-{plan_id}", plan["cluster_id"]
     return _validated(
@@ -165,8 +165,8 @@ def _partitions(store: Tables, plan_id: str) -> pa.Table:
     return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
 
 
-def reset_plan_frame(partitions: pa.Table, *, may_skip: frozenset[tuple[str, str, int]]) -> pd.DataFrame:
-    """The share partitions of one plan; `may_skip`: those in which it may leave records behind.
+def reset_plan_frame(partitions: pa.Table, *, may_skip: bool) -> pd.DataFrame:
+    """The share partitions of one plan; `may_skip`: it may leave records behind.
 
     Returns:
         ``_PLAN_COLUMNS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
@@ -177,13 +177,12 @@ def reset_plan_frame(partitions: pa.Table, *, may_skip: frozenset[tuple[str, str
     frame = frame_of(partitions.select(list(_PLAN_COLUMNS)))
     refused = known_true(frame["refused"])
     sent = where(frame["target_offset"], ~refused)
-    keys = zip(frame["group_id"], frame["topic"], frame["partition"], strict=True)
     skips = known_true(frame["skipped"] > 0) & ~refused
     return frame.assign(
         sent_target=sent,
         unclamped_target=where(sent, frame["clamp"].isna()),
         has_target_or_refusal=np.asarray(frame["target_offset"].notna(), dtype=np.bool_) | refused,
-        unallowed_skip=skips & ~np.fromiter((key in may_skip for key in keys), np.bool_, len(frame)),
+        unallowed_skip=skips & (not may_skip),
         records_to_deliver=frame["log_end_offset"] - sent - frame["hidden_ahead"],
         sum_of_delivered_again=frame["passed_again"]
         + (frame["acknowledgements_known"] - frame["passed_acknowledged"])

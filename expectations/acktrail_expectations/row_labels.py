@@ -35,24 +35,3 @@ EXPORT_RANGE: Final = RowLabel(
 """An exported range with its gap."""
 SHARE_PARTITION: Final = RowLabel(("group_id", "topic_id", "topic", "partition"), _place)
 STATE_PARTITION: Final = RowLabel(("state_partition",), lambda row: f"state partition {row['state_partition']}")
-OBSERVED_TOPIC: Final = RowLabel(
-    ("run_id", "topic_id", "topic"), lambda row: f"{_topic(row)}, observed by run {row['run_id']}"
-)
-OBSERVED_PARTITION: Final = RowLabel(
-    ("run_id", "topic_id", "topic", "partition"),
-    lambda row: f"{_topic(row)}/{row['partition']}, observed by run {row['run_id']}",
-)
-EXPANSION: Final = RowLabel(
-    ("topic_id", "topic", "old_count", "new_count"),
-    lambda row: f"{_topic(row)} from {row['old_count']} to {row['new_count']}",
-)
-SOURCE: Final = RowLabel(
-    ("event_id", "topic_id", "topic", "partition"),
-    lambda row: f"{_topic(row)}/{row['partition']} before expansion {row['event_id']}",
-)
-"""A partition that was there before an expansion."""
-DESTINATION: Final = RowLabel(
-    ("event_id", "group_id", "topic_id", "topic", "partition"),
-    lambda row: f"{_place(row)} after expansion {row['event_id']}",
-)
-"""A group in a partition after an expansion."""

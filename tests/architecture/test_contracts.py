@@ -56,6 +56,8 @@ TURNED_ARROWS = [
     ("acktrail_dashboard/turned.py", "import great_expectations"),
     ("acktrail_dashboard/rows/turned.py", "import fastapi"),
     ("acktrail/errors.py", "import acktrail.config"),
+    ("acktrail/group_changes/turned.py", "import acktrail_expansion"),
+    ("acktrail_dags/turned.py", "import acktrail_expansion"),
 ]
 
 

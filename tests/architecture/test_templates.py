@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 from jinja2 import Environment, nodes
 
-_FOLDER: Final = Path(__file__).parents[2] / "dashboards"
-TEMPLATES: Final = sorted(_FOLDER.rglob("*.html"))
+_ROOT: Final = Path(__file__).parents[2]
+TEMPLATES: Final = sorted(file for folder in ("dashboards", "connectors") for file in (_ROOT / folder).rglob("*.html"))
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=[path.name for path in TEMPLATES])

@@ -6,25 +6,21 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 import typer
+from broker.granted_acls import grant, missing, without
 from broker.workload import Workload, until
-from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 from reset.world import World
 from servers.real_broker import kafka_tool
 
 from acktrail.broker.acl_probes import granted
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.client.broker_client import NoResponse
-from acktrail.broker.client.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
-from acktrail.broker.ledger.partition_listing import list_partitions
+from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.topics.topic_sink import KafkaTopicSink
 from acktrail.cli.commands.doctor import doctor as command
 from acktrail.config import KafkaConfig, TablesConfig
@@ -35,8 +31,6 @@ from acktrail.errors import NotAuthorized
 from acktrail.export.export_run import observe
 from acktrail.model.acls import POSITIONS_TOPIC, Acl, Purpose, needed
 from acktrail.tables.delta.store import Tables
-from acktrail.topic_expansion.apply_expansion import apply_expansion, open_expansion_journal
-from acktrail.topic_expansion.collect_expansion import expansion_request, make_plan
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -51,26 +45,6 @@ def _state(guarded_workload: Workload) -> None:
     guarded_workload.create_topic(TOPIC)
     guarded_workload.produce(TOPIC, 3)
     guarded_workload.acknowledge(GROUP, TOPIC, 2)
-
-
-def _grant(workload: Workload, acls: Sequence[Acl]) -> None:
-    for acl in acls:
-        workload.allow(USER, acl.operation, acl.kind.upper(), acl.name)
-
-
-@contextmanager
-def _without(workload: Workload, config: KafkaConfig, acl: Acl, others: Sequence[Acl]) -> Iterator[None]:
-    """A time in which `acl` is revoked, and the broker knows it."""
-    workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
-    with ShareGroupAdmin(config) as admin:
-        until(lambda: _missing(admin, others) == {acl}, what=f"that {acl} alone is missing")
-        yield
-        _grant(workload, [acl])
-        until(lambda: not _missing(admin, others), what=f"{acl} again")
-
-
-def _missing(admin: ShareGroupAdmin, acls: Sequence[Acl]) -> set[Acl]:
-    return {acl for acl, is_there in granted(admin, acls).items() if not is_there}
 
 
 @pytest.fixture
@@ -89,7 +63,7 @@ def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixtur
                 bootstrap_server=guarded.bootstrap_servers,
                 client_config=client,
                 tables=str(tmp_path / "nothing-yet"),
-                acls=[Purpose(purpose) for purpose in purposes],
+                acls=list(purposes),
                 group=list(groups),
                 topic=list(topics),
                 as_json=as_json,
@@ -145,12 +119,12 @@ def test_the_acls_of_an_export_are_enough_and_none_is_too_much(
     _run_by_kafkas_tool(guarded, tmp_path, [check["command"] for check in checks])
     config, acls = guarded.config(USER), needed(Purpose.EXPORT)
     with ShareGroupAdmin(config) as admin:
-        until(lambda: not _missing(admin, acls), what="every ACL")
+        until(lambda: not missing(admin, acls), what="every ACL")
     code, checks = doctor(USER, "export")
     assert (code, {check["status"] for check in checks}, len(checks)) == (0, {"ok"}, len(acls))
     assert _whole(config, tmp_path / "all")
     for number, acl in enumerate(acls):
-        with _without(guarded_workload, config, acl, acls):
+        with without(guarded_workload, USER, config, acl, acls):
             assert not _whole(config, tmp_path / str(number)), acl
     code, checks = doctor(USER, "reset", groups=[GROUP])
     assert (code, {check["what"] for check in checks if check["status"] == "missing"}) == (
@@ -160,7 +134,7 @@ def test_the_acls_of_an_export_are_enough_and_none_is_too_much(
     for acl in acls:
         guarded_workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
     with ShareGroupAdmin(config) as admin:
-        until(lambda: _missing(admin, acls) == set(acls), what="no ACL")
+        until(lambda: missing(admin, acls) == set(acls), what="no ACL")
 
 
 def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
@@ -169,80 +143,21 @@ def test_the_acls_of_a_reset_are_enough_and_none_is_too_much(
     """With them a reset is planned, carried out and verified in the state topic; without any one it is refused."""
     config, acls = guarded.config(USER), needed(Purpose.RESET, [GROUP], [TOPIC])
     assert acls == needed(Purpose.MIGRATION, [GROUP], [TOPIC])
-    _grant(guarded_workload, acls)
+    grant(guarded_workload, USER, acls)
     with ShareGroupAdmin(config) as admin:
-        until(lambda: not _missing(admin, acls), what="every ACL")
+        until(lambda: not missing(admin, acls), what="every ACL")
     world = World.at(config, tmp_path)
     asked: dict[str, Any] = {"groups": [GROUP], "topics": [TOPIC], "strategies": {"to-earliest": None}}
     for acl in acls:
-        with _without(guarded_workload, config, acl, acls):
+        with without(guarded_workload, USER, config, acl, acls):
             assert [notice for notice in world.plan(**asked)["notices"] if notice["severity"] == "refusal"], acl
     world.execute(plan := world.plan(**asked))
     assert [row["status"][:2] for row in world.verify(plan)] == ["OK"]
 
 
-def test_the_acls_of_an_expansion_are_enough(
-    guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path
-) -> None:
-    """Without ALTER the plan is refused, and a plan that was made before is refused by the broker; with the ACLs it is
-    made and carried out, and the group is in it."""
-    config, tables = guarded.config(USER), TablesConfig(uri=str(tmp_path))
-    topic, group_id = "to-expand", "expansion-reader"
-    guarded_workload.create_topic(topic)
-    guarded_workload.produce(topic, 3)
-    guarded_workload.acknowledge(group_id, topic, 1)
-    acls = needed(Purpose.EXPANSION, [group_id], [topic])
-    alter = Acl("ALTER", "topic", topic)
-    assert alter in acls
-    _grant(guarded_workload, [*acls, Acl("DESCRIBE", "topic", topic)])
-    with ShareGroupAdmin(config) as admin:
-        until(lambda: not _missing(admin, acls), what="every ACL")
-        plan = make_plan(admin, expansion_request(topic, 2), tables=None, created_by="ann")
-        assert [(group.group_id, group.open_records) for group in plan.groups] == [(group_id, 2)]
-        journal = open_expansion_journal(tables, plan, actor="ann")
-        with _without(guarded_workload, config, alter, acls):
-            refused = make_plan(admin, expansion_request(topic, 2), tables=None, created_by="ann")
-            assert [notice.rule for notice in refused.refusals] == ["unauthorized_topic"]
-            with pytest.raises(NotAuthorized, match="ALTER"):
-                apply_expansion(admin, journal, plan)
-            assert admin.topics([topic])[0].partition_count == 1
-        assert apply_expansion(admin, journal, plan).event_id is not None
-        assert admin.topics([topic])[0].partition_count == 2
-    for acl in (*acls, Acl("DESCRIBE", "topic", topic)):
-        guarded_workload.revoke(USER, acl.operation, acl.kind.upper(), acl.name)
-
-
-def test_describe_on_a_topic_is_enough_for_its_epochs(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
-    """R003-19: where the records of a leader epoch end is answered to who may describe the topic, and to no other one;
-    no right on the cluster is needed."""
-    topic = "with-epochs"
-    guarded_workload.create_topic(topic)
-    guarded_workload.produce(topic, 3)
-    with ShareGroupAdmin(guarded.config("admin")) as admin:
-        [listed] = list_partitions(client_of(admin), [topic])
-    own, leader = OffsetForLeaderEpochRequest.OffsetForLeaderTopic, listed.partitions[0]
-    row = own.OffsetForLeaderPartition(
-        partition=0, current_leader_epoch=leader.leader_epoch, leader_epoch=leader.leader_epoch
-    )
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[own(topic=topic, partitions=[row])])
-
-    def answer() -> tuple[int, int]:
-        """Error code and end offset."""
-        with ShareGroupAdmin(guarded.config(USER)) as admin:
-            [reply] = client_of(admin).send_all([(leader.leader_id, request)])
-        assert not isinstance(reply, NoResponse)
-        found = reply.topics[0].partitions[0]
-        return found.error_code, found.end_offset
-
-    assert answer() == (TOPIC_AUTHORIZATION_FAILED, -1)
-    guarded_workload.allow(USER, "DESCRIBE", "TOPIC", topic)
-    until(lambda: answer() == (NONE, 3), what="the end of the epoch")
-    guarded_workload.revoke(USER, "DESCRIBE", "TOPIC", topic)
-
-
 def test_a_super_user_misses_nothing(doctor: Callable[..., Any]) -> None:
     """A super user has every ACL, for all groups and topics too; with a group alone its topics are found."""
-    code, checks = doctor("admin", "reset", "migration", "export", "expansion", "metadata", "dead-letters", "ledger")
+    code, checks = doctor("admin", "reset", "migration", "export", "metadata", "dead-letters")
     assert (code, {check["status"] for check in checks}) == (0, {"ok"})
     code, checks = doctor("admin", "reset", groups=[GROUP])
     assert [shlex.split(check["command"])[-2:] for check in checks] == [

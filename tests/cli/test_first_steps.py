@@ -55,7 +55,6 @@ def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
         (("reconcil",), "'reconcile'"),
         (("reset", "aply"), "'apply'"),
         (("groups", "config", "shwo"), "'show'"),
-        (("expand", "pln"), "'plan'"),
         (("profiles", "overviw"), "'overview'"),
         (("groups", "describe", "--jsn"), "--json"),
     ],
@@ -67,7 +66,7 @@ def test_a_misspelt_word_is_answered_with_the_right_one(words: tuple[str, ...], 
     assert meant in done.stderr.partition("(see")[0]
 
 
-@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("reset", "plan"), ("expand",)])
+@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("reset", "plan"), ("reset",)])
 def test_help_has_a_short_name_everywhere(words: tuple[str, ...]) -> None:
     short, long = acktrail(*words, "-h"), acktrail(*words, "--help")
     assert (short.returncode, short.stdout) == (0, long.stdout)

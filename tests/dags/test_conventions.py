@@ -7,17 +7,23 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acktrail.branches import branches
+
 pytestmark = pytest.mark.airflow
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESETS = {"acktrail_reset_offsets", "acktrail_rollback_offsets"}
-BY_HAND = {"acktrail_expand_topic", *RESETS}
-DAG_IDS = {"acktrail_export", "acktrail_maintenance", "acktrail_partitions", "acktrail_reconcile", *BY_HAND}
+OWN = {"acktrail_export", "acktrail_maintenance", "acktrail_reconcile", *RESETS}
+OF_BRANCHES = {module.rpartition(".")[2]: module for branch in branches() for module in branch.dags}
+"""DAG id to module."""
+DAG_IDS = OWN | OF_BRANCHES.keys()
+GATHERS = "acktrail_branches"
 NEVER_TRIED_AGAIN = {"execute"}
 WAITS_FOR_A_PERSON = {"approve"}
 HEAVY = (
@@ -39,11 +45,14 @@ TAGS = {"acktrail", "data-quality", "kafka", "maintenance", "share-groups", "spa
 
 
 def test_every_file_gives_its_own_dag_and_nothing_fails_to_import(dag_bag: Any) -> None:
-    """A file is named after the one DAG it holds; helpers are ignored; no file is broken."""
+    """A file is named after the one DAG it holds, but for the one that gathers those of branches, which are named after
+    their modules; helpers are ignored; no file is broken."""
     assert dag_bag.import_errors == {}
-    files = {path.stem for path in DAGS_FOLDER.glob("*.py")}
-    assert files == DAG_IDS == set(dag_bag.dags)
-    assert {Path(dag.fileloc).stem: dag_id for dag_id, dag in dag_bag.dags.items()} == {name: name for name in DAG_IDS}
+    assert {path.stem for path in DAGS_FOLDER.glob("*.py")} == {*OWN, GATHERS}
+    assert {dag_id: Path(dag.fileloc).stem for dag_id, dag in dag_bag.dags.items()} == {
+        **{name: name for name in OWN},
+        **dict.fromkeys(OF_BRANCHES, GATHERS),
+    }
 
 
 def test_the_folder_may_lie_below_airflows(tmp_path: Path) -> None:
@@ -58,12 +67,13 @@ def test_the_folder_may_lie_below_airflows(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", probe, str(tmp_path)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     dag_ids, errors, files = json.loads(done.stdout.splitlines()[-1])
-    assert (errors, set(dag_ids), files) == ({}, DAG_IDS, len(DAG_IDS))
+    assert (errors, set(dag_ids), files) == ({}, DAG_IDS, len(OWN) + 1)
 
 
 def test_dag_files_are_short() -> None:
     """One page, at most 90 lines: parameters, tasks and their order. What a task does is in the package."""
-    for path in DAGS_FOLDER.glob("*.py"):
+    modules = [Path(find_spec(module).origin) for module in OF_BRANCHES.values()]
+    for path in (*DAGS_FOLDER.glob("*.py"), *modules):
         assert len(path.read_text().splitlines()) <= 90, f"move work out of {path.name}"
 
 
@@ -87,7 +97,7 @@ def test_effective_settings(scheduled: dict[str, Any], dag_id: str) -> None:
     assert dag.description
     assert len(dag.description) <= 100
     assert dag.catchup is False
-    assert dag.max_active_runs == (4 if dag_id in BY_HAND else 1)
+    assert dag.max_active_runs == (1 if dag.timetable.can_be_scheduled else 4)
     assert dag.dagrun_timeout is not None
     for task in dag.tasks:
         assert task.doc_md, task.task_id
@@ -132,53 +142,6 @@ def test_reconcile_steps_follow_each_other(dag_bag: Any) -> None:
     assert dag.task_dict["publish"].upstream_task_ids >= {"validate"}
     assert dag.task_dict["validate"].upstream_task_ids >= {"reconcile"}
     assert {task.trigger_rule for task in dag.tasks if task.task_id != "notify"} == {"all_success"}
-
-
-def test_an_expansion_runs_by_hand_with_a_person_before_it(scheduled: dict[str, Any]) -> None:
-    """A dry run unless the form says otherwise; plan, answer and its record come before the expansion; the wait for
-    producers holds no slot; the last look comes after it, and only after an expansion."""
-    from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
-
-    dag = scheduled["acktrail_expand_topic"]
-    assert dag.timetable.can_be_scheduled is False
-    assert dag.params["dry_run"] is True
-    before = set(dag.task_dict["expand"].get_flat_relative_ids(upstream=True))
-    assert before == {"plan", "dry_run_ends_here", "approve", "note_decision"}
-    after = {"expand", "settle", "look_again", "audit"}
-    assert dag.task_dict["publish"].get_flat_relative_ids(upstream=True) == before | after
-    assert dag.task_dict["look_again"].upstream_task_ids >= {"settle"}
-    assert {dag.task_dict[name].trigger_rule for name in (*after, "publish")} == {"all_success"}
-    assert dag.task_dict["settle"].task_type == DateTimeSensorAsync.__name__
-    assert "task_ids='expand'" in dag.task_dict["settle"].target_time
-
-
-def test_looks_are_regular(scheduled: dict[str, Any]) -> None:
-    """Every five minutes, at once when it is switched on, never two at a time: a look, its audit, the gate."""
-    from airflow.timetables.base import TimeRestriction
-
-    dag = scheduled["acktrail_partitions"]
-    whenever = TimeRestriction(earliest=None, latest=None, catchup=False)
-    first = dag.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=whenever)
-    second = dag.timetable.next_dagrun_info(last_automated_data_interval=first.data_interval, restriction=whenever)
-    assert first.run_after <= datetime.now(UTC)
-    assert second.run_after - first.run_after <= timedelta(minutes=5)
-    assert dag.task_dict["validate"].get_flat_relative_ids(upstream=True) == {"observe", "audit"}
-    assert dag.task_dict["audit"].upstream_task_ids == {"observe"}
-    assert dag.task_dict["notify"].upstream_task_ids == {"observe", "validate"}
-    assert dag.task_dict["notify"].trigger_rule == "all_done"
-
-
-BAD_TOPIC = [("topic", "a b"), ("topic", "x'; drop"), ("topic", ""), ("topic", "x" * 250)]
-BAD_COUNT = [("partitions", 0), ("partitions", 10_001), ("partitions", "4"), ("partitions", 2.5)]
-
-
-@pytest.mark.parametrize(("name", "value"), [*BAD_TOPIC, *BAD_COUNT, ("dry_run", "no"), ("dry_run", None)])
-def test_the_form_of_an_expansion_refuses(dag_bag: Any, name: str, value: object) -> None:
-    """Names that no topic has, counts that no topic gets, and words for yes and no."""
-    from airflow.sdk.exceptions import ParamValidationError
-
-    with pytest.raises(ParamValidationError):
-        dag_bag.dags["acktrail_expand_topic"].params.get_param(name).resolve(value)
 
 
 @pytest.mark.parametrize("dag_id", sorted(RESETS))
@@ -235,9 +198,7 @@ BAD_RECONCILE = [
     ("dag_id", "name", "value"),
     [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD if (dag_id, bad[0]) not in ASKS_NO_BROKER]
     + [("acktrail_maintenance", "keep", age) for age in ("", "1 year", "0d", "365", 365)]
-    + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE]
-    + [("acktrail_partitions", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_conn_id"]
-    + [("acktrail_expand_topic", *bad) for bad in BAD_RECONCILE if bad[0] == "spark_conn_id"],
+    + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE],
 )
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:
     """A value outside a parameter's schema is refused before anything runs."""
@@ -280,11 +241,10 @@ def test_parameters_explain_themselves(dag_bag: Any, dag_id: str) -> None:
 REQUIRED = {
     "acktrail_reset_offsets": {"groups", "strategy"},
     "acktrail_rollback_offsets": {"plan_id"},
-    "acktrail_expand_topic": {"topic", "partitions"},
 }
 
 
-@pytest.mark.parametrize("dag_id", sorted(BY_HAND))
+@pytest.mark.parametrize("dag_id", sorted(RESETS))
 def test_an_empty_form_starts_no_run(dag_bag: Any, dag_id: str) -> None:
     """What a run cannot do without is required by its schema; the other fields have headings, but for a few."""
     from airflow.sdk.exceptions import ParamValidationError

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from broker.workload import Workload
 
+from acktrail.branches import branches
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
@@ -19,7 +20,8 @@ from acktrail.tables.delta.store import Tables
 pytestmark = [pytest.mark.airflow, pytest.mark.filterwarnings("default")]
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
-BASES = {path.stem for path in DAGS_FOLDER.glob("*.py")}
+OF_BRANCHES = {module.rpartition(".")[2] for branch in branches() for module in branch.dags}
+BASES = {path.stem for path in DAGS_FOLDER.glob("*.py")} - {"acktrail_branches"} | OF_BRANCHES
 HIDDEN = "hidden-w0rd"
 Bag = Callable[[str], Any]
 

@@ -12,12 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from broker.workload import Workload, until
 from drivers.recording_notifier import FACTORY, FILE, messages
 from embedded.workload_report import WorkloadReport, report_of
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.ledger.partition_creation import create_partitions
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.workload_run import run_workload
@@ -104,39 +101,6 @@ def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Pa
     reconcile = dag_bag.dags["acktrail_reconcile"].test(run_conf={**conf, "report_folder": str(tmp_path)})
     assert set(_states(reconcile).values()) == {"skipped"}
     assert str(reconcile.state) == "success"
-
-
-@pytest.mark.full  # tests/expansions has the audit
-def test_looks_are_audited_and_checked(
-    dag_bag: Any, own_broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two looks with an expansion between them: the second one's audit finds it, and its gate passes; both have the
-    run id of their look. Without an expansion there is nothing to find."""
-    monkeypatch.setenv("ACKTRAIL_SETTLE", "0s")
-    workload = Workload(own_broker.config())
-    workload.create_topic("grown", 2)
-    dag, conf = dag_bag.dags["acktrail_partitions"], {"tables_uri": str(tmp_path), "topics": ["grown"]}
-    first = dag.test(run_conf=conf)
-    with ShareGroupAdmin(own_broker.config()) as admin:
-        assert create_partitions(client_of(admin), "grown", 3).error is None
-        until(lambda: admin.topics(["grown"])[0].partition_count == 3)
-    second = dag.test(run_conf=conf)
-
-    assert (
-        _states(first)
-        == _states(second)
-        == dict.fromkeys(("observe", "audit", "validate", "notify", "passed"), "success")
-    )
-    before, after = _results(first), _results(second)
-    assert (before["audit"]["counts"]["expansions"], after["audit"]["counts"]["expansions"]) == (0, 1)
-    assert after["validate"]["counts"]["critical_failures"] == 0
-    assert (before["notify"]["counts"]["messages"], after["notify"]["counts"]["messages"]) == (0, 1)
-    assert len({after[task]["run_id"] for task in after}) == 1
-    (found,) = Tables(TablesConfig(uri=str(tmp_path))).read("partition_expansions").to_pylist()
-    assert (found["topic"], found["old_count"], found["new_count"], found["run_id"]) == (
-        *("grown", 2, 3),
-        after["observe"]["run_id"],
-    )
 
 
 def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: Path) -> None:

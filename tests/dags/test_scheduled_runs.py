@@ -1,13 +1,11 @@
-"""Resets, reconciliations and an expansion by the real scheduler, against a real broker; approvals are answered through
-Airflow's own interface."""
+"""Resets and reconciliations by the real scheduler, against a real broker; approvals are answered through Airflow's own
+interface."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +16,7 @@ from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from drivers.airflow_pages import AirflowPages
 from drivers.airflow_reviewer import AirflowReviewer, Approval
+from drivers.airflow_scene import Scene, asked_until, succeeded
 from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.recording_notifier import FACTORY, FILE, messages
@@ -26,13 +25,12 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused, task_log
+from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
 from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.workload.state_injection import inject_faults
 from acktrail.faults.fault import StateFault
 from acktrail.faults.library import faults_on
-from acktrail.group_changes.audit.journal import read_audit
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
@@ -41,9 +39,8 @@ pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
-RECONCILE, EXPAND = "acktrail_reconcile", "acktrail_expand_topic"
+RECONCILE = "acktrail_reconcile"
 RECORDS = 40
-FAILED = {"failed", "upstream_failed"}
 COPY = "copy."
 BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 CARRIED_OUT = {
@@ -51,74 +48,6 @@ CARRIED_OUT = {
     *("note_decision", "execute", "verify", "check_result"),
 }
 HOSTILE = "g`'\"```<b>;--"
-
-
-def asked_until(condition: Callable[[], Any], what: str) -> Any:
-    """Ask once a second, and no more often: the answers come from the process that the tasks wait for, too."""
-    deadline = time.monotonic() + 400
-    while time.monotonic() < deadline:
-        if answer := condition():
-            return answer
-        time.sleep(1)
-    raise AssertionError(f"{what} took longer than 400 s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """An Airflow, a broker with groups that acknowledged ten records each, and the tables of the resets."""
-
-    api: AirflowReviewer
-    broker: EmbeddedBroker
-    tables: TablesConfig
-    logs: Path
-    messages: Path
-    """What notifiers were to send."""
-    url: str
-    tokens: tuple[str, ...]
-    """Of a viewer and of a user."""
-    answers: dict[str, str] = field(default_factory=dict)
-    """What was answered, by run."""
-
-    def start(self, dag_id: str, **conf: Any) -> str:
-        return self.api.trigger(dag_id, conf)
-
-    def approval(self, run_id: str) -> Approval:
-        """What the run asks a person."""
-        return asked_until(lambda: next((a for a in self.api.approvals() if a.run_id == run_id), None), run_id)
-
-    def answer(self, approval: Approval, option: str) -> None:
-        self.answers[approval.run_id] = option
-        self.api.answer(approval, option)
-
-    def is_over(self, dag_id: str, run_id: str) -> bool:
-        """Whether the run ended. An answer that comes before the scheduler saw the task wait is lost to it: Airflow
-        tries the task again and asks anew, and is answered anew."""
-        for approval in self.api.approvals():
-            if approval.run_id == run_id and run_id in self.answers:
-                self.api.answer(approval, self.answers[run_id])
-        return self.api.run(dag_id, run_id).state in {"success", "failed"}
-
-    def ended(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """State of every task once the run ended: as a failure where one of them failed, and nowhere else."""
-        asked_until(lambda: self.is_over(dag_id, run_id), run_id)
-        states = {task.task_id: task.state for task in self.api.tasks(dag_id, run_id)}
-        has_failed = not FAILED.isdisjoint(states.values())
-        assert self.api.run(dag_id, run_id).state == ("failed" if has_failed else "success"), states
-        return states
-
-    def reason(self, dag_id: str, run_id: str, task_id: str) -> str:
-        """Why a task failed."""
-        (number,) = (task.try_number for task in self.api.tasks(dag_id, run_id) if task.task_id == task_id)
-        return task_log(self.logs, dag_id, run_id, task_id, number).reason
-
-    def start_offset(self, group_id: str) -> int | None:
-        with ShareGroupAdmin(self.broker.config()) as admin:
-            (offset,) = admin.describe_offsets(group_id)
-        return offset.start_offset
-
-    def events(self, plan_id: str) -> list[tuple[str, str]]:
-        """Who did what, from the audit of a plan."""
-        return [(row.event, row.actor) for row in read_audit(self.tables, {"plan_id": plan_id})]
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +93,6 @@ def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
         "ACKTRAIL_TABLES": tables.uri,
         "ACKTRAIL_NOTIFIERS": FACTORY,
         FILE: str(sent),
-        "ACKTRAIL_SETTLE": "5s",
-        "ACKTRAIL_KEY_MAPPINGS": "*=murmur2",
         "PYTHONPATH": str(Path(__file__).parents[1]),
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
@@ -179,7 +106,7 @@ def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
             workload.acknowledge(group_id, topic, 10)
         api = AirflowReviewer.of(standalone)
         api.add_connection("acktrail_kafka", host=broker.bootstrap_servers)
-        for dag_id in (RESET, ROLLBACK, RECONCILE, EXPAND):
+        for dag_id in (RESET, ROLLBACK, RECONCILE):
             airflow.watch().wait_for_dag(dag_id, timeout_s=300)
             api.set_paused(dag_id, paused=False)
         passwords = json.loads((home / "passwords.json").read_text())
@@ -209,10 +136,6 @@ def test_no_run_in_which_a_task_failed_is_a_success(scene: Scene, copies: Path) 
 
     expected = {dag_id: "success" if ".nothing." in dag_id else "failed" for dag_id in planned}
     assert asked_until(ended, "the copies") == expected
-
-
-def succeeded(states: dict[str, str | None]) -> set[str]:
-    return {task for task, state in states.items() if state == "success"}
 
 
 @pytest.mark.parametrize(
@@ -337,42 +260,6 @@ def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     assert scene.start_offset("bills-desk") == before
 
 
-@pytest.mark.full  # tests/topic_expansion has the plan and the waiting
-def test_an_expansion_waits_for_a_person_and_for_producers(scene: Scene) -> None:
-    """A dry run, a refused plan and a rejection change nothing, and the rejection is noted. What is approved is done
-    between looks; once producers must know the count, the fences are closed. The audit names who decided."""
-    workload = Workload(scene.broker.config())
-    workload.create_topic("parcels", 2)
-    workload.produce("parcels", 3)
-    workload.acknowledge("parcel-desk", "parcels", 3)
-    dry = scene.start(EXPAND, topic="parcels", partitions=3)
-    approved = scene.start(EXPAND, topic="parcels", partitions=3, dry_run=False)
-    refused = scene.start(EXPAND, topic="parcels", partitions=2, dry_run=False)
-    rejected = scene.start(EXPAND, topic="parcels", partitions=4, dry_run=False)
-    asked, other = scene.approval(approved), scene.approval(rejected)
-    scene.answer(other, "Reject")
-    states = scene.ended(EXPAND, rejected)
-    assert (states["note_decision"], states["expand"], states["publish"]) == ("success", "skipped", "skipped")
-    closed = json.loads(scene.api.returned(EXPAND, rejected, "plan")["plan"])["plan_id"]
-    assert scene.events(closed) == [("rejected", "admin")]
-    assert "keys move" in asked.body
-    scene.answer(asked, "Approve")
-
-    assert set(scene.ended(EXPAND, approved).values()) == {"success"}
-    result = scene.api.returned(EXPAND, approved, "publish", "result")
-    assert (result["is_settled"], result["counts"]["fences_known"], result["counts"]["partitions"]) == (True, 2, 3)
-    assert "order of keys in group parcel-desk:" in result["text"]
-    with ShareGroupAdmin(scene.broker.config()) as admin:
-        (topic,) = admin.topics(["parcels"])
-    assert topic.partition_count == 3
-    steps = [(event, who) for event, who in scene.events(result["run_id"])]
-    assert steps == [(event, "admin") for event in ("approved", "before_call", "after_call", "verified")]
-    states = scene.ended(EXPAND, dry)
-    assert (states["plan"], states["approve"], states["expand"]) == ("success", "skipped", "skipped")
-    assert scene.ended(EXPAND, refused)["plan"] == "failed"
-    assert "not_more_partitions" in scene.reason(EXPAND, refused, "plan")
-
-
 def stops(fault: StateFault) -> frozenset[str]:
     """The critical expectations that a fault breaks."""
     names = {name.split(".", 1)[1] for name in fault.expected.failing}
@@ -447,16 +334,14 @@ def test_a_reconciliation_has_its_driver_off_the_worker(scene: Scene, tmp_path: 
 
 def open_every_page(scene: Scene, profile: Path) -> None:
     """As a viewer, within Airflow: each page of the menu, and by links a group, a share partition, a finding, its
-    record, a check and its rule, and the expansion of a topic where one was made. No table is missing on any."""
+    record, a check and its rule. No table is missing on any."""
     if CHROMIUM is None:
         return
-    expanded = any(row.kind == "expand_topic" and row.event == "verified" for row in read_audit(scene.tables, {}))
     walks = (
         *(("overview", ()), ("resets", ()), ("export", ()), ("share-partitions", ())),
         ("groups", ("group?", "share-partition?")),
         ("findings", ("finding?", "record?")),
         ("checks", ("check?", "rule?")),
-        ("expansions", ("expansion?",) if expanded else ()),
     )
     with browsing(profile) as page:
         pages = AirflowPages(page, scene.url, scene.tokens[0])

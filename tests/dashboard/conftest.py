@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from definitions.batch_laws import terminal_count
-from samples.expansion_tables import NOW, SampleExpansion, expansion_rows
 
 from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.config import TablesConfig
 from acktrail.model.delivery import StateBatch
 from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.branch_views import report_sections
 from acktrail_dashboard.rows.run_tables import RunTables
 
 RUN = "reconcile-2026-11-21T04:46:00Z"
@@ -321,32 +324,6 @@ def findings() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-EXPANSIONS = (
-    SampleExpansion(
-        verdicts={"fraud-scoring": "violation", "billing-workers": "safe", "search-indexer": "possible_violation",
-                  "warehouse-sync": "indeterminate"},
-        types={"fraud-scoring": "share"}, skipped={"fraud-scoring": 312},
-    ),
-    SampleExpansion(topic="invoices", topic_id="000001MCtK-X86swAAAAAA", new_count=4, look=6),
-    SampleExpansion(topic="clickstream", topic_id="000002MCtK-X86swAAAAAA", old_count=30, new_count=40, look=18,
-                    verdicts={"warehouse-sync": "unknown_fence"}),
-)  # fmt: skip
-
-
-def expansions(samples: Sequence[SampleExpansion]) -> dict[str, pa.Table]:
-    """Fields of `RunTables` about expansions that were seen before the run."""
-    found = {
-        name: [
-            {column: value - (NOW - SEEN) if isinstance(value, datetime) else value for column, value in row.items()}
-            for row in rows
-        ]
-        for name, rows in expansion_rows(samples).items()
-    }
-    names = ("partition_expansions", "expansion_fences", "ordering_audits", "start_audits")
-    tables = {name: table(name, found[name]) for name in names}
-    return {**tables, "ordering_proofs": tables["ordering_audits"]}
-
-
 def build_run() -> RunTables:
     pairs = share_partitions()
     return RunTables(
@@ -357,7 +334,6 @@ def build_run() -> RunTables:
         export_ranges=table("export_ranges", ranges()),
         group_observations=table("group_observations", groups()),
         topics=table("topics", topics()),
-        **expansions(EXPANSIONS),
     )
 
 
@@ -367,14 +343,10 @@ def run_id() -> str:
 
 
 @pytest.fixture(scope="session")
-def sample() -> RunTables:
-    """The tables of one run with five groups and every kind of trouble."""
-    return build_run()
-
-
-@pytest.fixture(scope="session")
-def make_expansions() -> Callable[[Sequence[SampleExpansion]], dict[str, pa.Table]]:
-    return expansions
+def sample(tmp_path_factory: pytest.TempPathFactory) -> RunTables:
+    """The tables of one run with five groups and every kind of trouble; branches have no tables."""
+    none = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("none"))))
+    return replace(build_run(), branches={each.name: each.read(none, None) for each in report_sections()})
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from acktrail_dashboard.terminal import render_text
 SEEN = datetime(2026, 11, 21, 4, 46, 12, tzinfo=UTC)
 NAMES = (
     "share_partition_states", "reconciliations", "findings", "quality_results", "export_ranges", "group_observations",
-    "topics", "partition_expansions", "expansion_fences", "ordering_audits", "start_audits",
+    "topics",
 )  # fmt: skip
 
 

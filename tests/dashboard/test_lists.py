@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.tables import open_runs
 from acktrail.tables.open_runs import OpenRuns
 from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, suites_of
 from acktrail_dashboard.lists.export_list import (
@@ -49,7 +50,16 @@ def finding(number: int, **changes: Any) -> dict[str, Any]:
     return own | changes
 
 
-RUNS = OpenRuns("new", "audit")
+RUNS = OpenRuns("new", {"branch": "audit"})
+AUDITED = "rule_of_a_branch"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _rule_of_a_branch() -> Iterator[None]:
+    """Opened and closed by the branch's audits alone."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(open_runs, "BRANCH_RULES", {AUDITED: "branch"})
+        yield
 
 
 def page_of(found: list[dict[str, Any]], at: int = 1, **wanted: Any) -> FindingPage:
@@ -57,8 +67,6 @@ def page_of(found: list[dict[str, Any]], at: int = 1, **wanted: Any) -> FindingP
     return finding_page(rows("findings", found), FindingFilter(**wanted), runs=RUNS, topics=topics, at=at)
 
 
-AUDITED = "group_kept_order"
-rules = st.sampled_from(["a", AUDITED])
 severities = st.sampled_from(["info", "warning", "error", "critical", "of a later release"])
 
 
@@ -114,12 +122,12 @@ def test_findings_are_filtered_by_what_the_address_says() -> None:
 
 def test_without_a_newest_run_every_finding_is_shown_as_of_unknown_standing() -> None:
     """Nothing is called open or gone where that is not known; which run is the newest comes from either table."""
-    page = finding_page(rows("findings", [finding(1)]), FindingFilter(), runs=OpenRuns(None, None), topics={})
+    page = finding_page(rows("findings", [finding(1)]), FindingFilter(), runs=OpenRuns(None, {}), topics={})
     assert [(line.is_open, line.topic) for line in page.lines] == [(None, None)]
     found = [finding(1), finding(2, rule=AUDITED, run_id="audit"), finding(3, rule=AUDITED, run_id="old")]
     for shown, own in (("open", ["s0001", "s0002"]), ("gone", ["s0001", "s0003"])):
         wanted = FindingFilter(shown=shown)
-        lines = finding_page(rows("findings", found), wanted, runs=OpenRuns(None, "audit"), topics={}).lines
+        lines = finding_page(rows("findings", found), wanted, runs=OpenRuns(None, RUNS.audits), topics={}).lines
         assert sorted(line.subject for line in lines) == own
     checks = rows("reconcile_checks", [{"run_id": "a", "reconciled_at": AT}])
     totals = rows(

@@ -33,8 +33,6 @@ def stored(sample: RunTables, tmp_path: Path) -> TablesConfig:
         tables.append(name, getattr(sample, name))
     for name in ("findings", "topics"):
         tables.upsert(name, getattr(sample, name))
-    for name in ("partition_expansions", "expansion_fences", "ordering_audits", "start_audits"):
-        tables.replace(name, getattr(sample, name))
     return config
 
 

@@ -129,7 +129,7 @@ def test_suites_are_exported_as_great_expectations_stores_them(tmp_path: Path) -
     assert shown.exit_code == 0, shown.output
     files = sorted(folder.glob("*.json"))
     assert [Path(line).name for line in sorted(shown.stdout.split())] == [file.name for file in files]
-    assert len(files) == 8
+    assert {file.stem for file in files} >= {"state_records", "reconciliations", "reset_plan", "reset_result"}
     before = [file.read_bytes() for file in files]
     CliRunner().invoke(app, ["--tables", config.uri, "--export-suites", str(folder)])
     assert [file.read_bytes() for file in files] == before

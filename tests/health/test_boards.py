@@ -17,7 +17,7 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
-from samples.expansion_tables import expansion_rows, write_rows
+from samples.branch_names import metric_names, metrics_of_branches, metrics_of_rows
 from samples.health_tables import HealthTables
 from samples.observed_batch import observed
 
@@ -33,7 +33,6 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "dashboards/grafana"
 PROMETHEUS: Final = ROOT / "dashboards/prometheus"
 BOARDS: Final = sorted(FOLDER.glob("*.json"))
-NAME: Final = re.compile(r"\b(?:acktrail|kafka)_[a-z_]+\b")
 
 
 def board(file: Path) -> dict[str, Any]:
@@ -71,13 +70,12 @@ def families(text: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def of_tables(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """What tables with everything in them are shown by."""
+    """What the trunk's tables are shown by, with everything in them."""
     health = HealthTables(tmp_path_factory.mktemp("boards") / "tables")
     health.exported(5, reason="pruned")
     health.reconciled(run_id="run-1", minutes=65)
     health.reconciled([health.queue("g", "stuck")], [{"rule": "unknown", "severity": "warning"}])
     health.validated()
-    write_rows(health.tables, expansion_rows())
     limits = SeriesLimits(granularity=Granularity.SHARE_PARTITION)
     return families(metrics_text(health.config, limits).decode())
 
@@ -159,16 +157,15 @@ def test_every_metric_that_is_asked_for_is_served(served: set[str]) -> None:
     texts |= {f"{file.stem} variables": json.dumps(board(file)["templating"]) for file in BOARDS}
     alerts = yaml.safe_load((PROMETHEUS / "acktrail-alerts.yml").read_text("utf-8"))
     texts |= {rule["alert"]: rule["expr"] for group in alerts["groups"] for rule in group["rules"]}
-    asked = {where: set(NAME.findall(text)) for where, text in texts.items()}
-    assert {where: names - served for where, names in asked.items() if names - served} == {}
+    asked = {where: metric_names(text) for where, text in texts.items()}
+    known = served | metrics_of_branches()
+    assert {where: names - known for where, names in asked.items() if names - known} == {}
     assert all(names or "up{" in texts[where] for where, names in asked.items())
 
 
 def test_every_metric_of_the_tables_is_documented(of_tables: set[str]) -> None:
     """docs/metrics.md has a row for each, and none for what is not served."""
-    text = (ROOT / "docs/metrics.md").read_text("utf-8").split("\n## Names\n")[1].split("\n## ")[0]
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert {name for cell in rows for name in NAME.findall(cell)} == of_tables
+    assert metrics_of_rows("Names") == of_tables
 
 
 def test_the_provisioning_files_lead_to_the_boards() -> None:

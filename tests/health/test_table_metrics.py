@@ -15,14 +15,12 @@ from drivers.command_line import run
 from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from samples.expansion_tables import SampleExpansion, expansion_rows, write_rows
 from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 
 from acktrail.connect.metrics.label_values import label_value
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.table_metrics import Granularity, SeriesLimits
-from acktrail_expectations.expansion_gate import validate_observation
 
 Series = dict[str, dict[tuple[str, ...], float]]
 
@@ -103,24 +101,6 @@ def test_they_are_what_the_tables_have(health: HealthTables) -> None:
     assert found["group_recent_deliveries"]["billing", "archived"] == 1
     assert found["group_status_since_timestamp_seconds"]["billing",] == pytest.approx(health.ago(180).timestamp())
     assert set(found["tables_readable"].values()) == {1}
-
-
-def test_expansions_are_counted(health: HealthTables) -> None:
-    """By status and verdict, every one that this release knows with a series; another one adds none. The newest
-    validation of partitions stands beside that of the run, and is not taken for it."""
-    assert "partition_expansions" not in metrics(health)
-    rows = expansion_rows([SampleExpansion(verdicts={"g": "violation", "h": "safe"}, skipped={"g": 5})])
-    rows["ordering_audits"][0]["verdict"] = "later release"
-    write_rows(health.tables, rows)
-    validate_observation(health.tables, ordered=("h",))
-    found = metrics(health)
-    assert found["partition_expansions"] == {("settled",): 1, ("settling",): 0, ("other",): 0}
-    verdicts = {key[0]: value for key, value in found["ordering_verdicts"].items() if value}
-    assert verdicts == {"violation": 2, "safe": 3, "other": 1}
-    assert len(found["ordering_verdicts"]) == 8
-    assert found["start_verdicts"]["skipped_records",] == 1
-    assert found["critical_expectations_failed"] == {("state_records",): 1, ("partition_expansions",): 1}
-    assert found["validation_timestamp_seconds"][()] == pytest.approx(health.ago(4).timestamp(), rel=0, abs=2)
 
 
 def test_a_group_has_one_status(health: HealthTables) -> None:

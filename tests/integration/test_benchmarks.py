@@ -18,18 +18,12 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import run  # noqa: E402  # a program of the folder `benchmarks`
 from day import Load  # noqa: E402  # as above
-from expansion import Growth  # noqa: E402  # as above
-from ledger_tables import LedgerShape  # noqa: E402  # as above
 from raw_log import LogShape  # noqa: E402  # as above
 from table import lines  # noqa: E402  # as above
-from unmapped_audit import Width  # noqa: E402  # as above
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SMALL_LOG: Final = LogShape(records=2_000, share_partitions=20)
-SMALL_LEDGER: Final = LedgerShape(
-    topics=3, old_count=2, new_count=3, days=3, looks_a_day=4, groups=4, topics_of_a_group=2
-)
 SMALL: Final[dict[str, dict[str, Any]]] = {
     "decode": {"records": 2_000, "count": 1, "warm_up": 0, "streamed": 2_000},
     "replay": {"records": 2_000, "share_partitions": 20, "count": 1, "warm_up": 0},
@@ -44,9 +38,6 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "maintenance": {"days": 4, "minutes": 60, "state_partitions": 2},
     "statuses": {"share_partitions": 50, "modelled": 5, "groups": 2, "partitions": 2, "days": 3},
     "pages": {"groups": 8, "partitions": 2, "runs": 4, "fine_days": 0.1, "hourly_days": 0, "rounds": 1},
-    "expansion": {"growths": (Growth(old_count=4, new_count=6, members=2),)},
-    "expansion_audit": {"shape": SMALL_LEDGER},
-    "unmapped_audit": {"widths": (Width(4, 8, groups=2, readings=6, modelled=4),)},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),
         "minutes": 1,
@@ -71,13 +62,11 @@ LONG: Final = (
     "maintenance",
     "day",
     "reconcile",
-    "expansion_audit",
     "spark",
 )
 """Those that take longest even at such sizes."""
 MARKS: Final = {
-    name: (pytest.mark.full, *([pytest.mark.spark] if name in {"expansion_audit", "reconcile", "spark"} else []))
-    for name in LONG
+    name: (pytest.mark.full, *([pytest.mark.spark] if name in {"reconcile", "spark"} else [])) for name in LONG
 }
 
 BESIDE_KAFKAS_CLASSES: Final = ("decode", "replay")
@@ -91,8 +80,8 @@ def fresh_broker() -> Iterator[EmbeddedBroker]:
 
 
 def test_none_is_left_out() -> None:
-    """What `make bench` runs is what is run here."""
-    assert SMALL.keys() == run.BENCHMARKS.keys()
+    """What `make bench` runs is what is run here; what needs a branch is run beside it."""
+    assert SMALL.keys() == run.BENCHMARKS.keys() - run.OF_BRANCHES
     assert SMALL.keys() >= run.ON_A_BROKER
 
 
@@ -103,7 +92,7 @@ def test_the_page_says_what_each_measures() -> None:
         line.strip("|").split("|") for line in page.split("\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
     ]
 
-    assert sorted(cells[0].strip(" `") for cells in definitions) == sorted(run.BENCHMARKS)
+    assert sorted(cells[0].strip(" `") for cells in definitions) == sorted(run.BENCHMARKS.keys() | run.OF_BRANCHES)
     for name, *cells in definitions:
         assert len(cells) == 2, name
         assert not re.search(r"\d s (wall|CPU)\b|\dx (faster|less)", "".join(cells)), name

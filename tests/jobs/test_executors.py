@@ -10,7 +10,7 @@ from jobs.world import World, batch, key_of, snapshot
 from pyspark.sql import SparkSession
 
 from acktrail.errors import MissingDependency
-from acktrail.executors import InProcess
+from acktrail.executors import InProcess, default_executors
 from acktrail_jobs.commands.engine import executors_on
 from acktrail_jobs.commands.reconcile import reconcile
 from acktrail_jobs.commands.verify import verify
@@ -102,3 +102,9 @@ def test_a_folder_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingDependency, match="JAVA_HOME"), executors_on("local[2]")("r0") as found:
         assert found.count
+
+
+def test_an_installation_without_executors_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acktrail.executors.registered", lambda _: {})
+    with pytest.raises(MissingDependency, match=r"names no executors .*`spark` of acktrail\.executors"):
+        default_executors()

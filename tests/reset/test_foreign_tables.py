@@ -20,18 +20,17 @@ def files(root: Path) -> set[Path]:
 
 
 @ONE_RELEASE
-@pytest.mark.parametrize("bound", ["state_records", "partition_observations", "reset_audit"])
+@pytest.mark.parametrize("bound", ["state_records", "reset_audit"])
 def test_every_command_that_writes_binds_root_and_cluster(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str], bound: str
 ) -> None:
     """Whatever one table the other cluster has there: exit code 3, nothing is written, nothing is sent."""
     group, root = scene.group(), tmp_path / "tables"
-    plan, expansion = tmp_path / "plan.json", tmp_path / "expansion.json"
+    plan = tmp_path / "plan.json"
     brokers = ("--bootstrap-server", scene.kafka.bootstrap_servers)
     asked = ("--group", group, "--topic", TOPIC)
     made = run(capsys, "reset", "plan", *asked, "--to-earliest", "--out", str(plan), *brokers)
     assert made.code == 0, made
-    assert run(capsys, "expand", "plan", TOPIC, "--partitions", "3", "--out", str(expansion), *brokers).code == 0
     create_for(Tables(TablesConfig(uri=str(root))), bound, "another-cluster")
     before = files(root)
     target = ("--target-bootstrap-server", scene.kafka.bootstrap_servers, "--target-tables", str(root))
@@ -45,10 +44,6 @@ def test_every_command_that_writes_binds_root_and_cluster(
         ("groups", "delete", group, "--execute", *brokers),
         ("groups", "config", "set", "--group", group, setting, "--execute", *brokers),
         ("offsets", "delete", *asked, "--execute", *brokers),
-        ("expand", "observe", *brokers),
-        ("expand", "apply", str(expansion), "--execute", "--no-wait", *brokers),
-        ("expand", "approve", str(expansion)),
-        ("expand", "reject", str(expansion)),
         ("export", *brokers),
         ("migrate", "apply", str(plan), "--execute", *target),
     ):

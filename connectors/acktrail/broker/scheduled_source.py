@@ -15,7 +15,7 @@ from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.model.acls import Acl, Purpose, needed
+from acktrail.model.acls import Acl, needed
 
 OBSERVATION: Final = "Observation"
 """The group of the keys about looks."""
@@ -41,7 +41,7 @@ class ScheduledSource(SourceConnector):
     """One look at a whole cluster is one task, however many are wanted. `config_def` is of ``scheduled_keys``;
     `purpose` names the ACLs that a look needs."""
 
-    purpose: ClassVar[Purpose]
+    purpose: ClassVar[str]
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

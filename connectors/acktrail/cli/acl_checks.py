@@ -12,7 +12,7 @@ from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.client.principal import principal_of
 from acktrail.cli.doctor_checks import DoctorCheck
 from acktrail.config import KafkaConfig
-from acktrail.model.acls import ALL, Acl, Purpose, command, needed
+from acktrail.model.acls import ALL, Acl, command, needed
 
 _PLACEHOLDER: Final = "User:PRINCIPAL"
 _STATUS: Final = {True: "ok", False: "missing", None: "note"}
@@ -22,7 +22,7 @@ _UNKNOWN: Final = "not known: there is nothing of this name, or nothing that may
 def acl_checks(
     admin: ShareGroupAdmin,
     kafka: KafkaConfig,
-    purposes: Iterable[Purpose],
+    purposes: Iterable[str],
     groups: Sequence[str] = (),
     topics: Sequence[str] = (),
 ) -> Iterator[DoctorCheck]:

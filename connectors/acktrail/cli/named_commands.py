@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
+
+from acktrail.branches import load, registered
 
 
 class NamedCommands(TyperGroup):
@@ -20,13 +21,7 @@ class NamedCommands(TyperGroup):
     @classmethod
     def targets(cls) -> dict[str, str]:
         """Every command: its name, and where it is."""
-        from importlib.metadata import PackageNotFoundError, distribution
-
-        try:
-            registered = distribution("acktrail").entry_points.select(group=cls.entry_point)
-        except PackageNotFoundError:
-            return dict(cls.own)
-        return {**cls.own, **{point.name: point.value for point in registered}}
+        return {**cls.own, **registered(cls.entry_point)}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` begin with; a misspelt one is answered with the nearest names, which the base class
@@ -42,8 +37,7 @@ class NamedCommands(TyperGroup):
         target = self.own.get(cmd_name) or self.targets().get(cmd_name)
         if target is None:
             return None
-        module, _, attribute = target.partition(":")
-        found = getattr(import_module(module), attribute)
+        found = load(target)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(rich_markup_mode=None, add_completion=False)
             alone.command()(found)

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from acktrail.branches import is_there
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.contract import SinkConnector, SourceConnector
 from acktrail.connect.transforms import Transform
@@ -42,7 +43,8 @@ class Plugin:
 
 @cache
 def _installed(kind: PluginKind) -> Mapping[str, EntryPoint]:
-    return {each.name: each for each in entry_points(group=f"acktrail.connect.{kind.value}s")}
+    found = entry_points(group=f"acktrail.connect.{kind.value}s")
+    return {each.name: each for each in found if not each.value.startswith("acktrail") or is_there(each.value)}
 
 
 def installed() -> list[Plugin]:

@@ -4,7 +4,6 @@
 
     parse_request -> make_plan -> store_plan                                   a dry run ends here
     -> execute (takes the lease, compares again, sends) -> verify              undo: undo_request -> make_plan -> ...
-                                                                               phases: next_phase_request -> ...
     plan_deletion, plan_configs -> execute_change (-> settle_change, after an unknown outcome)
 
 `to_json_value` gives the JSON of values, `plan_file` the text of plans. One `Cluster` is the connection of all steps of
@@ -92,7 +91,7 @@ def make_plan(
     notices: Sequence[Notice] = (),
 ) -> ResetPlan:
     """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
-    earlier plans), and for the expansions of topics. A migration's offsets are `given`; `notices` are about what they
+    earlier plans), and for what branches know. A migration's offsets are `given`; `notices` are about what they
     come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
     earlier plan."""
     from acktrail.group_changes.new_plans import plan_with_facts

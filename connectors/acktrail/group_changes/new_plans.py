@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acktrail import __version__
-from acktrail.config import TablesConfig, ordered_groups
+from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.cluster import Cluster
@@ -17,16 +16,16 @@ from acktrail.group_changes.collection.collect import select_groups, take_snapsh
 from acktrail.group_changes.collection.delivered_records import with_hidden, with_times
 from acktrail.group_changes.collection.exported_records import from_history
 from acktrail.group_changes.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.group_changes.collection.known_expansions import known_expansions
 from acktrail.group_changes.collection.records_below_start import with_passed
+from acktrail.group_changes.collection.whole_topics import with_checks
 from acktrail.group_changes.execution.other_requests import unanswered, unanswered_notices
 from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.lifecycle.phases import waiting_offsets
 from acktrail.group_changes.lifecycle.plan_status import account
 from acktrail.group_changes.lifecycle.undo import undo_offsets
 from acktrail.group_changes.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
+from acktrail.group_changes.planning.plan_checks import plan_checks
 from acktrail.group_changes.request.offsets_csv import check_rows, offset_rows, with_named_groups
 from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind
 from acktrail.times import new_run_id, now_ms
@@ -47,8 +46,7 @@ def plan_with_facts(
     """The plan as `make_plan` makes it, and what it was made from."""
     request = with_named_groups(request)
     targets = _targets(cluster, tables, request) if given is None else given
-    ledger = partial(known_expansions, tables)
-    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets, ledger=ledger)
+    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
     snapshot = _counted(cluster, tables, request, snapshot)
     plan = build_plan(
         request,
@@ -71,22 +69,19 @@ def _judged_again(
     cluster: Cluster, tables: TablesConfig, plan: ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
 ) -> tuple[Notice, ...]:
     """Refusals where `plan`, made again from what is there now, is another for `rows`."""
-    request, topics = plan.request, {topic.topic: topic for topic in now.topics}
+    request = plan.request
     if request.strategy.kind in OWN_OFFSETS:
         given: TargetOffsets = own_offsets(plan)
     else:
         given = _targets(cluster, tables, request, but=plan.plan_id, groups=plan.group_ids) or {}
-    expansions = known_expansions(tables, plan.cluster_id, topics)
-    snapshot = as_planned(plan, replace(now, expansions=expansions), given)
-    return differences(plan, rows, _counted(cluster, tables, request, snapshot))
+    return differences(plan, rows, _counted(cluster, tables, request, as_planned(plan, now, given)))
 
 
 def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
-    """`snapshot` with what the numbers of a plan need besides."""
-    chosen = ordered_groups()
-    ordered = frozenset(group.group_id for group in snapshot.groups if group.group_id in chosen)
-    snapshot = with_hidden(cluster.admin, request, replace(snapshot, ordered=ordered))
-    return with_passed(cluster, tables, request, snapshot)
+    """`snapshot` with what the numbers of a plan, and the checks of branches, need besides."""
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    snapshot = with_checks(cluster, snapshot, plan_checks(tables, snapshot.cluster.cluster_id, topics))
+    return with_passed(cluster, tables, request, with_hidden(cluster.admin, request, snapshot))
 
 
 def unanswered_now(tables: TablesConfig | None, plan: ResetPlan) -> list[Notice]:
@@ -112,16 +107,14 @@ def _targets(
         rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
         found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
         return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
-    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE, StrategyKind.TO_HISTORY):
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
         return None
     if tables is None:
         raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
-    from acktrail.group_changes.api import load_reset, load_undoable
-
     if strategy.kind is StrategyKind.TO_SNAPSHOT:
+        from acktrail.group_changes.api import load_undoable
+
         undone = load_undoable(tables, strategy.source or "")
         return undo_offsets(tables, undone, request.topics, now_ms=now_ms(), but=but)
-    if strategy.kind is StrategyKind.NEXT_PHASE:
-        return waiting_offsets(tables, load_reset(tables, strategy.source or ""))
     named = select_groups(cluster.admin, request)[0] if groups is None else groups
     return from_history(cluster.admin, tables, named, strategy.moment_ms or 0)

@@ -1,4 +1,4 @@
-"""The ACLs that acktrail needs: the fewest with which a connector, a reset, a migration or an expansion works, and as
+"""The ACLs that acktrail needs: the fewest with which a connector, a reset, a migration or a branch works, and as
 command lines of Kafka's own tool.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from acktrail.branches import loaded
 from acktrail.model.share_partition import STATE_TOPIC
 
 ALL: Final = "*"
@@ -30,19 +31,16 @@ TRANSACTIONAL_IDS: Final = "acktrail/"
 
 
 class Purpose(StrEnum):
-    """What the ACLs are for: export and observation; the sources of offsets, of group metadata, of dead letters and of
-    the partition ledger, and the topic sink; reset of start offsets; a migration, on the target cluster; the expansion
-    of a topic."""
+    """What the ACLs are for: export and observation; the sources of offsets, of group metadata and of dead letters, and
+    the topic sink; reset of start offsets; a migration, on the target cluster. Branches have others (`purposes`)."""
 
     EXPORT = "export"
     OFFSETS = "offsets"
     METADATA = "metadata"
     DEAD_LETTERS = "dead-letters"
-    LEDGER = "ledger"
     TOPIC_SINK = "topic-sink"
     RESET = "reset"
     MIGRATION = "migration"
-    EXPANSION = "expansion"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,59 +59,71 @@ class Acl:
         return f"{self.operation} on {f'all {self.kind}s' if self.name == ALL else f'{self.kind} {self.name}'}"
 
 
-_Names = Sequence[str]
+Names = Sequence[str]
+"""Of groups, or of topics."""
+WantedAcls = Callable[[Names, Names], list[Acl]]
+"""What is needed on these groups and topics."""
 
 
-def needed(purpose: Purpose, groups: Sequence[str] = (), topics: Sequence[str] = ()) -> tuple[Acl, ...]:
+def purposes() -> tuple[str, ...]:
+    """What ACLs can be asked for."""
+    return tuple(map(str, _wanted()))
+
+
+def _wanted() -> Mapping[str, WantedAcls]:
+    """By purpose, those of branches among them (`acls` of `acktrail.branches.Branch`)."""
+    return {**_WANTED, **{purpose: wanted for own in loaded("acls") for purpose, wanted in own.items()}}
+
+
+def needed(purpose: str, groups: Sequence[str] = (), topics: Sequence[str] = ()) -> tuple[Acl, ...]:
     """The fewest ACLs for `purpose` on these groups and topics; none named: on all of them.
 
     In Kafka READ, WRITE and ALTER imply DESCRIBE. An export lists and describes; a reset sends AlterShareGroupOffsets
     (READ on group and topic) and looks into the state topic. A migration does the same on the target cluster; a
-    MirrorMaker checkpoint topic that it reads is one of `topics`. An expansion sends CreatePartitions (ALTER on the
-    topic) and asks where groups are and begin. Dead-letter topics are read, and looked for in the groups'
-    configurations; a topic sink writes to `topics`, which are there, and to its topic of positions."""
-    wanted = _WANTED[purpose](tuple(groups) or (ALL,), tuple(topics) or (ALL,))
+    MirrorMaker checkpoint topic that it reads is one of `topics`. Dead-letter topics are read, and looked for in the
+    groups' configurations; a topic sink writes to `topics`, which are there, and to its topic of positions. Raises
+    KeyError: nothing is known of `purpose`."""
+    wanted = _wanted()[purpose](tuple(groups) or (ALL,), tuple(topics) or (ALL,))
     covered = {(acl.operation, acl.kind) for acl in wanted if acl.name == ALL}
     return tuple(acl for acl in wanted if acl.name == ALL or (acl.operation, acl.kind) not in covered)
 
 
-def _each(operation: str, kind: str, names: _Names) -> list[Acl]:
+def each(operation: str, kind: str, names: Names) -> list[Acl]:
+    """`operation` on each of `names`."""
     return [Acl(operation, kind, name) for name in dict.fromkeys(names)]
 
 
-def _seen(groups: _Names) -> list[Acl]:
+def seen(groups: Names) -> list[Acl]:
     """Groups with their configurations."""
-    return [*_each("DESCRIBE", "group", groups), *_each("DESCRIBE_CONFIGS", "group", groups)]
+    return [*each("DESCRIBE", "group", groups), *each("DESCRIBE_CONFIGS", "group", groups)]
 
 
-def _offsets(groups: _Names, topics: _Names) -> list[Acl]:
-    return [*_seen(groups), *_each("DESCRIBE", "topic", topics)]
+def _offsets(groups: Names, topics: Names) -> list[Acl]:
+    return [*seen(groups), *each("DESCRIBE", "topic", topics)]
 
 
-def _reset(groups: _Names, topics: _Names) -> list[Acl]:
-    return [*_each("READ", "group", groups), *_each("READ", "topic", [*topics, STATE_TOPIC])]
+def _reset(groups: Names, topics: Names) -> list[Acl]:
+    return [*each("READ", "group", groups), *each("READ", "topic", [*topics, STATE_TOPIC])]
 
 
-def _topic_sink(_: _Names, topics: _Names) -> list[Acl]:
+def _topic_sink(_: Names, topics: Names) -> list[Acl]:
     written = [*topics, POSITIONS_TOPIC]
     return [
         Acl("WRITE", "transactional-id", TRANSACTIONAL_IDS, is_prefix=True),
-        *_each("WRITE", "topic", written),
-        *_each("DESCRIBE_CONFIGS", "topic", written),
+        *each("WRITE", "topic", written),
+        *each("DESCRIBE_CONFIGS", "topic", written),
         Acl("READ", "topic", POSITIONS_TOPIC),
     ]
 
 
-_WANTED: Final[Mapping[Purpose, Callable[[_Names, _Names], list[Acl]]]] = {
+_WANTED: Final[Mapping[str, WantedAcls]] = {
     Purpose.EXPORT: lambda groups, topics: [Acl("READ", "topic", STATE_TOPIC), *_offsets(groups, topics)],
     Purpose.OFFSETS: lambda groups, topics: _offsets(groups, [*topics, STATE_TOPIC]),
     Purpose.METADATA: lambda _, __: [Acl("READ", "topic", _GROUPS_TOPIC)],
-    Purpose.DEAD_LETTERS: lambda groups, topics: [*_seen(groups), *_each("READ", "topic", topics)],
-    Purpose.LEDGER: lambda groups, topics: [*_each("DESCRIBE", "group", groups), *_each("DESCRIBE", "topic", topics)],
+    Purpose.DEAD_LETTERS: lambda groups, topics: [*seen(groups), *each("READ", "topic", topics)],
     Purpose.TOPIC_SINK: _topic_sink,
     Purpose.RESET: _reset,
     Purpose.MIGRATION: _reset,
-    Purpose.EXPANSION: lambda groups, topics: [*_seen(groups), *_each("ALTER", "topic", topics)],
 }
 
 

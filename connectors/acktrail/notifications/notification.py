@@ -15,14 +15,11 @@ WELL: Final = "well"
 
 
 class NotificationKind(StrEnum):
-    """What a message is about."""
+    """What a message of the trunk is about; those of branches have kinds of their own."""
 
     GATE = "gate"
     CRITICAL_FINDING = "critical_finding"
     STATUS = "status"
-    KEY_ORDER = "key_order"
-    """A group and an expansion of a topic that it reads."""
-    EXPANSION = "expansion"
     MORE = "more"
     """The changes beyond the most messages of one run, counted."""
 
@@ -33,11 +30,11 @@ Known = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One change. A subject whose newest sent message has the same `state` is not sent again. `title` and `text` are
-    plain text of one line each, with names made printable. `page` and `query` are a page of the dashboard and its
-    parameters."""
+    """One change. `kind`: a `NotificationKind`, or a branch's own. A subject whose newest sent message has the same
+    `state` is not sent again. `title` and `text` are plain text of one line each, with names made printable. `page` and
+    `query` are a page of the dashboard and its parameters."""
 
-    kind: NotificationKind
+    kind: str
     subject: str
     state: str
     urgency: Urgency
@@ -49,7 +46,7 @@ class Notification:
     @property
     def key(self) -> tuple[str, str]:
         """What a message is about, as in the table ``notifications``."""
-        return self.kind.value, self.subject
+        return str(self.kind), self.subject
 
     def address(self, dashboard: str) -> str:
         """Where the dashboard at the address `dashboard` shows it."""

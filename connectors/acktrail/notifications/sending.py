@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from acktrail.branches import branches
 from acktrail.notifications.notification import Known, Notification
 from acktrail.notifications.run_messages import changed, limited
 from acktrail.tables.delta.store import Tables
@@ -71,7 +72,7 @@ def _keep(
             **common,
             "sent_at": at,
             "number": first_number + index,
-            "kind": message.kind.value,
+            "kind": str(message.kind),
             "subject": message.subject,
             "state": message.state,
             "urgency": message.urgency.value,
@@ -84,8 +85,8 @@ def _keep(
 
 
 def _cluster(tables: Tables, run_id: str) -> str | None:
-    """Of the reconciliation or the look `run_id`."""
-    for name in ("run_totals", "partition_observations"):
+    """Of the reconciliation `run_id`, or of a branch's look."""
+    for name in ("run_totals", *(name for branch in branches() for name in sorted(branch.looks))):
         rows = tables.read(name, columns=["cluster_id"], where=pc.field("run_id") == run_id)
         if rows.num_rows:
             return str(rows["cluster_id"][0])

@@ -39,7 +39,7 @@ class ClusterOverview:
     or an observation last wrote. `share_groups`: those of the newest observation. `gaps`: in the export, since the
     first one; `gap_offsets` are those of them, and `breaks` the gaps where a log was replaced. `reconciled_at`: of the
     newest reconciliation, as `verdicts` (share partitions by verdict). `findings`: open ones by severity, those of the
-    newest audit of expansions among them.
+    branches' newest audits among them.
     """
 
     cluster_id: str | None = None

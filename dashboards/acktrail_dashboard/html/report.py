@@ -12,16 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from acktrail import __version__
 from acktrail.errors import ConfigurationError
-from acktrail.model.expansion.expansion_texts import NEVER_SEEN
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
-from acktrail_dashboard import expansion_wording, offset_bands, trouble_wording, wording
-from acktrail_dashboard.lists.expansion_parts import expansion_parts
+from acktrail_dashboard import offset_bands, trouble_wording, wording
+from acktrail_dashboard.branch_views import branch_templates, report_sections
 from acktrail_dashboard.ranking import ranked_groups
 from acktrail_dashboard.rows.run_tables import RunTables, rows_of_run
 from acktrail_dashboard.status_wording import status_text, status_tone
@@ -33,7 +32,6 @@ ROWS_SHOWN: Final = 200
 """Rows of a table with one body; the others are counted."""
 
 _FILTERS: Final = (
-    expansion_wording.expansion_status_tone, expansion_wording.ordering_tone, expansion_wording.start_tone,
     offset_bands.bands, offset_bands.short, offset_bands.strip_label, offset_bands.strip_paths, printable,
     printable_parts, status_text, status_tone, trouble_wording.group_line, trouble_wording.status_notes,
     trouble_wording.statuses_line, trouble_wording.trouble, wording.result_tone, wording.severity_tone,
@@ -65,7 +63,7 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
             finding_shares=[(wording.severity_tone(word), count) for word, count in totals.findings],
             result_shares=wording.tally(map(wording.result_tone, summary.expectations), reversed(wording.TONES)),
             archived_note=_archived_note(summary),
-            expansions=expansion_parts(summary.expansions),
+            sections=[each for each in report_sections() if each.name in summary.branches],
             broker=broker,
             written_at=written_at,
         )
@@ -76,7 +74,7 @@ def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker:
 def page_templates() -> Environment:
     """The templates of the page, which put out nothing but escaped, visible text and what another template made."""
     found = Environment(
-        loader=PackageLoader("acktrail_dashboard", "html"),
+        loader=ChoiceLoader([PackageLoader("acktrail_dashboard", "html"), *branch_templates()]),
         autoescape=True,
         finalize=_shown,
         undefined=StrictUndefined,
@@ -87,7 +85,6 @@ def page_templates() -> Environment:
     found.filters |= {function.__name__: function for function in _FILTERS}
     found.globals |= {
         "address": wording.address,
-        "never_seen": NEVER_SEEN,
         "policy": _policy(),
         "rows_shown": ROWS_SHOWN,
         "state_topic": STATE_TOPIC,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.open_runs import AUDIT_RULES, OpenRuns
+from acktrail.tables.open_runs import OpenRuns
 from acktrail_dashboard.wording import SEVERITIES, canonical, tally
 
 ROWS_A_PAGE: Final = 50
@@ -133,8 +133,9 @@ def _chosen(findings: pa.Table, wanted: FindingFilter, runs: OpenRuns) -> pa.Tab
 
 def open_and_gone(findings: pa.Table, runs: OpenRuns) -> tuple[Any, Any]:
     """Which of the rows may be open, and which may be closed, as masks."""
-    of_audit = pc.is_in(findings["rule"], value_set=pa.array(sorted(AUDIT_RULES)))
-    newest = pc.if_else(of_audit, pa.scalar(runs.audit, pa.string()), pa.scalar(runs.reconciliation, pa.string()))
+    rules = pc.dictionary_encode(findings["rule"], null_encoding="encode").combine_chunks()
+    of_rules = pa.array([runs.newest(rule) for rule in rules.dictionary.to_pylist()], pa.string())
+    newest = of_rules.take(rules.indices)
     is_unknown = pc.is_null(newest)
     is_open = pc.fill_null(pc.equal(findings["run_id"], newest), fill_value=False)
     return pc.or_(is_unknown, is_open), pc.invert(is_open)

@@ -22,7 +22,6 @@ _OF_ONE_RUN: Final = (
     "share_partition_states", "reconciliations", "findings", "quality_results", "group_observations",
     "offset_observations", "queue_statuses",
 )  # fmt: skip
-_OF_EXPANSIONS: Final = ("expansion_fences", "ordering_audits", "ordering_proofs", "start_audits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +30,8 @@ class RunTables:
 
     `offset_observations` has rows where the run has no share partition: when it looked, and at which cluster.
     `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has
-    of groups that archived more than their states show. `ordering_proofs` are the rows of ``ordering_audits`` whose
-    readings are shown; that table, ``start_audits`` and ``expansion_fences`` may lack columns. `expansions_reason`: why
-    nothing is known of expansions.
+    of groups that archived more than their states show. `branches`: what branches have of the run, by the names of
+    their sections (`acktrail_dashboard.branch_views`).
     """
 
     share_partition_states: pa.Table
@@ -46,12 +44,7 @@ class RunTables:
     offset_observations: pa.Table = field(default_factory=TABLES["offset_observations"].empty_table)
     queue_statuses: pa.Table = field(default_factory=TABLES["queue_statuses"].empty_table)
     archived: tuple[ArchivedRange, ...] = ()
-    partition_expansions: pa.Table = field(default_factory=TABLES["partition_expansions"].empty_table)
-    expansion_fences: pa.Table = field(default_factory=TABLES["expansion_fences"].empty_table)
-    ordering_audits: pa.Table = field(default_factory=TABLES["ordering_audits"].empty_table)
-    ordering_proofs: pa.Table = field(default_factory=TABLES["ordering_audits"].empty_table)
-    start_audits: pa.Table = field(default_factory=TABLES["start_audits"].empty_table)
-    expansions_reason: str = ""
+    branches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> RunTables:
@@ -82,16 +75,12 @@ def chosen_run(reconciliations: pa.Table, newest: str | None, wanted: str | None
 
 
 def rows_of_run(tables: RunTables, run_id: str) -> RunTables:
-    """What belongs to `run_id`: its own rows, and of topics, exports and expansions all that was known at its end."""
+    """What belongs to `run_id`: its own rows, and of topics and exports all that was known at its end."""
     own = {name: getattr(tables, name).filter(pc.field("run_id") == run_id) for name in _OF_ONE_RUN}
     ended = run_end(replace(tables, **own))
-    expansions = _until(tables.partition_expansions, "first_seen_new_at", ended, run_id)
-    audited = {name: _of_events(getattr(tables, name), expansions["event_id"]) for name in _OF_EXPANSIONS}
     return replace(
         tables,
         **own,
-        **audited,
-        partition_expansions=expansions,
         export_ranges=_until(tables.export_ranges, "exported_at", ended, run_id),
         topics=_until(tables.topics, "first_seen_at", ended, run_id),
     )
@@ -112,10 +101,6 @@ def _until(table: pa.Table, column: str, ended: datetime | None, run_id: str) ->
     earlier = pc.less_equal(instants, pa.scalar(ended, type=instants.type))
     own = pc.equal(table["run_id"], run_id)
     return table.filter(pc.or_(pc.fill_null(earlier, fill_value=True), pc.fill_null(own, fill_value=False)))
-
-
-def _of_events(table: pa.Table, event_ids: pa.ChunkedArray) -> pa.Table:
-    return table.filter(pc.is_in(table["event_id"], value_set=event_ids.combine_chunks())) if table.num_rows else table
 
 
 def rows(

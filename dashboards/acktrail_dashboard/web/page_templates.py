@@ -8,11 +8,11 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from acktrail.model.expansion import expansion_texts
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail_dashboard import status_wording
+from acktrail_dashboard.branch_views import branch_templates
 from acktrail_dashboard.html.report import page_templates
-from acktrail_dashboard.web.charts import fence_charts, trend_charts
+from acktrail_dashboard.web.charts import trend_charts
 from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.time_ranges import LENGTHS
 from acktrail_dashboard.wording import byte_text
@@ -22,11 +22,14 @@ from acktrail_dashboard.wording import byte_text
 def web_templates() -> Environment:
     """Escapes what it puts out and shows hidden characters, as the report does; an unknown name is an error."""
     loader = ChoiceLoader(
-        [PackageLoader("acktrail_dashboard", "web/templates"), PackageLoader("acktrail_dashboard", "html")]
+        [
+            PackageLoader("acktrail_dashboard", "web/templates"),
+            PackageLoader("acktrail_dashboard", "html"),
+            *branch_templates(),
+        ]
     )
     found = page_templates().overlay(loader=loader)
     filters = (
-        expansion_texts.ordering_meaning,
         status_wording.status_text,
         status_wording.status_tone,
         status_wording.is_trouble,
@@ -40,7 +43,6 @@ def web_templates() -> Environment:
         "file_digests": {name: file.digest for name, file in static_files().items()},
         "range_names": tuple(LENGTHS),
         "chart_size": (trend_charts.WIDTH, trend_charts.HEIGHT),
-        "fence_size": (fence_charts.WIDTH, fence_charts.HEIGHT),
         "status_table": STATUS_TABLE,
     }
     return found

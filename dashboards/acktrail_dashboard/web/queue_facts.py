@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.tables.open_runs import OpenRuns, newest_audit
+from acktrail.tables.open_runs import OpenRuns, newest_audits
 from acktrail_dashboard.lists.finding_list import FindingLine, finding_line, topic_names
 from acktrail_dashboard.web.web_page import Visit
 from acktrail_dashboard.wording import SEVERITIES
@@ -42,7 +42,7 @@ def by_severity(visit: Visit, where: pc.Expression, runs: OpenRuns) -> list[Find
 def findings_where(visit: Visit, where: pc.Expression, newest_run: str | None) -> dict[str, Any]:
     """Findings that a filter lets through, open ones first, by ``acktrail.tables.open_runs``. `newest_run`: the newest
     reconciliation."""
-    runs = OpenRuns(newest_run, visit.ask("findings", newest_audit, None))
+    runs = OpenRuns(newest_run, visit.ask("findings", newest_audits, {}))
     ordered = sorted(by_severity(visit, where, runs), key=lambda line: not line.is_open)
     count = sum(bool(line.is_open) for line in ordered)
     return {"rows": ordered[:_FINDINGS_SHOWN], "count": len(ordered), "open": count}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.web.pages import (
     checks,
-    expansions,
     export,
     findings,
     group,
@@ -31,8 +31,7 @@ PAGES: Final[tuple[WebPage, ...]] = (
     rules.RULE,
     checks.CHECKS,
     checks.CHECK,
-    expansions.EXPANSIONS,
-    expansions.EXPANSION,
+    *(page for each in branch_views() for page in each.pages),
     resets.RESETS,
     resets.RESET,
     export.EXPORT,

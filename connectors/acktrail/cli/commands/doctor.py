@@ -13,7 +13,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.model.acls import Purpose
+from acktrail.model.acls import Purpose, purposes
 from acktrail.plain_tables import table
 
 _RIGHTS: Final = ("DESCRIBE", "READ")
@@ -28,9 +28,16 @@ if TYPE_CHECKING:
 class Wanted:
     """The ACLs that were asked about."""
 
-    acls: tuple[Purpose, ...]
+    acls: tuple[str, ...]
     groups: tuple[str, ...]
     topics: tuple[str, ...]
+
+
+def _known(named: list[str] | None) -> list[str] | None:
+    for purpose in named or ():
+        if purpose not in purposes():
+            raise typer.BadParameter(f"{purpose!r} is none of {', '.join(purposes())}")
+    return named
 
 
 def doctor(
@@ -42,8 +49,12 @@ def doctor(
         bool, typer.Option("--read-tables", help="Read every table to its last row and compare what they hold.")
     ] = False,
     acls: Annotated[
-        list[Purpose] | None,
-        typer.Option("--acls", help="Show the ACLs for this, and which are missing; may be repeated."),
+        list[str] | None,
+        typer.Option(
+            "--acls",
+            callback=_known,
+            help=f"Show the ACLs for this, and which are missing; may be repeated: {', '.join(purposes())}.",
+        ),
     ] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="With --acls: for this group alone; may be repeated.")
@@ -59,8 +70,8 @@ def doctor(
     DESCRIBE by asking for every group and topic that the cluster lists or the exported records name. That tables can be
     written is tried with an empty file, which is removed again.
 
-    With --acls the fewest ACLs for an export, another connector, a reset, a migration (on its target cluster) or an
-    expansion are shown as commands of kafka-acls.sh; so are those for an export when a right is missing.
+    With --acls the fewest ACLs for an export, another connector, a reset or a migration (on its target cluster) are
+    shown as commands of kafka-acls.sh; so are those for an export when a right is missing.
 
     With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """
@@ -117,5 +128,5 @@ def _acls(
     from acktrail.cli.acl_checks import acl_checks
 
     is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
-    purposes = wanted.acls or ((Purpose.EXPORT,) if is_short else ())
-    yield from acl_checks(admin, kafka, purposes, wanted.groups, wanted.topics)
+    asked = wanted.acls or ((Purpose.EXPORT,) if is_short else ())
+    yield from acl_checks(admin, kafka, asked, wanted.groups, wanted.topics)

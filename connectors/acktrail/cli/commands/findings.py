@@ -44,9 +44,9 @@ def findings(
 ) -> None:
     """List the findings that are open, the worst first: which rule, where, since when, and the evidence.
 
-    Open is what the newest reconciliation saw, and the newest audit of expansions (`acktrail expand audit`). EVIDENCE
-    is the state record that shows it: its state partition and offset in __share_group_state. The JSON form has one
-    object for each finding. The exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
+    Open is what the newest reconciliation saw, and the newest audit of a branch. EVIDENCE is the state record that
+    shows it: its state partition and offset in __share_group_state. The JSON form has one object for each finding. The
+    exit code is 0 also when there are findings: `acktrail status` is the one for scripts.
     Archived records stay a finding, and what archived most of its records keeps the status `archived_unseen`, until
     somebody acknowledges them with --seen-by, or for ACKTRAIL_UNSEEN (7 days); from the next reconciliation on.
 

@@ -61,17 +61,10 @@ def plan_(
         bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
     ] = False,
     without_state: options.WithoutState = False,
-    ordering: Annotated[
-        str | None,
-        typer.Option(
-            "--ordering",
-            help="Where the order of keys across an expansion of partitions is broken: strict (refused) or warn. "
-            "Default: strict for the groups in ACKTRAIL_ORDERED_GROUPS.",
-        ),
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
     ] = None,
-    phases: Annotated[
-        bool, typer.Option("--phases", help="Let partitions wait until those they depend on are finished: two stops.")
-    ] = False,
     reason: options.Reason = "",
     requested_by: options.RequestedBy = "",
     wait_empty: options.WaitEmpty = 0.0,
@@ -120,8 +113,7 @@ def plan_(
         "allow_skip": allow_skip,
         "allow_create": allow_create,
         "without_state": without_state,
-        "ordering": ordering,
-        "phases": phases,
+        "allow": allow or [],
         "reason": reason,
         "requested_by": requested_by,
     }
@@ -136,40 +128,6 @@ def plan_(
         forgo_numpy()
         api.store_plan(target, plan)
     show_new(plan, out, as_json, is_stored=target is not None)
-
-
-@app.command("next")
-def next_(
-    plan: Annotated[str, typer.Argument(help="The id of a plan that made partitions wait (--phases).")],
-    reason: options.Reason = "",
-    requested_by: options.RequestedBy = "",
-    wait_empty: options.WaitEmpty = 0.0,
-    out: options.Out = None,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
-) -> None:
-    """Plan the phase after a plan with --phases: the partitions that waited begin. Changes nothing.
-
-    Refused until the groups have no members and have finished every partition that the others depend on.
-
-    Example: acktrail reset next 20260131T090000Z-1a2b3c4d
-    """
-    from acktrail.group_changes import api
-    from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.lifecycle.phases import next_phase_request
-
-    target = lean_tables(tables, tables_options)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    request = next_phase_request(api.load_reset(target, plan), reason=reason, requested_by=requested_by)
-    with Cluster(kafka) as cluster:
-        if wait_empty:
-            api.wait_until_empty(cluster, request.groups, timeout_s=wait_empty)
-        made = api.make_plan(cluster, request, tables=target)
-    api.store_plan(target, made)
-    show_new(made, out, as_json, is_stored=True)
 
 
 app.command()(apply)

@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from acktrail.branches import package_texts
 from acktrail.columnar.schemas.schema_types import BINARY, BOOL, INSTANT, INT8, INT16, INT32, INT64, STRING
 
 _FILE: Final = "tables.md"
@@ -70,8 +71,14 @@ def _document() -> str:
     return Path(__file__).parents[4].joinpath("docs", _FILE).read_text(encoding="utf-8")
 
 
-TABLES: Final = parse_tables(_document())
-"""Every table by its name."""
+TABLES: Final = MappingProxyType(
+    {
+        name: schema
+        for text in (_document(), *(text for _, text in package_texts(_FILE)))
+        for name, schema in parse_tables(text).items()
+    }
+)
+"""Every table by its name, those of branches, too."""
 
 RAW_RECORDS: Final = pa.schema(
     [
@@ -99,15 +106,6 @@ FINDINGS_SEEN: Final = TABLES["findings_seen"]
 QUALITY_RESULTS: Final = TABLES["quality_results"]
 QUALITY_TOTALS: Final = TABLES["quality_totals"]
 QUEUE_STATUSES: Final = TABLES["queue_statuses"]
-PARTITION_OBSERVATIONS: Final = TABLES["partition_observations"]
-GROUP_POSITIONS: Final = TABLES["group_positions"]
-PARTITION_EXPANSIONS: Final = TABLES["partition_expansions"]
-EXPANSION_FENCES: Final = TABLES["expansion_fences"]
-PARTITION_DEPENDENCIES: Final = TABLES["partition_dependencies"]
-ORDERING_AUDITS: Final = TABLES["ordering_audits"]
-START_AUDITS: Final = TABLES["start_audits"]
-KEY_AUDITS: Final = TABLES["key_audits"]
-KEYS_AT_RISK: Final = TABLES["keys_at_risk"]
 GROUP_RECORDS: Final = TABLES["group_records"]
 DEAD_LETTER_RECORDS: Final = TABLES["dead_letter_records"]
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acktrail.group_changes.collection.facts import GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
-from acktrail.group_changes.planning.key_order import OffsetsAfter, TopicOrder, without_waiting, worst
 from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
-from acktrail.group_changes.request.reset_request import StrategyKind
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
-from acktrail.model.expansion.reset_order import WORST_FIRST
 
 _Change = Iterator[tuple[str, str]]
 """Rule and text of refusals."""
@@ -43,35 +40,6 @@ def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snap
         changes = _on_partition(row, current[row.key])
         found += [Notice(Severity.REFUSAL, rule, text, *row.key) for rule, text in changes]
     return tuple(found)
-
-
-def order_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
-    """Refusals where sending `rows` alone, from where the groups are now, means worse for the order of keys than `plan`
-    says: others were left out, or another change came in between. `now` has all partitions of the topics."""
-    found = []
-    for order in plan.orders or ():
-        own = [row for row in rows if (row.group_id, row.topic) == (order.group_id, order.topic)]
-        text = _order_now(plan, order, own, now) if own else None
-        if text is not None:
-            found.append(Notice(Severity.REFUSAL, "order_changed", text, order.group_id, order.topic))
-    return tuple(found)
-
-
-def _order_now(plan: ResetPlan, order: TopicOrder, rows: Sequence[PartitionPlan], now: Snapshot) -> str | None:
-    targets = {row.partition: row.target_offset for row in rows}
-    facts = [
-        facts
-        for facts in (*now.partitions, *now.staying)
-        if (facts.group_id, facts.topic) == (order.group_id, order.topic)
-    ]
-    after = OffsetsAfter.after(targets, facts, order.expansions)
-    reasons = without_waiting(after.reasons(order.expansions, frozenset(targets)), order.waits)
-    if WORST_FIRST.index(worst(reasons)) < WORST_FIRST.index(order.order):
-        return f"sent now, and without what is left out, it breaks the order of keys in another way: {reasons[0]}"
-    early = targets.keys() & after.waiting(order.expansions).keys() - order.waits
-    if plan.request.strategy.kind is StrategyKind.NEXT_PHASE and early:
-        return f"partition {min(early)} is to wait: one that it depends on is not finished any more"
-    return None
 
 
 def other_cluster(plan: ResetPlan, cluster_id: str) -> str | None:

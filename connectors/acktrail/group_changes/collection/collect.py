@@ -23,10 +23,8 @@ from acktrail.group_changes.collection.facts import (
     StateFacts,
     TargetOffset,
     TargetOffsets,
-    TopicExpansions,
     TopicFacts,
 )
-from acktrail.group_changes.collection.known_expansions import Ledger, no_expansions, staying_parts
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, is_in
 from acktrail.model.records import ShareSnapshot
@@ -45,7 +43,7 @@ Offsets = Mapping[Part, ShareOffset]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsCollection:
     """One round of questions about the share partitions `parts` of groups. `described`: what each group has
-    initialized. `staying`: other partitions of topics with `expansions`."""
+    initialized."""
 
     cluster: Cluster
     groups: tuple[GroupFacts, ...]
@@ -53,8 +51,6 @@ class FactsCollection:
     topics: Mapping[str, TopicFacts]
     parts: Mapping[str, Sequence[Part]]
     given: TargetOffsets = field(default_factory=dict)
-    expansions: Mapping[str, TopicExpansions] = field(default_factory=dict)
-    staying: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     all_topics: bool = False
 
     def states(self) -> StateFacts:
@@ -64,8 +60,7 @@ class FactsCollection:
 
     def keys(self) -> list[SharePartition]:
         """The keys in the state topic of the share partitions whose topic is there."""
-        named = ((group, part) for parts in (self.parts, self.staying) for group in parts for part in parts[group])
-        return [self._key(group, part) for group, part in named if self._exists(part)]
+        return [self._key(group, part) for group, own in self.parts.items() for part in own if self._exists(part)]
 
     def found(
         self, states: StateFacts, *, now_ms: int, moment_ms: int | None = None, unmatched: tuple[str, ...] = ()
@@ -73,8 +68,7 @@ class FactsCollection:
         """Ends of logs, offsets at a moment, described offsets of every share partition, with `states` for what the
         state topic holds."""
         admin = self.cluster.admin
-        asked = (part for parts in (self.parts, self.staying) for own in parts.values() for part in own)
-        there = sorted({part for part in asked if self._exists(part)})
+        there = sorted({part for own in self.parts.values() for part in own if self._exists(part)})
         partitions = [TopicPartition(topic=topic, partition=index) for topic, index in there]
         logs = {(log.topic, log.partition): log for log in admin.list_offsets(partitions)}
         at = [] if moment_ms is None else admin.offsets_at(partitions, moment_ms)
@@ -115,8 +109,6 @@ class FactsCollection:
             partitions=tuple(facts(group, part) for group in sorted(self.parts) for part in sorted(self.parts[group])),
             unmatched=unmatched,
             states=states,
-            expansions=self.expansions,
-            staying=tuple(facts(group, part) for group in self.staying for part in self.staying[group]),
             hidden=self._hidden(states),
         )
 
@@ -168,7 +160,6 @@ def take_snapshot(
     *,
     now_ms: int,
     given: TargetOffsets | None = None,
-    ledger: Ledger = no_expansions,
 ) -> Snapshot:
     """Everything about the groups and share partitions of a request. `given`: the offsets of a file, the history or an
     earlier plan; those of a file and of an earlier plan are the scope as well. Raises Unreachable, RetryableError: a
@@ -187,7 +178,6 @@ def take_snapshot(
         every = {name: range(topic.partition_count) for name, topic in topics.items()}
         named = [(s.topic, every[s.topic] if s.partitions is None else s.partitions) for s in request.topics]
         parts = {group: [(topic, index) for topic, indices in named for index in indices] for group in ids}
-    expansions = ledger(admin.cluster_id, topics)
     inquiry = FactsCollection(
         cluster=cluster,
         groups=groups,
@@ -195,8 +185,6 @@ def take_snapshot(
         topics=topics,
         parts=parts,
         given=given,
-        expansions=expansions,
-        staying=staying_parts(parts, topics, {name for name, found in expansions.items() if found.expansions}),
         all_topics=request.all_topics,
     )
     moment_ms = strategy.moment_ms if strategy.kind in _AT_A_MOMENT else None
@@ -253,10 +241,7 @@ def _inquiry(cluster: Cluster, plan: ResetPlan, group_ids: Sequence[str], descri
             parts[row.group_id].append((row.topic, row.partition))
     offsets = described_offsets(cluster.admin, described)
     groups, topics = describe_groups(cluster.admin, group_ids, {topic for some in parts.values() for topic, _ in some})
-    staying = staying_parts(parts, topics, {order.topic for order in plan.orders or ()}) if offsets else {}
-    return FactsCollection(
-        cluster=cluster, groups=groups, described=offsets, topics=topics, parts=parts, staying=staying
-    )
+    return FactsCollection(cluster=cluster, groups=groups, described=offsets, topics=topics, parts=parts)
 
 
 def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> Snapshot:

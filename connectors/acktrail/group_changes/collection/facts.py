@@ -1,16 +1,16 @@
-"""What was found out before a plan is made: the cluster, groups, topics, share partitions, expansions."""
+"""What was found out before a plan is made: the cluster, groups, topics, share partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from acktrail.model.expansion.key_mapping import KeyMapping
-from acktrail.model.expansion.ordering import ExpansionFence
-from acktrail.model.expansion.reset_order import FencedExpansion
 from acktrail.model.record_counts import Span
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
+
+if TYPE_CHECKING:
+    from acktrail.group_changes.planning.plan_checks import PlanCheck
 
 _GROUP_ID_NOT_FOUND: Final = 69
 
@@ -242,52 +242,11 @@ class StateFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FencedPartition:
-    """The fence of a source partition; None: not known, or not yet."""
-
-    partition: int
-    low: int | None
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpansionFacts:
-    """One expansion of a topic with its fences. `event_id` None: it is not in the ledger, the topic has more partitions
-    than the ledger knows. `is_single` False: another count may have been in between."""
-
-    event_id: str | None
-    old_count: int
-    new_count: int
-    key_mapping: KeyMapping
-    is_single: bool
-    fences: tuple[FencedPartition, ...]
-
-    def fenced(self) -> FencedExpansion:
-        """As the model has it."""
-        return FencedExpansion(
-            old_count=self.old_count,
-            new_count=self.new_count,
-            mapping=self.key_mapping,
-            fences={each.partition: ExpansionFence(low=each.low, high=each.high) for each in self.fences},
-            is_single=self.is_single,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicExpansions:
-    """The expansions of a topic that the ledger has, oldest first. `reason`: why it is not known whether there were
-    any."""
-
-    expansions: tuple[ExpansionFacts, ...] = ()
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
-    `states` what the state topic had. `expansions` of topics, by name. `staying`: the other share partitions of the
-    topics with expansions, which the request leaves as they are. `ordered`: the groups that rely on the order of keys.
-    `hidden`: share partitions with a state of topics that may not be described, where all topics are asked for.
+    `states` what the state topic had. `hidden`: share partitions with a state of topics that may not be described,
+    where all topics are asked for. `checks`: what branches know of the topics; `staying`: the other share partitions
+    that they need, which the request leaves as they are.
     """
 
     taken_at_ms: int
@@ -297,7 +256,6 @@ class Snapshot:
     partitions: tuple[PartitionFacts, ...]
     unmatched: tuple[str, ...] = ()
     states: StateFacts = field(default_factory=StateFacts)
-    expansions: Mapping[str, TopicExpansions] = field(default_factory=dict)
-    staying: tuple[PartitionFacts, ...] = ()
-    ordered: frozenset[str] = frozenset()
     hidden: tuple[SharePartition, ...] = ()
+    checks: tuple[PlanCheck, ...] = ()
+    staying: tuple[PartitionFacts, ...] = ()

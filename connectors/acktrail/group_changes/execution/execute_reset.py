@@ -14,7 +14,7 @@ from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, Partly
 from acktrail.group_changes.audit.audit_chain import Event
 from acktrail.group_changes.audit.journal import Journal
 from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.changes_since_plan import changes_since_plan, order_since_plan
+from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
 from acktrail.group_changes.collection.collect import collect_again, collect_group_again
 from acktrail.group_changes.collection.facts import Snapshot
 from acktrail.group_changes.execution.attempt import Attempt, OpenRequests, answer_detail, call_outcome, request_detail
@@ -242,8 +242,6 @@ def _unchanged(
     `partial` leaves the others."""
     changes = changes_since_plan(plan, rows, now)
     left = _without(rows, changes)
-    changes += order_since_plan(plan, left, now)
-    left = _without(left, changes)
     if left and (partial or not changes):
         changes += tuple(judge(now, left))
         left = _without(left, changes)

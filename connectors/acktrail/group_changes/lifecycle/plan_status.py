@@ -22,6 +22,7 @@ from acktrail.group_changes.planning.plan_file import DAY_MS, check_age
 from acktrail.times import now_ms, utc_text
 
 _Row = Mapping[str, Any]
+_APPROVES: Final = "acktrail reset approve {}"
 _LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partitions", "refusals")
 
 
@@ -124,12 +125,13 @@ def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """The questions that one plan is asked before a step; `rule` says which approval it needs, `longest_ms` how old it
-    may be."""
+    may be, `command` what approves it."""
 
     journal: Journal
     plan: AuditedPlan
     rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
+    command: str = _APPROVES
 
     @property
     def _asked_by(self) -> frozenset[str]:
@@ -151,7 +153,9 @@ class Admission:
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
-        check_approvals(self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule)
+        check_approvals(
+            self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule, self.command
+        )
         return life
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
@@ -195,18 +199,20 @@ def requesters(created_by: str, requested_by: str) -> frozenset[str]:
 def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
     """Raise ChangeRefused (`own_approval`) when `actor` may not approve a plan that `asked_by` asked for."""
     if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
-        hint = "somebody else approves it: acktrail reset (or expand) approve (ACKTRAIL_RESET_APPROVAL=second-person)"
+        hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
         raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
 
 
-def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
-    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out."""
+def check_approvals(
+    plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule, command: str = _APPROVES
+) -> None:
+    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out; `command`
+    approves it."""
     needs_other = rule is ApprovalRule.SECOND_PERSON
     if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
         return
     text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
-    how = f"acktrail reset approve {plan_id}, of an expansion acktrail expand approve FILE"
-    hint = f"{how} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    hint = f"{command.format(plan_id)} (ACKTRAIL_RESET_APPROVAL={rule.value})"
     raise ChangeRefused("approval_missing", text, hint=hint)
 
 

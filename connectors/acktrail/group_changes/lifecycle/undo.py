@@ -15,13 +15,7 @@ from acktrail.group_changes.lifecycle.plan_life import OPEN, ChangeStatus, Statu
 from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
 from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
 from acktrail.group_changes.planning.plan_file import Plan
-from acktrail.group_changes.request.reset_request import (
-    KeyOrder,
-    ResetRequest,
-    StrategyKind,
-    TopicScope,
-    parse_request,
-)
+from acktrail.group_changes.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 
 Key = tuple[str, str, int]
 _NEVER_STARTED: Final = (
@@ -112,8 +106,7 @@ def undo_request(
     without_state: bool = False,
 ) -> ResetRequest:
     """The reset that undoes a plan: start offsets only, Kafka has no request that brings delivery states back.
-    `allow_moved_on`: also where the group moved on since. What that does to the order of keys is a warning. A group
-    that the plan deleted is made again."""
+    `allow_moved_on`: also where the group moved on since. A group that the plan deleted is made again."""
     return parse_request(
         {
             "groups": plan.group_ids,
@@ -122,7 +115,6 @@ def undo_request(
             "allow_moved_on": allow_moved_on,
             "allow_create": isinstance(plan, GroupChangePlan),
             "without_state": without_state,
-            "ordering": KeyOrder.WARN,
             "reason": reason,
             "requested_by": requested_by,
         }

@@ -29,7 +29,6 @@ from acktrail.group_changes.planning.notices import Notice, Severity
 from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.migration_request import Migration, parse_migration
 from acktrail.group_changes.request.reset_request import (
-    KeyOrder,
     OutOfRange,
     ResetRequest,
     Strategy,
@@ -61,7 +60,6 @@ def parse_migration_request(params: Mapping[str, Any], *, asks_source: bool) -> 
         group_globs=tuple(params.get("group_globs", ())),
         all_groups=bool(params.get("all_groups", False)),
         without_state=bool(params.get("without_state", False)),
-        ordering=KeyOrder.WARN,
     )
     return check_request(request)
 

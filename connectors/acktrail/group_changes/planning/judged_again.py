@@ -6,16 +6,16 @@ and a log never goes back, so that they count as long as they lie within it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.group_changes.collection.facts import PartitionFacts, Snapshot, TargetOffset, TargetOffsets
 from acktrail.group_changes.json_values import to_json_value
 from acktrail.group_changes.planning.impact import Impact
-from acktrail.group_changes.planning.key_order import TopicOrder
 from acktrail.group_changes.planning.notices import Notice, Severity
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, with_totals
+from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan, build_plan, planned_rows, with_totals
+from acktrail.group_changes.planning.plan_checks import notices_of_branches
 from acktrail.group_changes.request.reset_request import StrategyKind
 
 RULE: Final = "judged_otherwise"
@@ -71,10 +71,10 @@ def _within(row: PartitionPlan, now: PartitionFacts) -> tuple[int | None, int | 
 
 def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot) -> tuple[Notice, ...]:
     """Refusals for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for every
-    notice that it gives and `plan` lacks."""
+    notice that it gives and `plan` lacks. Branches are asked about `rows` alone: what is left out stays as it is."""
     fresh = build_plan(
         plan.request,
-        snapshot,
+        replace(snapshot, checks=()),
         plan_id=plan.plan_id,
         created_by=plan.created_by,
         acktrail_version=plan.acktrail_version,
@@ -85,19 +85,22 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
     found = [Notice(Severity.REFUSAL, RULE, text, *row.key) for row in rows for text in _on_row(row, now[row.key])]
     found += [
         Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
-        for one in _unsaid(plan, fresh)
+        for one in _unsaid(plan, [*fresh.notices, *_of_branches(plan, snapshot, keys)])
         if one.group_id is None or (one.group_id in groups and (one.partition is None or _key(one) in keys))
     ]
     if with_totals(plan) != plan:
         found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
     if _kind(plan) != _kind(fresh):
         found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind.value}, and its request gives another"))
-    orders = {(one.group_id, one.topic): one for one in fresh.orders or ()}
-    for order in plan.orders or ():
-        if _waiting(order) != _waiting(orders.get((order.group_id, order.topic))):
-            text = "other partitions wait now, or begin elsewhere"
-            found.append(Notice(Severity.REFUSAL, RULE, text, order.group_id, order.topic))
     return tuple(found)
+
+
+def _of_branches(plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str, str, int]]) -> Iterator[Notice]:
+    """What branches say when `keys` alone are sent."""
+    sent = tuple(facts for facts in snapshot.partitions if facts.key in keys)
+    left = tuple(facts for facts in snapshot.partitions if facts.key not in keys)
+    snapshot = replace(snapshot, partitions=sent, staying=(*snapshot.staying, *left))
+    return notices_of_branches(plan.request, snapshot, planned_rows(plan.request, snapshot))
 
 
 def _key(notice: Notice) -> tuple[str | None, str | None, int | None]:
@@ -110,16 +113,12 @@ def _kind(plan: ResetPlan) -> tuple[object, ...]:
     )
 
 
-def _unsaid(plan: ResetPlan, fresh: ResetPlan) -> Iterator[Notice]:
-    """The notices of a plan made now that `plan` lacks. Warnings about the order of keys are none where it says that
-    nothing is known of that."""
+def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
+    """The notices of `now` that `plan` lacks."""
     said = {(one.severity, one.rule, *_key(one)) for one in plan.notices}
-    unknown = {one.topic for one in plan.notices if one.rule == "expansions_unknown"}
-    for one in fresh.notices:
-        is_order = one.topic in unknown and one.rule.startswith(("order_", "expansion"))
-        is_weak = one.severity is Severity.INFO or (is_order and one.severity is not Severity.REFUSAL)
-        if not is_weak and (one.severity, one.rule, *_key(one)) not in said:
-            yield one
+    return (
+        one for one in now if one.severity is not Severity.INFO and (one.severity, one.rule, *_key(one)) not in said
+    )
 
 
 def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
@@ -153,7 +152,3 @@ def _first_difference(said: Impact | None, now: Impact | None) -> str:
         return "one of them has none"
     name = next(name for name in _numbers(said) if getattr(said, name) != getattr(now, name))
     return f"{name} {getattr(said, name)}, and {getattr(now, name)}"
-
-
-def _waiting(order: TopicOrder | None) -> dict[int, int]:
-    return {} if order is None else {each.partition: each.offset for each in order.waiting}

@@ -15,8 +15,8 @@ from acktrail.group_changes.collection.facts import (
     Snapshot,
 )
 from acktrail.group_changes.planning.impact import CountUnit, Impact, impact_of
-from acktrail.group_changes.planning.key_order import TopicOrder, judge_order
 from acktrail.group_changes.planning.notices import Notice, RefusedParts, by_severity, refusals_among
+from acktrail.group_changes.planning.plan_checks import notices_of_branches
 from acktrail.group_changes.planning.reset_rules import PlannedRow, notices_on
 from acktrail.group_changes.planning.strategies import Clamp, resolve
 from acktrail.group_changes.request.reset_request import ResetRequest
@@ -91,8 +91,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPlan:
-    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back. `orders`: what it means for
-    the order of keys, for each group and topic with expansions; None: there is none."""
+    """`plan_hash` covers every other field. `undoes` is the plan that this one takes back."""
 
     format: str
     version: int
@@ -110,7 +109,6 @@ class ResetPlan:
     totals: Totals
     plan_hash: str
     carried: CarriedTotals | None = None
-    orders: tuple[TopicOrder, ...] | None = None
 
     @property
     def refusals(self) -> tuple[Notice, ...]:
@@ -140,12 +138,6 @@ class ResetPlan:
     def group_ids(self) -> tuple[str, ...]:
         return tuple(group.group_id for group in self.groups)
 
-    @property
-    def may_skip(self) -> frozenset[tuple[str, str, int]]:
-        """The share partitions that may leave records behind: all, or those that wait for a later phase."""
-        waiting = {(order.group_id, order.topic, part) for order in self.orders or () for part in order.waits}
-        return frozenset(row.key for row in self.partitions if self.request.may_skip or row.key in waiting)
-
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
         """What may be sent: everything, or (`partial`) what no refusal is about."""
         if self.refusals and not partial:
@@ -165,7 +157,7 @@ def build_plan(
 ) -> ResetPlan:
     """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
     it: a plan that may not be carried out still says what it would do where that is known."""
-    rows, orders, notices = judge_order(request, snapshot, [_row(request, facts) for facts in snapshot.partitions])
+    rows = planned_rows(request, snapshot)
     plan = ResetPlan(
         format=PLAN_FORMAT,
         version=PLAN_VERSION,
@@ -179,17 +171,21 @@ def build_plan(
         request=request,
         groups=snapshot.groups,
         partitions=tuple(_partition_plan(row) for row in rows),
-        notices=by_severity([*notices_on(request, snapshot, rows), *notices]),
+        notices=by_severity([*notices_on(request, snapshot, rows), *notices_of_branches(request, snapshot, rows)]),
         totals=NO_TOTALS,
         plan_hash="",
-        orders=orders or None,
     )
     return with_totals(plan)
 
 
-def _row(request: ResetRequest, facts: PartitionFacts) -> PlannedRow:
-    resolution = resolve(request.strategy, facts, request.out_of_range)
-    return PlannedRow(facts=facts, resolution=resolution, impact=impact_of(facts, resolution.target))
+def planned_rows(request: ResetRequest, snapshot: Snapshot) -> list[PlannedRow]:
+    """The share partitions of `snapshot` with their targets. Pure."""
+
+    def row(facts: PartitionFacts) -> PlannedRow:
+        resolution = resolve(request.strategy, facts, request.out_of_range)
+        return PlannedRow(facts=facts, resolution=resolution, impact=impact_of(facts, resolution.target))
+
+    return [row(facts) for facts in snapshot.partitions]
 
 
 def _partition_plan(row: PlannedRow) -> PartitionPlan:

@@ -25,13 +25,11 @@ _WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRow:
-    """A share partition, the target that was found for it, and what that does. `waits`: the target is the end of the
-    log until a later phase."""
+    """A share partition, the target that was found for it, and what that does."""
 
     facts: PartitionFacts
     resolution: Resolution
     impact: Impact | None
-    waits: bool = False
 
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
@@ -162,7 +160,7 @@ def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow) -> 
     yield from _on_target(row.resolution)
     yield from _on_state(request, facts)
     if row.impact is not None:
-        if row.impact.skipped != 0 and not row.waits:
+        if row.impact.skipped != 0:
             yield _skips(request, row.resolution.target, row.impact)
         yield from _delivers_again(row.impact)
     if facts.given.carried is not None and row.resolution.target is not None:

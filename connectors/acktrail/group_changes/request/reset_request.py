@@ -38,8 +38,6 @@ class StrategyKind(StrEnum):
     """What the exported state records say the start offset was at a moment."""
     TO_SNAPSHOT = "to-snapshot"
     """What an earlier plan found before it was carried out: undo."""
-    NEXT_PHASE = "next-phase"
-    """Where an earlier plan is to put the share partitions that it made wait."""
     MIGRATE = "migrate"
     """Where another cluster's group stood, translated: `ResetRequest.migration` says how."""
     AFTER_DELETION = "after-deletion"
@@ -47,7 +45,7 @@ class StrategyKind(StrEnum):
 
 
 _OWN_REQUEST: Final = frozenset({StrategyKind.MIGRATE, StrategyKind.AFTER_DELETION})
-_NO_OPTIONS: Final = _OWN_REQUEST | {StrategyKind.TO_SNAPSHOT, StrategyKind.NEXT_PHASE}
+_NO_OPTIONS: Final = _OWN_REQUEST | {StrategyKind.TO_SNAPSHOT}
 OWN_SCOPE: Final = _NO_OPTIONS | {StrategyKind.FROM_FILE}
 """What names its share partitions itself."""
 WERE_THERE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.MIGRATE})
@@ -60,14 +58,6 @@ class OutOfRange(StrEnum):
 
     CLAMP = "clamp"
     REJECT = "reject"
-
-
-class KeyOrder(StrEnum):
-    """What becomes of a reset that breaks the order of records of one key across an expansion of partitions."""
-
-    STRICT = "strict"
-    """Refused, also where it is uncertain."""
-    WARN = "warn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +97,7 @@ class ResetRequest:
     skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
     stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
     change what moved on since the plan that it takes back. `migration`: where the start offsets of a
-    migration come from; None: it is none. `ordering` None: strict for groups that rely on the order of keys. `phases`:
-    partitions whose sources are not finished wait for the next plan.
+    migration come from; None: it is none. `allow`: rules of branches (`plan_checks`) whose refusals only warn.
     """
 
     strategy: Strategy
@@ -125,8 +114,7 @@ class ResetRequest:
     requested_by: str = ""
     allow_moved_on: bool = False
     migration: Migration | None = None
-    ordering: KeyOrder | None = None
-    phases: bool = False
+    allow: tuple[str, ...] = ()
 
     @property
     def may_skip(self) -> bool:
@@ -153,7 +141,7 @@ def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -
             return Strategy(kind=kind, moment_ms=_moment(kind, value, now_ms))
         case StrategyKind.BY_DURATION:
             return Strategy(kind=kind, moment_ms=max(0, now_ms - parse_duration(value)))
-        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT | StrategyKind.NEXT_PHASE if not value:
+        case StrategyKind.FROM_FILE | StrategyKind.TO_SNAPSHOT if not value:
             raise ChangeRefused("no_strategy", f"--{kind.value} needs a value", hint="name it")
     return Strategy(kind=kind, source=value if kind in OWN_SCOPE else None)
 
@@ -244,13 +232,7 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
     if out_of_range not in list(OutOfRange):
         hint = f"give {' or '.join(OutOfRange)}"
         raise ChangeRefused("bad_out_of_range", f"--out-of-range {excerpt(out_of_range)}", hint=hint)
-    ordering = params.get("ordering") or None
-    if ordering is not None and ordering not in list(KeyOrder):
-        raise ChangeRefused("bad_ordering", f"--ordering {excerpt(ordering)}", hint=f"give {' or '.join(KeyOrder)}")
-    flags = (
-        *("all_groups", "all_topics", "allow_skip", "allow_create", "without_state"),
-        *("allow_moved_on", "phases"),
-    )
+    flags = ("all_groups", "all_topics", "allow_skip", "allow_create", "without_state", "allow_moved_on")
     request = ResetRequest(
         strategy=choose_strategy(chosen, now_ms=now_ms()),
         groups=tuple(params.get("groups", ())),
@@ -260,7 +242,7 @@ def parse_request(params: Mapping[str, Any]) -> ResetRequest:
         reason=str(params.get("reason", "")),
         requested_by=str(params.get("requested_by", "")),
         migration=None,
-        ordering=None if ordering is None else KeyOrder(ordering),
+        allow=tuple(params.get("allow", ())),
         **{name: bool(params.get(name, False)) for name in flags},
     )
     return check_request(request)

@@ -21,11 +21,9 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
+from acktrail.branches import package_texts
 from acktrail.model.package_data import PackageData
 from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
-
-EXPANSION_SUITE: Final = "partition_expansions"
-"""The suite of the gate of partition expansions."""
 
 _FIELDS: Final = {each.name: each for each in fields(QualityRule)}
 _REQUIRED: Final = frozenset(name for name, each in _FIELDS.items() if each.default is MISSING)
@@ -75,16 +73,30 @@ def _value(name: str, value: Any, texts: Mapping[str, str]) -> Any:
     return texts[value[1:]] if value.startswith("@") else value
 
 
-RULES_BY_SUBJECT: Final = parse_rules(
+_OWN: Final = parse_rules(
     files(__package__).joinpath("rules.toml").read_text(encoding="utf-8"), "acktrail/model/rules/rules.toml"
 )
-"""The rules by what they are about, in the order of the data's way."""
+_OF_BRANCHES: Final = {
+    branch: parse_rules(text, f"{branch.package}/rules.toml") for branch, text in package_texts("rules.toml")
+}
+
+RULES_BY_SUBJECT: Final[Mapping[str, tuple[QualityRule, ...]]] = MappingProxyType(
+    {**_OWN, **{subject: rules for own in _OF_BRANCHES.values() for subject, rules in own.items()}}
+)
+"""The rules by what they are about, in the order of the data's way; those of branches last."""
 
 QUALITY_RULES: Final = tuple(rule for rules in RULES_BY_SUBJECT.values() for rule in rules)
 """All rules."""
 
-EXPANSION_RULES: Final = RULES_BY_SUBJECT["Partition expansions"]
-"""Those that audits of expansions report."""
+BRANCH_RULES: Final[Mapping[str, str]] = MappingProxyType(
+    {rule.id: branch.audit for branch, own in _OF_BRANCHES.items() for rules in own.values() for rule in rules}
+)
+"""The audit of each rule of a branch (`Branch.audit`), by its id: no reconciliation opens or closes its findings."""
+
+BRANCH_SUITES: Final = frozenset(
+    suite for rules in RULES_BY_SUBJECT.values() for rule in rules if rule.id in BRANCH_RULES for suite in rule.suites
+)
+"""The suites of branches: each has a gate of its own, apart from that of runs."""
 
 RULE_BY_ID: Final[Mapping[str, QualityRule]] = MappingProxyType(
     {id_: rule for rule in QUALITY_RULES for id_ in rule.ids}

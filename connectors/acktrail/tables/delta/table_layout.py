@@ -8,15 +8,14 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
+from acktrail.branches import looks
 from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 _CHUNKED: Final = frozenset({"delivery_history", "queue_trends"})
 _CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
-_OBSERVATIONS: Final = frozenset(
-    {"group_observations", "offset_observations", "partition_observations", "group_positions"}
-)
+_OBSERVATIONS: Final = looks() | {"group_observations", "offset_observations"}
 _APPEND_ONLY: Final = (
     _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications", "findings_seen"}
 )

@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
+from prometheus_client.core import Metric
 
+from acktrail.branches import branches, load
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import BRANCH_SUITES
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
-from acktrail.tables.health.expansion_health import ExpansionHealth, expansion_health
 from acktrail.tables.status_reader import StatusReader
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
@@ -42,8 +45,8 @@ class SuiteTotals:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsInput:
     """None is not known; `unreadable` are the parts that could not be read: ``exports``, ``gaps``, ``reconciliation``,
-    ``statuses``, ``findings``, ``quality``, ``expansions``. `lasting_mismatches`: share partitions with a mismatch in
-    both of the newest two reconciliations. `expansions`: None before the first audit of partition expansions."""
+    ``statuses``, ``findings``, ``quality``, and the package of a branch. `lasting_mismatches`: share partitions with a
+    mismatch in both of the newest two reconciliations. `of_branches`: what branches add (`Branch.metrics`)."""
 
     health: ClusterHealth
     read_at: float
@@ -51,7 +54,7 @@ class MetricsInput:
     quarantined: int | None
     suites: tuple[SuiteTotals, ...] | None
     lasting_mismatches: int | None
-    expansions: ExpansionHealth | None
+    of_branches: tuple[Metric, ...]
     unreadable: frozenset[str]
 
 
@@ -68,7 +71,7 @@ def metrics_input(tables: Tables, now: dt.datetime, *, every_queue: bool) -> Met
         quarantined=None if records is None else records[1],
         suites=_part(lambda: _suites(tables), "quality", unreadable),
         lasting_mismatches=_part(lambda: _lasting_mismatches(tables), "reconciliation", unreadable),
-        expansions=_part(lambda: expansion_health(tables), "expansions", unreadable),
+        of_branches=_of_branches(tables, health.overview.cluster_id or "", unreadable),
         unreadable=frozenset(unreadable),
     )
 
@@ -90,6 +93,19 @@ def _part(read: Callable[[], Any], name: str, unreadable: set[str]) -> Any:
         return None
 
 
+def _of_branches(tables: Tables, cluster: str, unreadable: set[str]) -> tuple[Metric, ...]:
+    found: list[Metric] = []
+    for branch in branches():
+        if branch.metrics:
+            read = partial(_metrics_of, branch.metrics, tables, cluster)
+            found += _part(read, branch.package, unreadable) or ()
+    return tuple(found)
+
+
+def _metrics_of(target: str, tables: Tables, cluster: str) -> tuple[Metric, ...]:
+    return tuple(load(target)(tables, cluster))
+
+
 def _sums(tables: Tables) -> tuple[int, int] | None:
     if not tables.exists("export_ranges"):
         return None
@@ -99,13 +115,16 @@ def _sums(tables: Tables) -> tuple[int, int] | None:
 
 
 def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
-    """Of the newest run, and of the newest observation of partitions; of several validations the newest; None: nothing
-    was validated yet."""
+    """Of the newest run, and of each suite of a branch; of several validations the newest; None: nothing was validated
+    yet."""
     newest = greatest(tables, "quality_totals", "evaluated_at")
     if newest is None:
         return None
-    of_expansions = pc.field("suite") == EXPANSION_SUITE
-    kinds = (~of_expansions, of_expansions) if tables.exists("partition_expansions") else (~of_expansions,)
+    suite = pc.field("suite")
+    kinds = (
+        ~suite.isin(pa.array(sorted(BRANCH_SUITES), pa.string())),
+        *(suite == name for name in sorted(BRANCH_SUITES)),
+    )
     run_ids = [run_id for kind in kinds for run_id in _newest_runs(tables, kind, newest)]
     rows = tables.rows("quality_totals", {"run_id": run_ids})
     by_suite = {row["suite"]: row for row in sorted(rows, key=lambda row: row["evaluated_at"])}

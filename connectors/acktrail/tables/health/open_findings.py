@@ -25,7 +25,7 @@ class SeenFinding:
     """One finding. `topic` is the id where no name is known; group, topic and partition are None where the subject is
     no share partition. `evidence`: state partition and offset of the state record that shows it; None: none does.
     `is_open`: the newest reconciliation saw it, or the newest audit of
-    expansions, by whose rule it is."""
+    a branch, by whose rule it is."""
 
     severity: str
     rule: str

@@ -8,14 +8,14 @@ share partitions are bounded, the worst first, and what has none is counted. Lab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
-from acktrail.connect.metrics.label_values import label_value
+from acktrail.branches import branches
 from acktrail.connect.source_batches import (
     DROPPED_BY_RETENTION,
     LOG_REPLACED,
@@ -24,18 +24,15 @@ from acktrail.connect.source_batches import (
     PRUNED_BEFORE_FIRST_EXPORT,
     SKIPPED_BY_REQUEST,
 )
-from acktrail.model.expansion.ordering import OrderingVerdict
-from acktrail.model.expansion.partition_ledger import ExpansionStatus
 from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import Verdict
-from acktrail.model.rules.catalogue import EXPANSION_SUITE
+from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
-from acktrail.tables.health.expansion_health import START_VERDICTS, ExpansionHealth
+from acktrail.tables.health.metric_families import by, gauge, one
 from acktrail.tables.health.metrics_input import MetricsInput
 from acktrail.tables.health.open_findings import SEVERITIES
-from acktrail.tables.open_runs import AUDIT_RULES
 
-PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality", "expansions")
+PARTS: Final = ("exports", "gaps", "reconciliation", "statuses", "findings", "quality")
 _REASONS: Final = (
     *(PRUNED, PRUNED_BEFORE_FIRST_EXPORT, LOST_FROM_TABLES),
     *(LOG_REPLACED, DROPPED_BY_RETENTION, SKIPPED_BY_REQUEST),
@@ -67,7 +64,7 @@ def table_metrics(found: MetricsInput, limits: SeriesLimits) -> Iterator[Metric]
     yield from _export(found, cluster)
     yield from _reconciliation(found, cluster)
     yield from _quality(found, cluster)
-    yield from _expansions(found.expansions, cluster)
+    yield from found.of_branches
     if found.health.groups is None or found.health.queues is None:
         return
     yield from _statuses(found.health, cluster, limits)
@@ -77,55 +74,39 @@ def table_metrics(found: MetricsInput, limits: SeriesLimits) -> Iterator[Metric]
         yield from _queues(found.health.queues[: limits.share_partitions], cluster)
 
 
-def _gauge(name: str, about: str, samples: Iterable[tuple[Mapping[str, str], float | None]], *labels: str) -> Metric:
-    """A family with the label ``cluster`` before `labels`; a sample without a value is left out."""
-    family = GaugeMetricFamily(f"acktrail_{name}", about, labels=["cluster", *labels])
-    for values, value in samples:
-        if value is not None:
-            family.add_metric([label_value(values[label]) for label in ("cluster", *labels)], value)
-    return family
-
-
-def _one(name: str, about: str, cluster: str, value: float | None) -> Metric:
-    return _gauge(name, about, [({"cluster": cluster}, value)])
-
-
-def _by(name: str, about: str, cluster: str, label: str, counts: Mapping[str, Any]) -> Metric:
-    return _gauge(name, about, (({"cluster": cluster, label: key}, value) for key, value in counts.items()), label)
-
-
 def _reading(found: MetricsInput, cluster: str) -> Iterator[Metric]:
-    yield _one("tables_read_timestamp_seconds", "When the tables were read.", cluster, found.read_at)
-    yield _by(
+    parts = (*PARTS, *(branch.package for branch in branches() if branch.metrics))
+    yield one("tables_read_timestamp_seconds", "When the tables were read.", cluster, found.read_at)
+    yield by(
         *("tables_readable", "1 where a part of the tables is there and was read, 0 where not.", cluster, "part"),
-        {part: float(part not in found.unreadable) for part in PARTS},
+        {part: float(part not in found.unreadable) for part in parts},
     )
 
 
 def _export(found: MetricsInput, cluster: str) -> Iterator[Metric]:
     overview = found.health.overview
     newest = overview.newest_record_ms
-    yield _one(
+    yield one(
         *("export_timestamp_seconds", "When an export or an observation last wrote.", cluster),
         _seconds(overview.exported_at),
     )
-    yield _one(
+    yield one(
         *("newest_state_record_timestamp_seconds", "The broker's time of the newest exported state record.", cluster),
         None if newest is None else newest / 1000,
     )
-    yield _one("stored_records", "Records that all exports read.", cluster, found.records)
-    yield _one("stored_quarantined_records", "Those of them that cannot be decoded.", cluster, found.quarantined)
+    yield one("stored_records", "Records that all exports read.", cluster, found.records)
+    yield one("stored_quarantined_records", "Those of them that cannot be decoded.", cluster, found.quarantined)
     gaps = found.health.gaps
     if gaps is None or "exports" in found.unreadable:
         return
     known = [*_REASONS, *sorted(gaps.keys() - set(_REASONS))]
     counts = {reason: (gaps[reason].gaps, gaps[reason].offsets) if reason in gaps else (0, 0) for reason in known}
-    yield _by("export_gaps", "Gaps of the export.", cluster, "reason", {key: each[0] for key, each in counts.items()})
-    yield _by(
+    yield by("export_gaps", "Gaps of the export.", cluster, "reason", {key: each[0] for key, each in counts.items()})
+    yield by(
         *("export_gap_offsets", "Offsets of the state topic that are in no row.", cluster, "reason"),
         {key: each[1] for key, each in counts.items()},
     )
-    yield _by(
+    yield by(
         *("export_newest_gap_timestamp_seconds", "When the newest gap of a reason was recorded.", cluster, "reason"),
         {reason: _seconds(each.newest_at) for reason, each in gaps.items()},
     )
@@ -133,28 +114,28 @@ def _export(found: MetricsInput, cluster: str) -> Iterator[Metric]:
 
 def _reconciliation(found: MetricsInput, cluster: str) -> Iterator[Metric]:
     overview, findings = found.health.overview, found.health.findings
-    yield _one(
+    yield one(
         *("reconciliation_timestamp_seconds", "When the newest reconciliation ended.", cluster),
         _seconds(overview.reconciled_at),
     )
     if overview.verdicts is not None:
         verdicts = dict.fromkeys((verdict.value for verdict in Verdict), 0) | dict(overview.verdicts)
-        yield _by("verdicts", "Share partitions of the newest reconciliation.", cluster, "verdict", verdicts)
-    yield _one(
+        yield by("verdicts", "Share partitions of the newest reconciliation.", cluster, "verdict", verdicts)
+    yield one(
         "lasting_mismatches",
         "Share partitions whose durable state and whose cluster disagree in both of the newest two reconciliations.",
         *(cluster, found.lasting_mismatches),
     )
     if findings is not None:
-        findings = tuple(each for each in findings if each.rule not in AUDIT_RULES)
+        findings = tuple(each for each in findings if each.rule not in BRANCH_RULES)
         severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in findings)
-        yield _by("open_findings", "Findings of the newest reconciliation.", cluster, "severity", severities)
+        yield by("open_findings", "Findings of the newest reconciliation.", cluster, "severity", severities)
         rules = Counter((each.rule, each.severity) for each in findings)
         samples = (
             ({"cluster": cluster, "rule": rule, "severity": severity}, float(count))
             for (rule, severity), count in sorted(rules.items())
         )
-        yield _gauge("open_findings_by_rule", "The same by rule; without rules that hold.", samples, "rule", "severity")
+        yield gauge("open_findings_by_rule", "The same by rule; without rules that hold.", samples, "rule", "severity")
 
 
 def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
@@ -165,33 +146,20 @@ def _quality(found: MetricsInput, cluster: str) -> Iterator[Metric]:
         for suite in found.suites
         for state in ("holds", "fails", "noted", "not_evaluated")
     )
-    yield _gauge("expectations", "Expectations in the newest validation.", states, "suite", "state")
+    yield gauge("expectations", "Expectations in the newest validation.", states, "suite", "state")
     for name, about, column in (
         ("critical_expectations_failed", "Critical expectations that fail.", "critical_fails"),
         ("validation_rows_compared", "Rows that the expectations of a suite looked at, summed.", "rows_compared"),
     ):
-        yield _by(name, about, cluster, "suite", {suite.suite: getattr(suite, column) for suite in found.suites})
-    of_runs = (suite for suite in found.suites if suite.suite != EXPANSION_SUITE)
+        yield by(name, about, cluster, "suite", {suite.suite: getattr(suite, column) for suite in found.suites})
+    of_runs = (suite for suite in found.suites if suite.suite not in BRANCH_SUITES)
     newest = max((suite.evaluated_at.timestamp() for suite in of_runs), default=None)
-    yield _one("validation_timestamp_seconds", "When the newest validation ended.", cluster, newest)
-
-
-def _expansions(found: ExpansionHealth | None, cluster: str) -> Iterator[Metric]:
-    """A status or verdict that this release does not know is counted as ``other``: no table can add series."""
-    if found is None:
-        return
-    for name, about, label, kinds, counts in (
-        ("partition_expansions", "Expansions of topics.", "status", ExpansionStatus, found.statuses),
-        ("ordering_verdicts", "Audited destinations of groups.", "verdict", OrderingVerdict, found.verdicts),
-        ("start_verdicts", "Groups in partitions that were added.", "verdict", START_VERDICTS, found.starts),
-    ):
-        known = {str(kind): counts.get(str(kind), 0) for kind in kinds}
-        yield _by(name, about, cluster, label, {**known, "other": sum(counts.values()) - sum(known.values())})
+    yield one("validation_timestamp_seconds", "When the newest validation ended.", cluster, newest)
 
 
 def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iterator[Metric]:
     groups = health.groups or ()
-    yield _one(
+    yield one(
         *("statuses_timestamp_seconds", "The observation that the statuses are of.", cluster),
         _seconds(health.observed_at),
     )
@@ -200,20 +168,20 @@ def _statuses(health: ClusterHealth, cluster: str, limits: SeriesLimits) -> Iter
         ("share_partitions", "Share partitions by status.", health.statuses),
     ):
         all_of_them = {status.value: counts.get(status, 0) for status in STATUS_TABLE}
-        yield _by(name, about, cluster, "status", all_of_them)
-    yield _one(
+        yield by(name, about, cluster, "status", all_of_them)
+    yield one(
         *("known_unfinished_records", "Unfinished records, of those share partitions that are known.", cluster),
         sum(group.unfinished_records for group in groups),
     )
     unknown = sum(group.unfinished_unknown for group in groups)
-    yield _one(
+    yield one(
         "unfinished_unknown_share_partitions",
         "Share partitions whose unfinished records are not known.",
         cluster,
         unknown,
     )
     shown = 0 if limits.granularity is Granularity.CLUSTER else limits.groups
-    yield _one(
+    yield one(
         *("groups_without_series", "Groups beyond the limit of series, the least urgent ones.", cluster),
         max(0, len(groups) - shown),
     )
@@ -226,13 +194,13 @@ def _groups(groups: Sequence[GroupHealth], cluster: str) -> Iterator[Metric]:
         for labels, group in named
         for status in _STATUSES
     )
-    yield _gauge("group_status", "1 for the worst status of a group's share partitions.", one_hot, "group", "status")
+    yield gauge("group_status", "1 for the worst status of a group's share partitions.", one_hot, "group", "status")
     counts = (
         ({**labels, "status": status.value}, float(count))
         for labels, group in named
         for status, count in group.statuses.items()
     )
-    yield _gauge(
+    yield gauge(
         *("group_share_partitions", "Share partitions of a group by status; without those that none has.", counts),
         *("group", "status"),
     )
@@ -241,7 +209,7 @@ def _groups(groups: Sequence[GroupHealth], cluster: str) -> Iterator[Metric]:
         for labels, group in named
         for outcome, count in group.outcomes.items()
     )
-    yield _gauge(
+    yield gauge(
         *("group_recent_deliveries", "Deliveries that ended in the newest observations, by outcome.", outcomes),
         *("group", "outcome"),
     )
@@ -258,7 +226,7 @@ def _groups(groups: Sequence[GroupHealth], cluster: str) -> Iterator[Metric]:
             lambda g: g.unfinished_unknown,
         ),
     ):
-        yield _gauge(name, about, ((labels, value(group)) for labels, group in named), "group")
+        yield gauge(name, about, ((labels, value(group)) for labels, group in named), "group")
 
 
 def _queues(queues: Sequence[QueueHealth], cluster: str) -> Iterator[Metric]:
@@ -271,12 +239,12 @@ def _queues(queues: Sequence[QueueHealth], cluster: str) -> Iterator[Metric]:
         ({"cluster": cluster, "group": key[0], "topic": key[1], "partition": str(key[2])}, queue)
         for key, queue in named.items()
     ]
-    yield _gauge(
+    yield gauge(
         *("share_partition_status", "1 for the status that a share partition has; others have no series."),
         (({**labels, "status": queue.status.value}, 1.0) for labels, queue in labelled),
         *(*place, "status"),
     )
-    yield _gauge(
+    yield gauge(
         *(
             "share_partition_unfinished_records",
             "Unfinished records of a share partition; absent where they are not known.",

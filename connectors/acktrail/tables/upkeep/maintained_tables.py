@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow.fs as fs
 
+from acktrail.branches import looks
 from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
@@ -24,8 +25,6 @@ _BY_SMALL_FILES: Final = frozenset(
         RANGES_TABLE,
         "group_observations",
         "offset_observations",
-        "partition_observations",
-        "group_positions",
         "share_partition_states",
         "reconciliations",
         "quality_results",
@@ -36,6 +35,7 @@ _BY_SMALL_FILES: Final = frozenset(
         "findings_seen",
         "connector_positions",
         *POSITIONED_TABLES,
+        *looks(),
     }
 )
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from acktrail.branches import looks
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
@@ -28,8 +29,7 @@ AGED_BY: Final = {
     "delivery_history": "record_timestamp_ms",
     "group_observations": "observed_at",
     "offset_observations": "observed_at",
-    "partition_observations": "observed_at",
-    "group_positions": "observed_at",
+    **dict.fromkeys(sorted(looks()), "observed_at"),
 }
 """Tables that the retention is about, and the column with the time of a row."""
 _NEVER: Final = np.iinfo(np.int64).max

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from acktrail.errors import InputError, UnknownName
 from acktrail.tables.exported.record_at import record_at
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.open_runs import OpenRuns, newest_audit
+from acktrail.tables.open_runs import OpenRuns, newest_audits
 from acktrail.times import ago_ms, time_ms
 from acktrail_dashboard.lists.finding_list import (
     SHOWN,
@@ -36,7 +36,7 @@ def newest_reconciliation(visit: Visit) -> str | None:
 
 def open_runs(visit: Visit) -> OpenRuns:
     """The runs whose findings are open."""
-    return OpenRuns(newest_reconciliation(visit), visit.ask("findings", newest_audit, None))
+    return OpenRuns(newest_reconciliation(visit), visit.ask("findings", newest_audits, {}))
 
 
 def topics_of(visit: Visit) -> dict[str, str]:

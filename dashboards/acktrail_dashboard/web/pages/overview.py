@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.expansion.ordering import OrderingVerdict
-from acktrail.tables.open_runs import OpenRuns, newest_audit
+from acktrail.tables.open_runs import OpenRuns, newest_audits
+from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.lists.finding_list import FindingLine
 from acktrail_dashboard.status_wording import critical_first, is_trouble, status_text, status_tone
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar, last_of_each_bar
@@ -39,7 +39,7 @@ def _context(visit: Visit) -> dict[str, Any]:
     groups = groups_of(rows)
     counts = status_counts(groups)
     totals = _newest_totals(visit)
-    runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audit, None))
+    runs = OpenRuns(None if totals is None else totals["run_id"], visit.ask("findings", newest_audits, {}))
     findings = _open_findings(visit, runs)
     critical = sum(line.severity == "critical" for line in findings)
     sentence, tone = critical_first(
@@ -70,7 +70,7 @@ def _context(visit: Visit) -> dict[str, Any]:
         "changes": status_changes(visit),
         "finding_changes": finding_changes(visit, runs),
         "gap_changes": gap_changes(visit),
-        "broken_order": _broken_order(visit),
+        "alerts": [line for each in branch_views() for line in each.alerts(visit)],
         "bars": [each for each in (_group_trend(visit), _quality_trend(visit)) if each.bars],
     }
 
@@ -124,25 +124,9 @@ def _stopping(visit: Visit, run_id: str | None) -> int:
 
 
 def _open_findings(visit: Visit, runs: OpenRuns) -> list[FindingLine]:
-    """The most severe first, then the latest. Before the first reconciliation those of audits of expansions alone."""
+    """The most severe first, then the latest. Before the first reconciliation those of branches alone."""
     where = pc.field("run_id").isin(pa.array(runs.run_ids, pa.string()))
     return by_severity(visit, where, runs)
-
-
-def _broken_order(visit: Visit) -> list[tuple[str, str | None]]:
-    """What groups did across expansions of topics that a person must know: sentences, with the verdict to look for."""
-    proven = pc.field("verdict") == OrderingVerdict.VIOLATION.value
-    broken = visit.read("ordering_audits", columns=("event_id", "group_id"), where=proven)
-    lines: list[tuple[str, str | None]] = []
-    if broken.num_rows:
-        groups, events = (pc.count_distinct(broken[name]).as_py() for name in ("group_id", "event_id"))
-        where = f"{counted(groups, 'group')} began with a partition too early after {counted(events, 'expansion')}"
-        lines.append((f"{where}: records of one key were consumed in another order.", OrderingVerdict.VIOLATION.value))
-    skipped = visit.read("start_audits", columns=("skipped_records",), where=pc.field("skipped_records") > 0)
-    if skipped.num_rows:
-        records = pc.sum(skipped["skipped_records"]).as_py()
-        lines.append((f"{counted(records, 'record')} were skipped at the beginning of added partitions.", None))
-    return lines
 
 
 def _group_trend(visit: Visit) -> StackedBars:

@@ -1,0 +1,96 @@
+"""What branches add: packages of the wheel that register themselves and that no module of the trunk imports.
+
+A branch is one folder. Its entry point in the group ``acktrail.branches`` names a `Branch`, which says where everything
+is that the branch adds; nothing of it is imported before it is asked for. Commands and connectors have entry points of
+their own (``acktrail.commands``, ``acktrail.connect.*``). A branch whose folder is gone is not there: the trunk works
+without it.
+
+Example: the trunk asks every branch for more metrics.
+
+    for collect in loaded("metrics"):
+        yield from collect(tables, cluster)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any, Final
+
+ENTRY_POINT: Final = "acktrail.branches"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """What one branch adds. `package` may have ``tables.md`` (tables, as docs/tables.md has the trunk's) and
+    ``rules.toml`` (rules, as ``acktrail.model.rules`` has them). `looks`: its tables of observations, append-only, with
+    `observed_at`. The others are ``module:attribute``; empty: the branch adds no such thing."""
+
+    package: str
+    looks: frozenset[str] = frozenset()
+    plan_check: str = ""
+    """What makes its ``acktrail.group_changes.planning.plan_checks.PlanCheck``: what it says about plans of resets."""
+    acls: str = ""
+    """``(groups, topics) -> Sequence[Acl]`` by purpose: the ACLs that it needs (``acktrail.model.acls``)."""
+    audit: str = ""
+    """No attribute: the name of what opens and closes the findings of its rules (``acktrail.tables.open_runs``)."""
+    suites: str = ""
+    """``SuiteCheck`` by suite; its rules name the same suites."""
+    metrics: str = ""
+    """``(Tables, cluster id) -> Iterable[Metric]``."""
+    messages: str = ""
+    """What people are sent: ``acktrail.notifications.sending.ChangesOf``."""
+    dags: tuple[str, ...] = ()
+    """Modules alone, each with ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
+    views: str = ""
+    """`acktrail_dashboard.branch_views.BranchViews`: pages, and sections of the report."""
+
+
+@cache
+def registered(group: str) -> Mapping[str, str]:
+    """The entry points of acktrail in `group`, ``module:attribute`` by name, without those of folders that are gone."""
+    try:
+        found = distribution("acktrail").entry_points.select(group=group)
+    except PackageNotFoundError:
+        return {}
+    return {point.name: point.value for point in found if is_there(point.value)}
+
+
+def is_there(target: str) -> bool:
+    """Whether the package of ``module:attribute`` is there. Nothing of it is imported."""
+    return find_spec(target.partition(":")[0].partition(".")[0]) is not None
+
+
+def load(target: str) -> Any:
+    """What ``module:attribute`` names."""
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@cache
+def branches() -> tuple[Branch, ...]:
+    """Every branch that is there, by name."""
+    return tuple(load(target) for _, target in sorted(registered(ENTRY_POINT).items()))
+
+
+def loaded(field: str) -> Iterator[Any]:
+    """What every branch that has one names in `field` of its `Branch`."""
+    return (load(target) for target in (getattr(branch, field) for branch in branches()) if target)
+
+
+def looks() -> frozenset[str]:
+    """The tables of observations that branches add."""
+    return frozenset(name for branch in branches() for name in branch.looks)
+
+
+def package_texts(name: str) -> Iterator[tuple[Branch, str]]:
+    """Every branch that has a file `name`, with its text."""
+    for branch in branches():
+        file = files(branch.package).joinpath(name)
+        if file.is_file():
+            yield branch, file.read_text(encoding="utf-8")

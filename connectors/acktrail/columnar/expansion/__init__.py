@@ -1,1 +1,0 @@
-"""Expansions, fences, dependencies and the audit of their order, for all topics and groups at once."""

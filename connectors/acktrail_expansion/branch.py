@@ -1,0 +1,20 @@
+"""What this branch adds to the trunk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acktrail.branches import Branch
+
+EXPANSION: Final = Branch(
+    package="acktrail_expansion",
+    looks=frozenset({"partition_observations", "group_positions"}),
+    acls="acktrail_expansion.expansion_acls:WANTED",
+    plan_check="acktrail_expansion.resets.order_check:key_order_check",
+    audit="expansion-audit",
+    suites="acktrail_expansion.quality.expansion_suite:SUITES",
+    metrics="acktrail_expansion.quality.expansion_metrics:expansion_metrics",
+    messages="acktrail_expansion.quality.expansion_messages:expansion_changes",
+    dags=("acktrail_expansion.dags.acktrail_expand_topic", "acktrail_expansion.dags.acktrail_partitions"),
+    views="acktrail_expansion.pages.expansion_pages:VIEWS",
+)

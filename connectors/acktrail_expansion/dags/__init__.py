@@ -1,0 +1,1 @@
+"""The DAGs of expansions: one that expands a topic by hand, one that keeps the ledger of partitions."""

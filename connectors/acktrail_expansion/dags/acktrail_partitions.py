@@ -1,0 +1,57 @@
+"""### Keep the ledger of partitions
+
+Every five minutes: one look at the partitions of topics, their leader epochs and the ends of their logs, and at where
+share, consumer and classic groups are, appended to `partition_observations` and `group_positions` (`observe`). An
+expansion is known to lie between two looks: the more often, the narrower its fences. `audit` finds expansions and
+judges what groups did across them; `validate` checks that with Great Expectations: keys that were consumed out of order
+by a group of `ACKTRAIL_ORDERED_GROUPS` fail the run. `notify` sends each topic that grew and each group in trouble
+once, by the notifiers that `ACKTRAIL_NOTIFIERS` names.
+
+**Needs** DESCRIBE on topics and groups, the Airflow connection and `ACKTRAIL_TABLES` as `acktrail_export` does;
+`ACKTRAIL_KEY_MAPPINGS` and `ACKTRAIL_SETTLE` of the workers.
+
+**When it fails**: the log's last lines say what to do. A look that is missing makes fences wider, nothing else; `audit`
+and `validate` can be cleared at any time.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import CronTriggerTimetable, dag
+
+from acktrail_dags import parameters
+from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags.notifiers import notify_of_branches
+from acktrail_expansion.dags import expansion_steps as steps
+
+
+def make(profile: DagProfile) -> None:
+    """The DAG of one profile."""
+
+    @dag(
+        dag_id=profile.named("acktrail_partitions"),
+        description="Looks at partitions and groups, and audits expansions, every five minutes.",
+        doc_md=profile.doc(__doc__ or ""),
+        schedule=CronTriggerTimetable("*/5 * * * *", timezone="UTC", run_immediately=True),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=2),
+        tags=["acktrail", "kafka", "data-quality", "spark", *profile.tags],
+        params={
+            **profile.params(),
+            "topics": parameters.names("Topics", "The topics to look at. Empty: all that are not internal."),
+            "kafka_conn_id": parameters.kafka_conn_id(profile.kafka_conn_id),
+            "tables_uri": parameters.tables_uri(),
+            "spark_conn_id": parameters.spark_conn_id(),
+        },
+        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=10)},
+    )
+    def acktrail_partitions() -> None:
+        """Each task works on the look that the first one takes."""
+        look: Any = steps.observe()
+        checked = steps.validate(look)
+        look >> steps.audit(look) >> checked >> [notify_of_branches(look), steps.passed()]
+
+    acktrail_partitions()

@@ -1,0 +1,1 @@
+"""The page and the section of the report."""

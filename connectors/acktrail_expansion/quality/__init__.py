@@ -1,0 +1,1 @@
+"""The suite of expectations and its gate, metrics, and messages."""

@@ -1,0 +1,1 @@
+"""What a reset means for the order of keys."""

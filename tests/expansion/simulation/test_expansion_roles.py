@@ -1,0 +1,242 @@
+"""Controller, broker, log and coordinator of the simulation, each by its own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples.golden_vectors import SEED
+
+from acktrail.errors import InputError, RetryableError
+from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_simulation.error_codes import ErrorCode
+from acktrail_simulation.expansion.epoch_log import EpochLog
+from acktrail_simulation.expansion.expansion_broker import ExpansionBroker
+from acktrail_simulation.expansion.expansion_controller import ExpansionController
+from acktrail_simulation.expansion.expansion_messages import (
+    EpochsTopic,
+    HeartbeatPartition,
+    HeartbeatRequest,
+    HeartbeatTopic,
+    KeyedRecord,
+    LeaderEpochsForPartitionsRequest,
+)
+from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
+from acktrail_simulation.expansion.gating import Gating, sources_of
+from acktrail_simulation.expansion.position_exchange import PositionExchange
+from acktrail_simulation.expansion.stale_producer import StaleProducer
+
+KIP = SEED["kip253"]
+
+
+def numbered(found: dict[str, Any]) -> dict[int, Any]:
+    return {int(number): value for number, value in found.items()}
+
+
+def controller(partitions: int) -> tuple[ExpansionController, list[ExpansionBroker]]:
+    found = ExpansionController(topic="t", broker_count=2)
+    brokers = [ExpansionBroker(checks_count=True) for _ in range(2)]
+    found.expand(partitions)
+    answered(found, brokers)
+    return found, brokers
+
+
+def answered(found: ExpansionController, brokers: list[ExpansionBroker]) -> None:
+    while found.outbox:
+        broker, request = found.outbox.pop()
+        assert set(brokers[broker].leader_and_isr(request).values()) == {ErrorCode.NONE}
+        found.answered()
+
+
+def test_the_worked_example_of_the_controller() -> None:
+    """R003-05, R003-09, R003-10, R003-19, R003-20: epochs and maps of an expansion from 2 to 4, for members."""
+    case = KIP["controller_model"]
+    found, brokers = controller(case["before"]["partitions"])
+    for number, epoch in numbered(case["before"]["leader_epoch"]).items():
+        for _ in range(epoch):
+            found.elect(number)
+            answered(found, brokers)
+    assert found.leader_epochs == numbered(case["before"]["leader_epoch"])
+    found.expand(case["expand_to"])
+    answered(found, brokers)
+
+    assert found.leader_epochs == numbered(case["after_leader_epoch"])
+    for number, epochs in numbered(case["leaderEpochAfterCreation"]).items():
+        assert found.partitions[number].to_json()["leaderEpochAfterCreation"] == epochs
+        asked = LeaderEpochsForPartitionsRequest(topics=(EpochsTopic(topic="t", partitions=(number,)),))
+        creation, deletion = found.leader_epochs_for(asked).topics
+        assert {each.partition: each.leader_epoch for each in creation.partitions} == numbered(epochs)
+        assert deletion.partitions == ()
+    assert [broker.partition_count for broker in brokers] == [4, 4]
+
+
+def test_fences_are_starts_of_epochs() -> None:
+    """R003-05, R003-21: the worked example of fences: the end of the epoch before the one in the map."""
+    case = KIP["fence_example"]
+    for number, starts in numbered(case["epoch_start_offsets"]).items():
+        log = EpochLog()
+        for epoch, start in starts:
+            log.append([KeyedRecord(producer=0, sequence=0, key=b"k")] * (start - log.end_offset))
+            log.begin(epoch)
+        log.append([KeyedRecord(producer=0, sequence=0, key=b"k")] * 10)
+        created = numbered(KIP["controller_model"]["leaderEpochAfterCreation"]["2"])[number]
+        assert log.end_of_epoch(created - 1) == case["fence"][str(number)]
+        assert log.end_of_epoch(99) == log.end_offset
+        assert log.end_of_epoch(-1) == 0
+        assert log.epoch_at(log.end_offset - 1) == starts[-1][0]
+    with pytest.raises(InputError, match="does not follow"):
+        log.begin(0)
+
+
+def test_new_partitions_come_after_all_answers() -> None:
+    """R003-06, R003-08: partitions that are there get a higher epoch first, and while one leader has not answered, no
+    new partition has a znode and nothing else begins; then they are announced. The topic's znode is first of all."""
+    found, brokers = controller(3)
+    found.expand(5)
+    assert found.znode.undeleted_partition_count == 5
+    assert sorted(found.partitions) == [0, 1, 2]
+    assert len(found.outbox) == 2
+    with pytest.raises(RetryableError, match="waits for 2 answers"):
+        found.expand(6)
+    broker, request = found.outbox.pop()
+    brokers[broker].leader_and_isr(request)
+    found.answered()
+    assert sorted(found.partitions) == [0, 1, 2]
+    answered(found, brokers)
+    assert sorted(found.partitions) == [0, 1, 2, 3, 4]
+    assert {number: log.epochs for broker in brokers for number, log in broker.logs.items()} == {
+        0: [0, 1],
+        1: [0, 1],
+        2: [0, 1],
+        3: [0],
+        4: [0],
+    }
+
+
+def test_no_expansion_while_a_partition_is_marked() -> None:
+    """R003-06: the maps of marked partitions hold the epochs from before; expansion waits until all are gone; a marked
+    partition may be followed by another one."""
+    found, brokers = controller(4)
+    found.mark_for_deletion(3)
+    answered(found, brokers)
+    found.mark_for_deletion(2)
+    answered(found, brokers)
+    maps = {number: found.partitions[number].leader_epoch_before_deletion for number in (2, 3)}
+    assert maps == {2: {0: 1, 1: 1}, 3: {0: 0, 1: 0, 2: 0}}
+    with pytest.raises(InputError, match="marked for deletion: 2 and above"):
+        found.expand(8)
+    found.remove(3)
+    with pytest.raises(InputError, match="marked for deletion"):
+        found.expand(8)
+    with pytest.raises(InputError, match="not marked"):
+        found.remove(0)
+    found.remove(2)
+    del brokers[0].logs[2], brokers[1].logs[3]
+    found.expand(8)
+    answered(found, brokers)
+    assert found.partitions[7].leader_epoch_after_creation == {0: 3, 1: 3, **dict.fromkeys(range(2, 7), 0)}
+
+
+@pytest.mark.parametrize("count", [4, 3, 0, -1])
+def test_counts_that_change_nothing_are_refused(count: int) -> None:
+    """An expansion grows, a deletion leaves something and takes something."""
+    found, _ = controller(4)
+    with pytest.raises(InputError, match="is no expansion"):
+        found.expand(count)
+    if count not in (1, 2, 3):
+        with pytest.raises(InputError, match="cannot be left"):
+            found.mark_for_deletion(count)
+
+
+def test_a_stale_producer_is_refused_and_chooses_again() -> None:
+    """R003-11: with the check a request for another count is refused whole, records keep their order and go to their
+    partition of the count that the producer then asks for; without the check they stay in the old one."""
+    for checks_count in (True, False):
+        life = ExpansionWorld(WorldShape(partitions=2, gating=Gating.NONE, checks_count=checks_count))
+        life.controller.expand(4)
+        life.deliver_all()
+        producer = StaleProducer(number=7, topic="topic", mapping=KeyMapping.MURMUR2, partition_count=2)
+        producer.add([b"key-%d" % number for number in range(16)])
+        was_taken = producer.send(life.brokers, 99)
+        assert was_taken is not checks_count
+        assert len(producer.pending) == (16 if checks_count else 0)
+        assert [record.sequence for record in producer.pending] == sorted(r.sequence for r in producer.pending)
+        producer.refresh(4)
+        assert producer.send(life.brokers, 99)
+        sizes = [life.log(partition).end_offset for partition in range(4)]
+        assert sum(sizes) == 16
+        assert bool(sizes[2] or sizes[3]) is checks_count
+
+
+def test_an_old_leader_epoch_is_fenced() -> None:
+    """R003-08: the same request twice changes nothing the second time."""
+    found, brokers = controller(2)
+    found.elect(0)
+    broker, request = found.outbox[0]
+    assert brokers[broker].leader_and_isr(request) == {0: ErrorCode.NONE}
+    assert brokers[broker].leader_and_isr(request) == {0: ErrorCode.FENCED_LEADER_EPOCH}
+    assert brokers[broker].logs[0].epochs == [0, 1]
+
+
+def beat(exchange: PositionExchange, member: str, *entries: HeartbeatPartition) -> list[tuple[int, bool, int]]:
+    topics = (HeartbeatTopic(topic="t", partitions=entries),) if entries else ()
+    answer = exchange.heartbeat(
+        HeartbeatRequest(group_id="g", generation_id=exchange.generation, member_id=member, topics=topics)
+    )
+    assert answer.error_code == ErrorCode.NONE
+    return [(p.partition, p.need_position, p.position) for topic in answer.topics for p in topic.partitions]
+
+
+def test_positions_travel_through_heartbeats() -> None:
+    """R003-13 to R003-18: one asks, the owner is asked with its next answer, sends its position with the next request
+    but one, and the first one gets it: three heartbeats after the question."""
+    exchange = PositionExchange(topic="t")
+    exchange.assign({0: "a", 1: "b"})
+    question = HeartbeatPartition(partition=0, need_position=True)
+
+    assert beat(exchange, "b", question) == [(0, False, -1)]
+    assert beat(exchange, "a") == [(0, True, -1)]
+    assert beat(exchange, "a", HeartbeatPartition(partition=0, need_position=False, position=7)) == []
+    assert beat(exchange, "b", question) == [(0, False, 7)]
+    assert beat(exchange, "a") == [(0, True, -1)]
+    beat(exchange, "a", HeartbeatPartition(partition=0, need_position=False, position=5))
+    assert exchange.positions == {0: 7}
+    assert exchange.entries == 8
+
+
+def test_a_member_of_an_older_generation_is_refused() -> None:
+    """R003-16: its positions change nothing."""
+    exchange = PositionExchange(topic="t")
+    exchange.assign({0: "a"})
+    request = HeartbeatRequest(group_id="g", generation_id=0, member_id="a", topics=())
+    assert exchange.heartbeat(request).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_what_each_rule_waits_for() -> None:
+    """R003-21: nothing; every lower partition at its bumped epoch; the sources of keys alone, of new and old
+    partitions, also over two expansions."""
+    found, brokers = controller(2)
+    found.expand(3)
+    answered(found, brokers)
+    rules = {gating: sources_of(gating, found, KeyMapping.MURMUR2, 2, 0) for gating in Gating}
+    assert rules == {Gating.NONE: {}, Gating.LOWER_PARTITIONS: {0: 1, 1: 1}, Gating.EVERY_SOURCE: {0: 1, 1: 1}}
+    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 0, 1) == {}
+    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 0, 1) == {1: 1}
+    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 0, 0) == {}
+    found.expand(6)
+    answered(found, brokers)
+    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 1}
+    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 3, 0) == {0: 2, 1: 2, 2: 1}
+
+
+def test_records_after_a_deletion_wait_for_the_deleted_partition() -> None:
+    """R003-06: those of a lower partition with a later epoch than in the map, until the marked partition is gone."""
+    found, brokers = controller(4)
+    found.mark_for_deletion(2)
+    answered(found, brokers)
+    later = {gating: set(sources_of(gating, found, KeyMapping.MURMUR2, 1, 1)) for gating in Gating}
+    assert later == {Gating.NONE: set(), Gating.LOWER_PARTITIONS: {2, 3}, Gating.EVERY_SOURCE: {3}}
+    assert sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 1, 0) == {}
+    found.remove(3)
+    assert set(sources_of(Gating.LOWER_PARTITIONS, found, KeyMapping.MURMUR2, 1, 1)) == {2}
+    assert sources_of(Gating.EVERY_SOURCE, found, KeyMapping.MURMUR2, 1, 1) == {}

@@ -1,0 +1,196 @@
+"""A true topic that is looked at, expanded and audited: scenes of it are written as words.
+
+=============  =======================================================================================================
+word           meaning
+=============  =======================================================================================================
+``write``      records of every key by a producer that knows the count
+``stale``      by one that learned the count when the topic was made, and never again
+``commit``     records in a transaction; ``abort``: in one that is aborted
+``all``        every group finishes all that is there; ``old``, ``new``: in partitions that were there first, or not
+``half``       the first half of what the old partitions have
+``look``       one look at partitions and groups
+``apply N``    N partitions, as ``acktrail expand apply`` makes them, between two looks; ``client N``: by Kafka's own
+               client, without a look
+``reset``      every group goes back to the beginning of the old partitions
+``retain``     the records that are there are removed from the old partitions; ``compact``: old values of keys are
+``anew N``     the topic is deleted and made again with N partitions; everybody begins anew
+=============  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from broker.workload import start_at, until
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+from expansion.support.true_traffic import TrueTopic
+from samples.history_tables import build
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.executors import InProcess
+from acktrail.export.export_run import export
+from acktrail.tables.delta.store import Tables
+from acktrail.times import new_run_id
+from acktrail_expansion.audit.audit_run import audit_expansions
+from acktrail_expansion.change.apply_expansion import apply_expansion, open_expansion_journal
+from acktrail_expansion.change.collect_expansion import make_plan
+from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
+from acktrail_expansion.looks.stored_look import take_look
+
+GROUPS: Final = ("share", "consumer", "classic")
+
+
+class ExpandedTopic:
+    """What happens to a topic, and what is proven of it."""
+
+    def __init__(self, admin: ShareGroupAdmin, true: TrueTopic, tables: TablesConfig) -> None:
+        self.admin, self.true, self.tables = admin, true, tables
+        self.stored = Tables(tables)
+
+    def play(self, script: str) -> None:
+        """Each word of a scene, one after the other."""
+        words = iter(script.split())
+        for word in words:
+            if word in ("apply", "client", "anew"):
+                getattr(self, word)(int(next(words)))
+            else:
+                getattr(self, word)()
+
+    def write(self) -> None:
+        self.true.write(3)
+
+    def stale(self) -> None:
+        self.true.write(3, stale=True)
+
+    def commit(self) -> None:
+        self.true.transaction(1, commits=True)
+
+    def abort(self) -> None:
+        self.true.transaction(1, commits=False)
+
+    def all(self) -> None:
+        self._take(range(self.true.counts[-1]))
+
+    def old(self) -> None:
+        self._take(range(self.true.counts[0]))
+
+    def half(self) -> None:
+        self._take(range(self.true.counts[0]), 0.5)
+
+    def new(self) -> None:
+        self._take(range(self.true.counts[0], self.true.counts[-1]))
+
+    def _take(self, partitions: range, share: float = 1) -> None:
+        for group_type, member in self.true.members.items():
+            member.take(self.true.places(group_type, partitions, share))
+
+    def look(self) -> None:
+        take_look(self.admin, self.tables, topics=[self.true.name])
+
+    def apply(self, count: int) -> None:
+        plan = make_plan(self.admin, self.true.name, count, created_by="ann")
+        apply_expansion(self.admin, open_expansion_journal(self.tables, plan, actor="ann"), plan)
+        self._grown(count)
+
+    def client(self, count: int) -> None:
+        for future in self.true.workload.admin.create_partitions([NewPartitions(self.true.name, count)]).values():
+            future.result()
+        self._grown(count)
+
+    def _grown(self, count: int) -> None:
+        until(lambda: self.true.has_count(count), what=f"{count} partitions")
+        self.true.counts.append(count)
+
+    def reset(self) -> None:
+        partitions = range(self.true.counts[0])
+        for group_type in list(self.true.members):
+            log = self.true.members[group_type].log
+            self.true.members.pop(group_type).close()
+            self._to_beginning(group_type, partitions)
+            self.true.join(group_type).log = log
+            log.reset(partitions)
+
+    def _to_beginning(self, group_type: str, partitions: range) -> None:
+        group = self.true.group(group_type)
+        if group_type == "share":
+            start_at(self.true.config, group, {(self.true.name, partition): 0 for partition in partitions})
+            return
+        places = [TopicPartition(self.true.name, partition, 0) for partition in partitions]
+        with Consumer({**to_librdkafka(self.true.config), "group.id": group}) as consumer:
+            consumer.commit(offsets=places, asynchronous=False)
+
+    def retain(self) -> None:
+        ends = [TopicPartition(self.true.name, partition, -1) for partition in range(self.true.counts[0])]
+        for future in self.true.workload.admin.delete_records(ends).values():
+            future.result()
+        self.true.keep_what_is_there()
+
+    def compact(self) -> None:
+        def is_compacted() -> bool:
+            self.true.write()  # a log's newest segment is compacted once another one follows
+            known = len(self.true.records)
+            self.true.keep_what_is_there()
+            return len(self.true.records) < known
+
+        until(is_compacted, what="compaction")
+
+    def anew(self, count: int) -> None:
+        left = list(self.true.members)
+        for group_type in left:
+            self.true.members.pop(group_type).close()
+        self.true.workload.delete_topic(self.true.name)
+        until(lambda: self.true.name not in self.true.workload.admin.list_topics().topics, what="no topic")
+        self.true.workload.create_topic(self.true.name, count)
+        self.true.counts, self.true.records, self.true.aborted = [count], [], []
+        for group_type in left:
+            self.true.join(group_type)
+
+    def export(self) -> None:
+        """State records, and the history of deliveries."""
+        export(self.true.config, self.tables, run_id=new_run_id())
+        build(self.stored)
+
+    def audit(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """Rows of verdicts by type of group and destination, of the newest expansion of the topic as it is now."""
+        audit_expansions(self.tables, in_process)
+        return self._verdicts()
+
+    def _verdicts(self) -> dict[tuple[str, int], dict[str, Any]]:
+        rows = self.stored.rows("expansion_verdicts", {"event_id": (self.event() or {"event_id": ""})["event_id"]})
+        return {(row["group_id"].removesuffix(f"-{self.true.name}"), row["partition"]): row for row in rows}
+
+    def event(self) -> dict[str, Any] | None:
+        """The newest expansion."""
+        topic_id = self.admin.topics([self.true.name])[0].topic_id
+        rows = self.stored.rows("partition_expansions", {"topic_id": topic_id})
+        return max(rows, key=lambda row: row["sequence"], default=None)
+
+    def read_keys(self) -> dict[tuple[str, int], dict[str, Any]]:
+        """The verdicts once keys were read, as ``acktrail expand check`` does."""
+        event = self.event()
+        assert event is not None
+        read = read_keys(self.true.config, self.stored, in_process, event)
+        audit_expansions(self.tables, in_process)
+        store_keys_at_risk(self.stored, read)
+        return self._verdicts()
+
+
+def in_process(_run_id: str) -> nullcontext[InProcess]:
+    """Opens executors."""
+    return nullcontext(InProcess())
+
+
+@contextmanager
+def expanded_topic(
+    config: KafkaConfig, tables: Path, name: str, partitions: int, groups: tuple[str, ...] = GROUPS, **named: str
+) -> Iterator[ExpandedTopic]:
+    """A topic with a member of each of these types of groups. `named`: as for `TrueTopic`."""
+    true = TrueTopic(config, name, partitions, **named)
+    with true.joined(groups), ShareGroupAdmin(config) as admin:
+        yield ExpandedTopic(admin, true, TablesConfig(uri=str(tables)))

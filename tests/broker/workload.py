@@ -105,10 +105,15 @@ class Workload:
         assert producer.flush(30) == 0
 
     def configure_group(self, group: str, **configs: str) -> None:
-        entries = {name.replace("_", "."): value for name, value in configs.items()}
-        resource = ConfigResource(ResourceType.GROUP, group)
-        for name, value in entries.items():
-            resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+        self._configure(ConfigResource(ResourceType.GROUP, group), configs)
+
+    def configure_topic(self, topic: str, **configs: str) -> None:
+        self._configure(ConfigResource(ResourceType.TOPIC, topic), configs)
+
+    def _configure(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        for name, value in configs.items():
+            entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            resource.add_incremental_config(entry)
         for future in self.admin.incremental_alter_configs([resource]).values():
             future.result()
 

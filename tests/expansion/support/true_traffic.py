@@ -87,7 +87,7 @@ class CommittingMember:
         if protocol == "classic":
             own |= {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 500}
         self.log, self._topic, self._tick = GroupLog(), topic, tick
-        self._wanted, self._uncommitted = set[int](), list[Place]()
+        self._wanted, self._uncommitted, self._leaves = set[int](), list[Place](), False
         self._consumer = Consumer({**to_librdkafka(config), **own})
         self._consumer.subscribe([topic], on_assign=self._assign)
 
@@ -124,9 +124,14 @@ class CommittingMember:
         return True
 
     def close(self) -> None:
+        self._leaves = True
         self._consumer.close()
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """A consumer that leaves while partitions are assigned takes them and has no say in it any more: `close` would
+        wait for an answer of this call."""
+        if self._leaves:
+            return
         consumer.incremental_assign(partitions)
         self._rest(self._wanted)
 

@@ -135,7 +135,7 @@ def is_true(world: ExpandedTopic, verdicts: Mapping[tuple[str, int], Mapping[str
     for (group_type, partition), row in verdicts.items():
         way = (group_type, partition, event["old_count"], event["new_count"])
         if row["verdict"] == "safe":
-            assert not world.true.overtaken(*way), row
+            assert not world.true.overtaken(*way), str(row)
         if row["verdict"] == "broken":
             assert row["source_partition"] in world.true.overtaken(*way, or_at_once=True), row
 

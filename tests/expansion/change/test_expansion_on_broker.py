@@ -28,6 +28,7 @@ from acktrail.group_changes.audit.integrity import checked_audit
 from acktrail.group_changes.audit.journal import read_audit
 from acktrail.group_changes.planning.plan_file import plan_json, write_text
 from acktrail.tables.delta.store import Tables
+from acktrail.times import now_ms
 from acktrail_expansion.change import apply_expansion as change
 from acktrail_expansion.change.collect_expansion import make_plan
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, FirstPosition
@@ -325,7 +326,7 @@ def test_a_broker_that_does_not_list_the_partitions_keeps_fences_open(
 def test_a_wait_can_be_left_and_goes_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal in the wait: exit code 130, and a sentence how to go on; what the wait assumes of producers was said
     before it, in plain lines. The plan, applied again, waits for the rest of the time alone."""
-    monkeypatch.setenv("ACKTRAIL_SETTLE", "6s")
+    monkeypatch.setenv("ACKTRAIL_SETTLE", "10s")
     file, own = stage.filed(stage.planned("left", 1, 2)), threading.get_ident()
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -340,8 +341,8 @@ def test_a_wait_can_be_left_and_goes_on(stage: Stage, monkeypatch: pytest.Monkey
 
     (first,) = stage.run("apply", file, "--execute", "--no-wait", "--json").rows
     (second,) = stage.run("apply", file, "--execute", "--json").rows
-    assert (first["is_settled"], second["is_settled"], second["was_there"]) == (False, True, True)
-    assert second["settles_at_ms"] == first["settles_at_ms"]
+    assert (second["is_settled"], second["was_there"]) == (True, True)
+    assert second["settles_at_ms"] == first["settles_at_ms"] <= now_ms()
 
 
 def test_decisions_by_command(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from typing import Final
 
 from acktrail.branches import Branch
 
+STEP: Final = "expansions/step"
+"""The app id, in the tables that an audit replaces, whose number is the newest look that it read, in microseconds."""
 EXPANSION: Final = Branch(
     package="acktrail_expansion",
     looks=frozenset({"partition_observations", "group_positions"}),

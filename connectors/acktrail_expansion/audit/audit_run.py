@@ -37,13 +37,12 @@ from acktrail_expansion.audit.position_marks import POSITIONS, READ_MARKS, Lanes
 from acktrail_expansion.audit.share_evidence import ByTopic, share_evidence
 from acktrail_expansion.audit.topic_looks import OBSERVATIONS, file_spans, read_logs, read_topics
 from acktrail_expansion.audit.verdict_rows import GroupMarks, check_log_starts, lanes_of, verdict_rows
+from acktrail_expansion.branch import STEP
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
 from acktrail_expansion.words import counted
 
 VERDICTS: Final = "expansion_verdicts"
-STEP: Final = "expansions/step"
-"""The app id whose number is the newest look that was read, in microseconds."""
 _PIECE: Final = 1_500_000
 """Rows of positions that are reduced at once, about."""
 _US: Final = dt.timedelta(microseconds=1)

@@ -147,7 +147,8 @@ def _by_topic(rows: pa.Table) -> Iterator[tuple[str, TopicLooks]]:
     again = (topic[order[1:]] == topic[order[:-1]]) & (at[order[1:]] == at[order[:-1]])
     order = order[np.concatenate([np.ones(min(1, len(order)), np.bool_), ~again])]
     straddles, consistent = (names[3].index(each) if each in names[3] else -2 for each in (_STRADDLES, _CONSISTENT))
-    gapless, has_gaps = (pc.equal(rows["is_gapless"], each).fill_null(False).to_numpy() for each in (True, False))  # noqa: FBT003
+    said = rows["is_gapless"]
+    gapless, has_gaps = (pc.equal(said, each).fill_null(fill_value=False).to_numpy() for each in (True, False))
     edges = [0, *(1 + np.flatnonzero(topic[order[1:]] != topic[order[:-1]])).tolist(), len(order)]
     for begin, end in pairwise(edges):
         own = order[begin:end]

@@ -26,6 +26,7 @@ from acktrail.connect.activity import doing
 from acktrail.errors import NotAuthorized
 from acktrail.executors import OpenExecutors, balanced_shares
 from acktrail.tables.delta.store import Tables
+from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys.key_fences import fences_by_keys, keys_of_both, with_keys_at_risk
 from acktrail_expansion.keys.key_stretch import COUNTS, FIND_KEYS, NEW, OLD, KeyStretch, find_moves
 from acktrail_expansion.law.key_mapping import KeyMapping
@@ -41,6 +42,8 @@ _AT_LEAST: Final = 100_000
 """Offsets from a low fence on, or from the beginning of a new partition, that are read however old they are."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _READ: Final = "READ"
+_SHARED: Final = ("cluster_id", "topic", "topic_id", "old_count", "new_count")
+"""Columns of an expansion that a stretch has, too."""
 
 _Row = dict[str, Any]
 
@@ -62,13 +65,14 @@ def read_keys(kafka: KafkaConfig, stored: Tables, open_executors: OpenExecutors,
 
     Raises:
         NotAuthorized: READ on the topic. ForeignCluster: the topic was recreated. LogChanged, RetryableError: the topic
-            changed; read again.
+            changed; read again. ConcurrentCommit: an audit of later looks wrote meanwhile; check again.
     """
     topic = event["topic"]
     with ShareGroupAdmin(kafka) as admin:
         operations = admin.rights((), [topic]).topics[topic]
         if operations is not None and _READ not in operations:
             raise NotAuthorized(_READ, "the topic")
+        step = stored.transaction_version(FENCES, STEP)
         scope = _Scope(stored, admin, event)
         stretches = list(scope.stretches(kafka))
         compacted = is_compacted(client_of(admin), topic)
@@ -78,7 +82,7 @@ def read_keys(kafka: KafkaConfig, stored: Tables, open_executors: OpenExecutors,
     counts = found[COUNTS].to_pylist()
     before = list(scope.fences.values())
     rows = fences_by_keys(before, scope.ends, counts, is_compacted=compacted)
-    _put(stored, FENCES, event["event_id"], rows)
+    _put(stored, FENCES, event["event_id"], rows, step)
     return KeysRead(
         event_id=event["event_id"],
         records=sum(row["records"] for row in counts),
@@ -89,14 +93,17 @@ def read_keys(kafka: KafkaConfig, stored: Tables, open_executors: OpenExecutors,
 
 def store_keys_at_risk(stored: Tables, read: KeysRead) -> None:
     """Name the keys at risk of each verdict on the expansion, by digest."""
+    step = stored.transaction_version(VERDICTS, STEP)
     if rows := stored.rows(VERDICTS, {"event_id": read.event_id}):
-        _put(stored, VERDICTS, read.event_id, with_keys_at_risk(rows, read.both))
+        _put(stored, VERDICTS, read.event_id, with_keys_at_risk(rows, read.both), step)
 
 
-def _put(stored: Tables, name: str, event_id: str, rows: Iterable[_Row]) -> None:
-    """Rows of one expansion in place of those that a table has of it."""
+def _put(stored: Tables, name: str, event_id: str, rows: Iterable[_Row], step: int | None) -> None:
+    """Rows of one expansion in place of those that a table had of it at the audit `step`. Raises ConcurrentCommit: an
+    audit of later looks has written since, and its rows stay."""
     others = stored.read(name, where=pc.field("event_id") != event_id)
-    stored.replace(name, pa.concat_tables([others, pa.Table.from_pylist(list(rows), schema=TABLES[name])]))
+    table = pa.concat_tables([others, pa.Table.from_pylist(list(rows), schema=TABLES[name])])
+    stored.replace(name, table, expected={STEP: step})
 
 
 def _rests_on(fence: _Row) -> tuple[int | None, ...]:
@@ -117,9 +124,8 @@ class _Scope:
         own.sort(key=lambda row: row["partition"])
         self.fences: dict[int, _Row] = {row["partition"]: row for row in own}
         self._stood = _furthest_behind(stored.rows(VERDICTS, {"event_id": event["event_id"]}))
-        following = stored.rows(
-            "partition_expansions", {"topic_id": event["topic_id"], "old_count": event["new_count"]}
-        )
+        after = {"topic_id": event["topic_id"], "old_count": event["new_count"]}
+        following = stored.rows("partition_expansions", after)
         later = [fence for row in following for fence in stored.rows(FENCES, {"event_id": row["event_id"]})]
         self._next: Mapping[int, int | None] = {row["partition"]: row["fence_low"] for row in later}
         self.ends = self._ends(admin)
@@ -153,16 +159,12 @@ class _Scope:
                 continue
             whole = KeyStretch(
                 kafka=kafka,
-                cluster_id=event["cluster_id"],
-                topic=event["topic"],
-                topic_id=event["topic_id"],
+                **{name: event[name] for name in _SHARED},
                 partition=partition,
                 first_offset=max(0, min(low - _BELOW, self._stood.get(partition, low))),
                 end_offset=end,
                 fence_low=low,
                 fence_high=self.fences.get(partition, {}).get("fence_high"),
-                old_count=event["old_count"],
-                new_count=event["new_count"],
                 mapping=KeyMapping(event["key_mapping"]),
             )
             for at in range(whole.first_offset, end, _AT_ONCE):
@@ -170,10 +172,6 @@ class _Scope:
 
 
 def _furthest_behind(verdicts: Iterable[_Row]) -> dict[int, int]:
-    """The first open record of each source, of all groups."""
-    found: dict[int, int] = {}
-    for row in verdicts:
-        if row["source_offset"] is not None:
-            source = row["source_partition"]
-            found[source] = min(row["source_offset"], found.get(source, row["source_offset"]))
-    return found
+    """The first open record of each source, of all groups: of several offsets the lowest comes last, and stays."""
+    pairs = ((row["source_offset"], row["source_partition"]) for row in verdicts if row["source_offset"] is not None)
+    return {source: offset for offset, source in sorted(pairs, reverse=True)}

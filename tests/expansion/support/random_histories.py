@@ -331,5 +331,8 @@ def exported(world: World, *, pruned: int = 0, gap: tuple[int, int] | None = Non
                 continue
             for change in history.record(record, offset=offset, timestamp_ms=at):
                 found[change.key.group_id].append(change)
-    order = lambda each: (each.key.partition, each.at.state_partition, each.at.offset, each.first_offset)  # noqa: E731
-    return {name: sorted(changes, key=order) for name, changes in found.items()}
+    return {name: sorted(changes, key=_log_order) for name, changes in found.items()}
+
+
+def _log_order(change: Any) -> tuple[int, ...]:
+    return change.key.partition, change.at.state_partition, change.at.offset, change.first_offset

@@ -96,7 +96,7 @@ class CommittingMember:
         for partition in sorted({place[0] for place in wanted}):
             left = {place for place in wanted if place[0] == partition} - self.log.finished.keys()
             self._rest({partition})
-            until(lambda left=left: not left or self._read(left), what=f"partition {partition}")  # type: ignore[misc]
+            until(lambda left=left: not left or self._read(left), what=f"partition {partition}")  # type: ignore[misc]  # the default binds this round's records
             self._rest(set())
             until(lambda: not self._uncommitted or self._committed(), what="a commit")
 

@@ -35,6 +35,8 @@ class Branch:
     looks: frozenset[str] = frozenset()
     plan_check: str = ""
     """What makes its ``acktrail.group_changes.planning.plan_checks.PlanCheck``: what it says about plans of resets."""
+    allowable: frozenset[str] = frozenset()
+    """The rules of its plan check whose refusals ``--allow`` makes warnings."""
     acls: str = ""
     """``(groups, topics) -> Sequence[Acl]`` by purpose: the ACLs that it needs (``acktrail.model.acls``)."""
     audit: str = ""

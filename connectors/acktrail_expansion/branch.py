@@ -13,6 +13,7 @@ EXPANSION: Final = Branch(
     looks=frozenset({"partition_observations", "group_positions"}),
     acls="acktrail_expansion.expansion_acls:WANTED",
     plan_check="acktrail_expansion.resets.order_check:key_order_check",
+    allowable=frozenset({"order_broken", "order_uncertain", "order_needs_gate"}),
     audit="expansion-audit",
     suites="acktrail_expansion.quality.expansion_suite:SUITES",
     metrics="acktrail_expansion.quality.expansion_metrics:expansion_metrics",

@@ -8,14 +8,14 @@ Example:
     >>> row = {"verdict": "broken", "evidence": "commits", "partition": 2, "source_partition": 0, "open_records": 3,
     ...        "source_offset": 57, "fence_low": 60}
     >>> verdict_sentence(row).split(": ")[0]
-    'Partition 2 was begun while 3 records of partition 0 below offset 60 were open, the first at offset 57'
+    'Partition 2 was begun with 3 records of partition 0 below offset 60 open, the first at offset 57'
     >>> advice(row)
     'Keys of these records may have been processed out of order. Name them: acktrail expand check TOPIC.'
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from acktrail_expansion.law.verdict import WORST_FIRST, NotProven, OrderVerdict
@@ -41,31 +41,20 @@ REASONS: Final[Mapping[str, str]] = {
     _N.BETWEEN_FENCES: "what was open lies between the low and the high end of the fence",
     _N.BETWEEN_LOOKS: "both happened between two looks, or too close in time to know which came first",
 }
-EVIDENCE: Final[Mapping[str, str]] = {
-    "state_records": "state records",
-    "commits": "commits",
-    "lag": "the lag that the broker counted",
-}
 CHECK: Final = "acktrail expand check TOPIC"
-_NOTHING: Final = "Nothing to do."
+_LOST: Final = "It cannot be proven any more."
 _ADVICE: Final[Mapping[str, str]] = {
-    _V.SAFE: _NOTHING,
     _V.BROKEN: f"Keys of these records may have been processed out of order. Name them: {CHECK}.",
     _V.SKIPPED: "Reset the group to the beginning of the partition if it needs these records: acktrail reset plan.",
-    _N.SEVERAL_EXPANSIONS: "It cannot be proven any more. Expand with acktrail expand apply: then each step is known.",
+    _N.SEVERAL_EXPANSIONS: f"{_LOST} Expand with acktrail expand apply: then each step is known.",
     _N.NO_FENCE: f"Once the expansion is settled, look again: {CHECK}.",
     _N.NOT_BEGUN: f"Let the group work, then: {CHECK}.",
     _N.NOT_RECORDED: f"Export the state topic and extend the history (acktrail export, acktrail history): {CHECK}.",
-    _N.RESET: "It cannot be proven any more.",
+    _N.RESET: _LOST,
     _N.NO_RECORD_KNOWN: f"Read the keys: {CHECK}.",
-    _N.EXPIRED: "It cannot be proven any more.",
+    _N.EXPIRED: _LOST,
     _N.BETWEEN_FENCES: f"Read the keys: {CHECK}.",
     _N.BETWEEN_LOOKS: f"Read the keys, which narrow a wide fence: {CHECK}.",
-}
-PRODUCERS_NOT_SEEN: Final = "producers whose metadata was older than the settle time"
-_NOT_SEEN: Final = {
-    "share": f"Not seen: a first delivery in progress, and {PRODUCERS_NOT_SEEN}.",
-    "": f"Not seen: work that was not committed, and {PRODUCERS_NOT_SEEN}.",
 }
 _UNKNOWN: Final = "this release does not know it"
 
@@ -89,72 +78,40 @@ def label(verdict: str | None) -> str:
     return LABELS.get(verdict or "", "unknown verdict")
 
 
-def worst_first(rows: Iterable[_Row]) -> list[_Row]:
-    """Rows by verdict, then those with the most open or skipped records, then by group and partition."""
-    return sorted(rows, key=_order)
-
-
-def _order(row: _Row) -> tuple[Any, ...]:
-    many = max(row["open_records"] or 0, row["skipped_records"] or 0)
-    return rank(row["verdict"]), -many, row["group_id"] or "", row["partition"] or 0
-
-
 def verdict_sentence(row: _Row) -> str:
     """What a verdict says: what is proven, and by what."""
-    verdict = row["verdict"]
+    verdict, partition = row["verdict"], row["partition"]
+    shown = f"shown by {(row['evidence'] or 'what was seen').replace('_', ' ')}"
     if verdict == _V.BROKEN:
-        return f"Partition {row['partition']} was begun while {_open(row)}: {_shown_by(row)}."
+        return f"Partition {partition} was begun with {_open(row)}: {shown}."
     if verdict == _V.SKIPPED:
-        return (
-            f"The group was placed in partition {row['partition']} at offset {_number(row['first_start_offset'])} "
-            f"and never got {_records(row['skipped_records'], 'record')} before it."
-        )
+        place = f"partition {partition} at offset {_number(row['first_start_offset'])}"
+        return f"The group was placed in {place} and never got {_records(row['skipped_records'])} before it."
     if verdict == _V.SAFE:
-        return (
-            "Every record from before the expansion in the partitions whose keys moved to partition "
-            f"{row['partition']} was finished before it was begun: {_shown_by(row)}."
-        )
-    return f"Partition {row['partition']}: not proven, {reason_text(row['reason'])}{_of_source(row)}."
-
-
-def reason_text(reason: str | None) -> str:
-    """Why a verdict is not proven."""
-    return REASONS.get(reason or "", _UNKNOWN)
+        before = "Every record from before the expansion in the partitions whose keys moved to partition"
+        return f"{before} {partition} was finished before it was begun: {shown}."
+    source = "" if row["source_partition"] is None else f" (records of partition {row['source_partition']})"
+    return f"Partition {partition}: not proven, {REASONS.get(row['reason'] or '', _UNKNOWN)}{source}."
 
 
 def advice(row: _Row) -> str:
-    """What to do about a verdict; where keys were read and name those at risk, it leads there."""
+    """What to do about a verdict; where keys were read and name those at risk, it leads there. Beside `safe`: what no
+    tool outside the broker sees."""
+    if row["verdict"] == _V.SAFE:
+        work = "a first delivery in progress" if row["group_type"] == "share" else "work that was not committed"
+        return f"Not seen: {work}, and producers whose metadata was older than the settle time."
     if row["verdict"] == _V.BROKEN and row.get("keys_at_risk") is not None:
         return f"{counted(row['keys_at_risk'], 'key')} may have been processed out of order: they are named by digest."
-    found = _ADVICE.get(row["reason"] if row["verdict"] == _V.NOT_PROVEN else row["verdict"], "")
-    return found or _NOTHING
-
-
-def not_seen(row: _Row) -> str:
-    """What a `safe` verdict does not say; empty beside others."""
-    if row["verdict"] != _V.SAFE:
-        return ""
-    return _NOT_SEEN.get(row["group_type"] or "", _NOT_SEEN[""])
+    return _ADVICE.get(row["reason"] if row["verdict"] == _V.NOT_PROVEN else row["verdict"], "")
 
 
 def _open(row: _Row) -> str:
-    many, offset = row["open_records"], row["source_offset"]
-    were = "was" if many == 1 else "were"
-    first = "" if offset is None else f", the first at offset {offset:,}"
     below = f"of partition {row['source_partition']} below offset {_number(row['fence_low'])}"
-    return f"{_records(many, 'record')} {below} {were} open{first}"
+    return f"{_records(row['open_records'])} {below} open, the first at offset {_number(row['source_offset'])}"
 
 
-def _records(many: int | None, noun: str) -> str:
-    return f"some {noun}s" if many is None else counted(many, noun)
-
-
-def _of_source(row: _Row) -> str:
-    return "" if row["source_partition"] is None else f" (records of partition {row['source_partition']})"
-
-
-def _shown_by(row: _Row) -> str:
-    return f"shown by {EVIDENCE.get(row['evidence'] or '', 'what was seen')}"
+def _records(many: int | None) -> str:
+    return "some records" if many is None else counted(many, "record")
 
 
 def _number(value: int | None) -> str:

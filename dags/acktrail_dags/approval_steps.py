@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -17,24 +17,14 @@ from acktrail_dags import notifiers
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from acktrail.config import TablesConfig
+    from acktrail.group_changes.audit.audit_chain import AuditedPlan
+
+_log: Final = logging.getLogger("acktrail.dags")
 _APPROVE: Final = "Approve"
 _REJECT: Final = "Reject"
 _SHORT: Final = timedelta(minutes=20)
 _HOURS_TO_ANSWER: Final = 20  # a plan can be applied until it is a day old
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonsAnswer:
-    """Who answered, and what; `is_expired`: no answer came in time, which is a rejection by no one."""
-
-    person: str
-    is_approved: bool
-    is_expired: bool
-
-    @property
-    def note(self) -> str:
-        """For the audit."""
-        return "no answer in time" if self.is_expired else ""
 
 
 @task.short_circuit(execution_timeout=_SHORT)
@@ -58,18 +48,21 @@ def approval(subject: str) -> HITLOperator:
     )
 
 
-def answer_in(context: Context) -> PersonsAnswer:
-    """What a person answered the task `approve` of this run. Raises AirflowFailException: no one was asked."""
+def noted_answer(context: Context, tables: TablesConfig, plan: AuditedPlan) -> str | None:
+    """Who approved `plan` in the task `approve` of this run; None: it was rejected, or no answer came in time, which is
+    a rejection by no one. Each is noted in the audit. Raises AirflowFailException: no one was asked; and as
+    `acktrail.group_changes.api.note_decision`."""
+    from acktrail.group_changes.api import note_decision
+
     answer = context["ti"].xcom_pull(task_ids="approve")
     if answer is None:
         raise AirflowFailException("no one was asked: clear the task approve, and do not mark it as a success")
-    user = answer["responded_by_user"] or {}
-    is_approved = answer["chosen_options"] == [_APPROVE]
-    return PersonsAnswer(
-        person=str(user.get("name") or user.get("id") or "no one"),
-        is_approved=is_approved,
-        is_expired=not is_approved and not user,
-    )
+    user, is_approved = answer["responded_by_user"] or {}, answer["chosen_options"] == [_APPROVE]
+    by, is_expired = str(user.get("name") or user.get("id") or "no one"), not is_approved and not user
+    note = "no answer in time" if is_expired else ""
+    status = note_decision(tables, plan, approved=is_approved, actor=by, note=note, expired=is_expired)
+    _log.info("plan %s: %s by %s", plan.plan_id, status, by)
+    return by if is_approved else None
 
 
 def requester(context: Context) -> str:

@@ -24,7 +24,7 @@ from acktrail.group_changes.planning.plan import ResetPlan
 from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.approval_steps import answer_in, approval, dry_run_ends_here, requester
+from acktrail_dags.approval_steps import approval, dry_run_ends_here, noted_answer, requester
 from acktrail_dags.dag_profiles import DagProfile
 from acktrail_dags.parameters import STRATEGIES, TITLES
 from acktrail_dags.plan_text import notice_text, plan_text
@@ -175,17 +175,7 @@ def recheck(stored: StoredPlan) -> int:
 def note_decision(stored: StoredPlan, **context: Unpack[Context]) -> str | None:
     """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved, or
     None, and the run ends here. Fails when the plan is closed, or this person may not approve."""
-    answer = answer_in(context)
-    status = api.note_decision(
-        tables_at(stored),
-        _load(stored),
-        approved=answer.is_approved,
-        actor=answer.person,
-        note=answer.note,
-        expired=answer.is_expired,
-    )
-    _log.info("plan %s: %s by %s", stored["plan_id"], status, answer.person)
-    return answer.person if answer.is_approved else None
+    return noted_answer(context, tables_at(stored), _load(stored))
 
 
 @task(task_id="execute", retries=0, multiple_outputs=False, execution_timeout=timedelta(hours=1))

@@ -86,6 +86,7 @@ WRONG = {
     "committed_offsets": one_wrong(MANY),
     "describe_offsets": one_wrong(NAME, (by_group(INDICES, [0]).filter(lambda value: value is not None), None)),
     "topics": one_wrong((COLLECTIONS.filter(lambda value: value is not None), None)),
+    "known_topics": one_wrong((COLLECTIONS.filter(lambda value: value is not None), None)),
     "hidden_topics": one_wrong((st.one_of(COLLECTIONS, st.just(["no id"])), None)),
     "list_offsets": one_wrong((PARTITIONS, None)),
     "offsets_at": one_wrong((PARTITIONS, ONE_PARTITION), (WHOLE, 0)),

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 from broker.workload import Workload, until
-from confluent_kafka.admin import NewPartitions
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.embedded import EmbeddedBroker
@@ -49,8 +48,7 @@ def test_epochs_grow_with_members_subscriptions_and_partitions(admin: ShareGroup
         assert [settled(first, 1) for _ in range(5)] == epochs * 5
         consumer.subscribe([second])
         epochs.append(until(lambda: settled(second, 1), what="the other topic"))
-        for future in workload.admin.create_partitions([NewPartitions(second, 2)]).values():
-            future.result()
+        workload.add_partitions(second, 2)
         epochs.append(until(lambda: settled(second, 2), what="the new partition"))
     epochs.append(admin.describe_group(name).group_epoch or 0)
 

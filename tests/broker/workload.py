@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -93,6 +94,12 @@ class Workload:
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=configs)]).values():
             future.result()
         until(lambda: name in self.admin.list_topics(timeout=120).topics, what=f"topic {name}")
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """`count` in all, and a broker that knows them."""
+        for future in self.admin.create_partitions([NewPartitions(topic, count)]).values():
+            future.result()
+        until(lambda: len(self.admin.list_topics(topic).topics[topic].partitions) == count, what=f"{count} partitions")
 
     def delete_topic(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():

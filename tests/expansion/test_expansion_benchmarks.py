@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from integration.test_benchmarks import fills_its_part, run  # it finds the programs of the folder `benchmarks`
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-import run  # a program of the folder `benchmarks`
-from gate_cost import Growth  # as above
-from ledger_tables import LedgerShape  # as above
-from table import lines  # as above
+# isort: split
+from gate_cost import Growth
+from ledger_tables import LedgerShape
 
 LEDGER: Final = LedgerShape(topics=3, old_count=2, new_count=3, days=3, looks_a_day=4, groups=4, topics_of_a_group=2)
 SMALL: Final[dict[str, dict[str, Any]]] = {
@@ -30,7 +26,4 @@ def test_none_is_left_out() -> None:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in SMALL])
 def test_a_benchmark_fills_its_part_of_the_table(name: str) -> None:
     """It ends, and every row is a line with figures."""
-    first, *rest = lines(name, run.BENCHMARKS[name](**SMALL[name]))
-    assert first.startswith(f"| {name} ")
-    for line in (first, *rest):
-        assert any(letter.isdigit() for letter in line.split("|")[3])
+    fills_its_part(name, **SMALL[name])

@@ -105,7 +105,12 @@ def test_a_benchmark_fills_its_part_of_the_table(name: str, request: pytest.Fixt
     if name in BESIDE_KAFKAS_CLASSES and shutil.which("javac") is None:
         pytest.skip("no javac: a JDK is needed to compile the program that runs Kafka's own classes")
     broker = [request.getfixturevalue("fresh_broker")] if name in run.ON_A_BROKER else []
-    first, *rest = lines(name, run.BENCHMARKS[name](*broker, **SMALL[name]))
+    fills_its_part(name, *broker, **SMALL[name])
+
+
+def fills_its_part(name: str, *broker: EmbeddedBroker, **sizes: Any) -> None:
+    """Run one benchmark and read its lines."""
+    first, *rest = lines(name, run.BENCHMARKS[name](*broker, **sizes))
     assert first.startswith(f"| {name} ")
     for line in (first, *rest):
         _, _, what, ours, *_ = line.split("|")

@@ -13,7 +13,6 @@ import pytest
 from broker.workload import start_at
 from confluent_kafka import AcknowledgeType, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import NewPartitions
 from drivers.command_line import run
 from reset.world import World
 
@@ -146,8 +145,7 @@ def test_another_topic_of_the_same_name_and_new_partitions_make_it_stale(world: 
     topic, group = f"again-{uuid4().hex[:8]}", f"g-{uuid4().hex[:8]}"
     world.make_topic(topic, 1, 3)
     plan = earliest(world, group, topic, allow_create=True)
-    for future in world.workload.admin.create_partitions([NewPartitions(topic, 2)]).values():
-        future.result()
+    world.workload.add_partitions(topic, 2)
     _refused(world, plan, "partition_count_changed")
     plan = earliest(world, group, topic, allow_create=True)
     world.workload.delete_topic(topic)

@@ -220,6 +220,19 @@ class ShareGroupAdmin(GroupWriter):
         }
         return tuple(found[name] for name in dict.fromkeys(names or sorted(found)))
 
+    def known_topics(self, names: Sequence[str]) -> tuple[TopicDescription, ...]:
+        """These topics in the order asked for. Raises UnknownName with the nearest names where one is not there,
+        NotAuthorized where it may not be described."""
+        found = self.topics(names)
+        for topic in found:
+            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                known = [other.name for other in self.topics()]
+                near = difflib.get_close_matches(topic.name, known, n=_NEAREST)
+                raise UnknownName("topic", topic.name, nearest=near)
+            if topic.error_code != NONE:
+                raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
+        return found
+
     def hidden_topics(self, topic_ids: Iterable[str]) -> frozenset[str]:
         """The `topic_ids` of existing topics that this principal may not DESCRIBE. A broker shows them only when it is
         asked by id (``KafkaApis.handleTopicMetadataRequest``): error 29 for such a topic, 100 for one that is gone. A
@@ -309,13 +322,7 @@ class ShareGroupAdmin(GroupWriter):
         return True
 
     def _check_partitions(self, topics: Mapping[str, Sequence[int]]) -> None:
-        for topic in self.topics(tuple(topics)):
-            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-                known = [other.name for other in self.topics()]
-                near = difflib.get_close_matches(topic.name, known, n=_NEAREST)
-                raise UnknownName("topic", topic.name, nearest=near)
-            if topic.error_code != NONE:
-                raise error_for(topic.error_code, None, operation="DESCRIBE", kind="topic", name=topic.name)
+        for topic in self.known_topics(tuple(topics)):
             outside = [index for index in topics[topic.name] if not 0 <= index < topic.partition_count]
             if outside:
                 last = f"{topic.name}:{topic.partition_count - 1}"

@@ -36,6 +36,7 @@ from acktrail.times import new_run_id, now_ms
 
 if TYPE_CHECKING:
     from acktrail.broker.changes import ChangeResult
+    from acktrail.group_changes.audit.audit_chain import AuditedPlan
     from acktrail.group_changes.audit.journal import Journal
     from acktrail.group_changes.execution.attempt import OpenRequests
     from acktrail.group_changes.execution.execute_reset import Execution
@@ -99,7 +100,7 @@ def make_plan(
     return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
 
 
-def open_journal(tables: TablesConfig, plan: Plan, *, actor: str | None = None) -> Journal:
+def open_journal(tables: TablesConfig, plan: AuditedPlan, *, actor: str | None = None) -> Journal:
     """The tables of a plan's cluster, for one run; `actor` (the account, if None) is who acts."""
     from acktrail.group_changes.audit.journal import Journal
 
@@ -154,7 +155,7 @@ def approval_needed(plan: Plan) -> str:
 
 def note_decision(
     tables: TablesConfig,
-    plan: Plan,
+    plan: AuditedPlan,
     *,
     approved: bool,
     actor: str,
@@ -163,8 +164,9 @@ def note_decision(
     cluster: Cluster | None = None,
 ) -> ChangeStatus:
     """Note in the audit who approved or rejected a plan (or, `expired`, that the time to answer is over); `actor` names
-    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`. With
-    `cluster` a plan is only approved that could be executed now, and says what its request gives.
+    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`. A plan
+    about groups is stored; with `cluster` it is only approved where it could be executed now, and says what its request
+    gives.
 
     Raises:
         ChangeRefused: the plan is closed already, was executed, is too old to be approved; `own_approval`: its
@@ -173,9 +175,10 @@ def note_decision(
     """
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
-    if cluster is not None and approved:
-        _check_as_read(cluster, tables, plan)
-    journal.write_plan(plan)
+    if isinstance(plan, Plan):
+        if cluster is not None and approved:
+            _check_as_read(cluster, tables, plan)
+        journal.write_plan(plan)
     return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
 
 

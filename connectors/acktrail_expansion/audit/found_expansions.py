@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
 from acktrail.columnar.schemas.schema_types import INT64
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.audit.asked_expansions import Change
-from acktrail_expansion.audit.topic_looks import Logs, LookPlace, TopicLooks, observation
+from acktrail_expansion.audit.topic_looks import Growth, Logs, LookPlace, TopicLooks
 from acktrail_expansion.law.key_mapping import KeyMapping
-from acktrail_expansion.law.partition_ledger import FenceGap, PartitionExpansion, read_ledger
+from acktrail_expansion.law.order import SourceFence
+from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap, LogEnd, expansion_id, fence_of
 
 EXPANSIONS: Final = "partition_expansions"
 FENCES: Final = "expansion_fences"
-MappingOf = Callable[[str], KeyMapping]
-"""The key mapping of a topic, by its name."""
 Row = dict[str, Any]
-_VOID: Final = (FenceGap.TRUNCATED.value, FenceGap.LEADERS_CHANGED.value)
+Change = tuple[str, int, int]
+"""A topic id, its old count and its new one."""
+Found = tuple[Row, list[Row]]
+"""An expansion's row, instants in microseconds, and those of its fences by partition."""
+_AUDIT: Final = "reset_audit"
+_CARRIED_OUT: Final = {"kind": "expand_topic", "event": "after_call", "outcome": "done"}
+_VOID: Final = {FenceGap.TRUNCATED, FenceGap.LEADERS_CHANGED}
 _INSTANTS: Final = ("last_seen_old_at", "first_seen_new_at", "settles_at")
-_BY_KEYS: Final = (
-    *("fence_exact", "keys_read_at", "keys_reason", "last_record_offset"),
-    *("old_records", "late_records", "elsewhere_records"),
-)
+_BY_KEYS: Final = ("fence_exact", "keys_read_at", "keys_reason", "last_record_offset", "late_records")
 """The columns of a fence that come from keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicExpansion:
     """One expansion: rows of ``partition_expansions`` (instants in microseconds) and of ``expansion_fences``, by
-    partition. `is_gapless`: every offset is a record's. `settled_at`: the first look with every log since then, in
-    microseconds; None: there is none."""
+    partition. `is_gapless`: every offset is a record's."""
 
     row: Row
-    fences: tuple[Row, ...]
+    fences: Sequence[Row]
     is_gapless: bool
-    settled_at: int | None
 
     @property
     def old_count(self) -> int:
@@ -50,28 +50,28 @@ class TopicExpansion:
         """Partitions after."""
         return int(self.row["new_count"])
 
-    @property
-    def mapping(self) -> KeyMapping:
-        """How keys are mapped."""
-        return KeyMapping(self.row["key_mapping"])
-
-    def ends(self, partition: int) -> tuple[int | None, int | None]:
-        """The low and the high end of a partition's fence, which ends with its last record where that is known."""
+    def source(self, partition: int) -> SourceFence:
+        """A partition with its fence, which ends with its last record where that is known."""
         fence = self.fences[partition]
-        exact, last = fence["fence_exact"], fence["last_record_offset"]
-        if exact is None:
-            return fence["fence_low"], fence["fence_high"]
-        return (exact, exact) if last is None else (last + 1, last + 1)
-
-    def last_record(self, partition: int) -> int:
-        """The newest offset below the low end that is a record's for certain; -1: none is known."""
-        low, _ = self.ends(partition)
-        known = self.fences[partition]["last_record_offset"]
-        return -1 if low is None else low - 1 if self.is_gapless else -1 if known is None else int(known)
+        low, high, last = fence["fence_low"], fence["fence_high"], fence["last_record_offset"]
+        if fence["fence_exact"] is not None:
+            low = high = fence["fence_exact"] if last is None else last + 1
+        known = -1 if low is None else low - 1 if self.is_gapless else -1 if last is None else last
+        return SourceFence(
+            partition=partition,
+            low=low,
+            high=high,
+            last_record=known,
+            is_gapless=self.is_gapless,
+            before=fence["fence_low"] or 0,
+        )
 
     def begins(self, partition: int) -> tuple[int | None, int | None]:
         """From which offset on records of a destination are perhaps, and for certain, from after the expansion."""
-        return self.ends(partition) if partition < self.old_count else (0, 0)
+        if partition >= self.old_count:
+            return 0, 0
+        fence = self.source(partition)
+        return fence.low, fence.high
 
 
 def find_expansions(
@@ -80,111 +80,106 @@ def find_expansions(
     read: Callable[[Collection[LookPlace]], Mapping[LookPlace, Logs]],
     settle_us: int,
     asked: Collection[Change],
-) -> dict[str, tuple[PartitionExpansion, ...]]:
-    """The expansions that looks show, by topic id; `read` gives the logs of looks; `asked`: what acktrail made."""
-    wanted = {topic_id: sorted(own.wanted(settle_us)) for topic_id, own in looks.items()}
-    logs = read([(topic_id, int(looks[topic_id].at[each])) for topic_id, own in wanted.items() for each in own])
+) -> Iterator[Found]:
+    """The expansions that looks show; `read` gives the logs of looks; `asked`: what acktrail made in one step, as one
+    partition more is for certain."""
+    growths = [(topic_id, each) for topic_id, own in looks.items() for each in own.growths(settle_us)]
+    logs = read({(topic_id, int(looks[topic_id].at[number])) for topic_id, each in growths for number in each.wanted})
+    for topic_id, each in growths:
+        own, change = looks[topic_id], (topic_id, each.old_count, each.new_count)
+        seen = {number: logs.get((topic_id, int(own.at[number])), {}) for number in each.wanted}
+        named = {"cluster_id": cluster_id, "event_id": expansion_id(cluster_id, *change), "topic_id": topic_id}
+        row = {
+            **named,
+            "topic": own.topic,
+            "old_count": each.old_count,
+            "new_count": each.new_count,
+            "last_seen_old_at": int(own.at[each.last_old]),
+            "first_seen_new_at": int(own.at[each.first_new]),
+            "settles_at": each.settles_at,
+            "status": (ExpansionStatus.SETTLED if each.has_settled[-1] else ExpansionStatus.SETTLING).value,
+            "is_single": each.new_count == each.old_count + 1 or change in asked,
+        }
+        of_all = {**named, "topic": own.topic}
+        yield row, [{**of_all, **_fence(each, seen, partition)} for partition in range(each.old_count)]
+
+
+def _fence(growth: Growth, seen: Mapping[int, Logs], partition: int) -> Row:
+    logs = {number: own.get(partition, {}) for number, own in seen.items()}
+    ends = {number: end for number, log in logs.items() if (end := _log_end(log))}
+    before = next((ends[number] for number in growth.before if number in ends), None)
+    later = zip(growth.later, growth.has_settled, strict=True)
+    known = [(ends[number], has_settled) for number, has_settled in later if number in ends]
+    low, high, gap = fence_of(before, known, is_settled=growth.has_settled[-1])
+    start = logs[growth.later[-1]].get("log_start_offset")
+    fence = {"partition": partition, "fence_low": low, "fence_high": high, "log_start_offset": start, "reason": gap}
+    return dict.fromkeys(_BY_KEYS) | fence
+
+
+def _log_end(log: Mapping[str, Any]) -> LogEnd | None:
+    end = log.get("log_end_offset")
+    return None if end is None else LogEnd(end, log["leader_epoch"], log["ended_epoch"], log["epoch_end_offset"])
+
+
+def with_stored(found: Iterable[Found], stored: Mapping[str, Found], looks: Mapping[str, TopicLooks]) -> list[Found]:
+    """`found`, and the `stored` ones (by event id) that are older than every look at their topic that is left, by topic
+    id and time. What keys showed is kept, and so are the fences of an expansion whose looks from before it are gone.
+    Where a log lost records since, neither is."""
+    rows = {row["event_id"]: (row, fences) for row, fences in found}
+    for event_id, (was, known) in stored.items():
+        if event_id in rows:
+            row, fences = rows[event_id]
+            row["is_single"] |= was["is_single"]
+            for fence, before in zip(fences, known, strict=True):
+                _keep(fence, before)
+        elif was["topic_id"] not in looks or looks[was["topic_id"]].at[0] > was["last_seen_old_at"]:
+            rows[event_id] = was, known
+    return sorted(rows.values(), key=lambda own: (own[0]["topic_id"], own[0]["first_seen_new_at"]))
+
+
+def _keep(fence: Row, before: Row) -> None:
+    if fence["reason"] == FenceGap.NOT_SEEN_BEFORE:
+        fence |= {name: before[name] for name in ("fence_low", "fence_high", "reason")}
+    if not {fence["reason"], before["reason"]} & _VOID:
+        fence |= {name: before[name] for name in _BY_KEYS}
+
+
+def by_topic(
+    rows: Iterable[Found], looks: Mapping[str, TopicLooks], run_id: str, mapping_of: Callable[[str], KeyMapping]
+) -> dict[str, list[TopicExpansion]]:
+    """Expansions with what the newest looks and the settings say, by topic id, numbered in each."""
     found = {}
-    for topic_id, numbers in wanted.items():
-        own = looks[topic_id]
-        seen = [observation(own, each, logs.get((topic_id, int(own.at[each])), {})) for each in numbers]
-        at_once = {(old, new) for name, old, new in asked if name == topic_id}
-        if seen:
-            found[topic_id] = read_ledger(cluster_id, topic_id, seen, settle_us // 1_000, at_once=at_once)
-    return found
-
-
-def with_stored(
-    cluster_id: str,
-    looks: Mapping[str, TopicLooks],
-    found: Mapping[str, Sequence[PartitionExpansion]],
-    newest: Mapping[str, Logs],
-    stored: Mapping[str, tuple[Row, list[Row]]],
-) -> list[tuple[Row, list[Row]]]:
-    """`found` as rows, and the `stored` ones that are older than every look at their topic that is left, by topic id
-    and time. `newest`: the logs in the newest look of each topic. What keys showed is kept, and so are the fences of an
-    expansion whose looks from before it are gone. Where a log lost records since, neither is."""
-    rows = []
-    for topic_id, expansions in found.items():
-        for each in expansions:
-            named = {"cluster_id": cluster_id, "event_id": each.event_id, "topic_id": topic_id}
-            rows.append(_rows({**named, "topic": looks[topic_id].topic}, each, stored.get(each.event_id)))
-            for fence in rows[-1][1]:
-                fence["log_start_offset"] = newest.get(topic_id, {}).get(fence["partition"], {}).get("log_start_offset")
-    known = {row["event_id"] for row, _ in rows}
-    rows += [own for event_id, own in stored.items() if event_id not in known and _is_older(own[0], looks)]
-    return sorted(rows, key=lambda own: (own[0]["topic_id"], own[0]["first_seen_new_at"]))
-
-
-def _is_older(row: Row, looks: Mapping[str, TopicLooks]) -> bool:
-    own = looks.get(row["topic_id"])
-    return own is None or bool(own.at[0] > row["last_seen_old_at"])
-
-
-def _rows(named: Row, found: PartitionExpansion, stored: tuple[Row, list[Row]] | None) -> tuple[Row, list[Row]]:
-    row = {
-        **named,
-        "old_count": found.old_count,
-        "new_count": found.new_count,
-        "last_seen_old_at": found.last_seen_old_at_ms * 1_000,
-        "first_seen_new_at": found.first_seen_new_at_ms * 1_000,
-        "settles_at": None if found.settles_at_ms is None else found.settles_at_ms * 1_000,
-        "status": found.status.value,
-        "is_single": found.is_single or (stored is not None and bool(stored[0]["is_single"])),
-    }
-    before = {} if stored is None else {each["partition"]: each for each in stored[1]}
-    fences = [
-        _fence(
-            {
-                **named,
-                "partition": partition,
-                "fence_low": fence.low,
-                "fence_high": fence.high,
-                "reason": None if gap is None else gap.value,
-            },
-            before.get(partition),
-        )
-        for partition, (fence, gap) in enumerate(zip(found.fences, found.gaps, strict=True))
-    ]
-    return row, fences
-
-
-def _fence(own: Row, before: Row | None) -> Row:
-    is_void = own["reason"] in _VOID or (before is not None and before["reason"] in _VOID)
-    keys = {name: None if before is None or is_void else before[name] for name in _BY_KEYS}
-    if before is not None and own["reason"] == FenceGap.NOT_SEEN_BEFORE:
-        own |= {name: before[name] for name in ("fence_low", "fence_high", "reason")}
-    return {**own, **keys}
-
-
-def as_expansions(
-    rows: Iterable[tuple[Row, list[Row]]], looks: Mapping[str, TopicLooks], run_id: str, mapping_of: MappingOf
-) -> list[TopicExpansion]:
-    """Rows with what the newest looks and the settings say, numbered in each topic."""
-    found = []
-    for topic_id, every in groupby(rows, key=lambda own: own[0]["topic_id"]):
-        own = looks.get(topic_id)
-        for number, (row, fences) in enumerate(every, start=1):
-            settled = None if own is None or row["settles_at"] is None else own.first_whole(row["settles_at"])
-            row |= {"sequence": number, "run_id": run_id, "key_mapping": mapping_of(row["topic"]).value}
-            found.append(
-                TopicExpansion(
-                    row=row,
-                    fences=tuple(sorted(fences, key=itemgetter("partition"))),
-                    is_gapless=own is not None and own.is_gapless,
-                    settled_at=None if own is None or settled is None else int(own.at[settled]),
-                )
+    for topic_id, every in groupby(rows, key=lambda own: str(own[0]["topic_id"])):
+        is_gapless = topic_id in looks and looks[topic_id].is_gapless
+        found[topic_id] = [
+            TopicExpansion(
+                row={**row, "sequence": number, "run_id": run_id, "key_mapping": mapping_of(row["topic"]).value},
+                fences=fences,
+                is_gapless=is_gapless,
             )
+            for number, (row, fences) in enumerate(every, start=1)
+        ]
     return found
 
 
-def stored_expansions(tables: Tables) -> dict[str, tuple[Row, list[Row]]]:
+def stored_expansions(tables: Tables) -> dict[str, Found]:
     """The rows of each expansion that the run before wrote, by event id. One that lacks a fence is left out."""
-    fences: dict[str, list[Row]] = {}
-    for fence in tables.read(FENCES).to_pylist():
-        fences.setdefault(fence["event_id"], []).append(fence)
+    fences: dict[str, list[Row]] = defaultdict(list)
+    for fence in tables.read(FENCES).sort_by("partition").to_pylist():
+        fences[fence["event_id"]].append(fence)
     rows = tables.read(EXPANSIONS)
     for name in _INSTANTS:
         rows = rows.set_column(rows.column_names.index(name), name, rows[name].cast(INT64))
-    pairs = ((row, fences.get(row["event_id"], [])) for row in rows.to_pylist())
-    return {row["event_id"]: (row, own) for row, own in pairs if len(own) == row["old_count"]}
+    pairs = {row["event_id"]: (row, fences[row["event_id"]]) for row in rows.to_pylist()}
+    return {event_id: own for event_id, own in pairs.items() if len(own[1]) == own[0]["old_count"]}
+
+
+def asked_expansions(tables: Tables) -> frozenset[Change]:
+    """Those that a controller carried out when `acktrail expand apply` asked for them: right before, each broker that
+    answered listed the old count, and one request led to the new one. A request without an answer proves nothing."""
+    if not tables.exists(_AUDIT):
+        return frozenset()
+    rows = tables.rows(_AUDIT, _CARRIED_OUT, columns=["detail"])
+    return frozenset(
+        (each["topic_id"], each["from"], each["to"]) for each in (json.loads(row["detail"]) for row in rows)
+    )

@@ -15,22 +15,14 @@ from acktrail.group_changes.json_values import with_hash
 from acktrail.group_changes.planning.notices import by_severity, refusal_error
 from acktrail.times import new_run_id, now_ms
 from acktrail_expansion.change.expansion_notices import notices_on, refusals_of
-from acktrail_expansion.change.expansion_plan import (
-    ExpansionPlan,
-    FirstPosition,
-    GroupOnTopic,
-    OpenPartition,
-    moving_share,
-)
+from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
 from acktrail_expansion.looks.group_positions import SHARE, observe_positions
-from acktrail_expansion.looks.stored_look import known_topic
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
 
 if TYPE_CHECKING:
     from acktrail.broker.admin import ShareGroupAdmin
 
-_MOST_SHOWN: Final = 50
-_RESET: Final = "share.auto.offset.reset"
+_MOST_SHOWN: Final = 20
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
 _Row = Mapping[str, Any]
 
@@ -48,11 +40,11 @@ def make_plan(
     from acktrail.broker.topic_configs import is_compacted
 
     mapping, settle = key_mappings().of(topic), settle_time()
-    at_ms, described = now_ms(), known_topic(admin, topic)
+    at_ms, (described,) = now_ms(), admin.known_topics([topic])
     old_count, rights = described.partition_count, admin.rights((), (topic,)).topics.get(topic)
     may_alter = None if rights is None else "ALTER" in rights
-    is_internal = described.is_internal
-    if refusals := (*refusals_of(topic, old_count, partitions, is_internal=is_internal, may_alter=may_alter),):
+    refusals = [*refusals_of(topic, old_count, partitions, is_internal=described.is_internal, may_alter=may_alter)]
+    if refusals:
         raise refusal_error(refusals, (), operation="ALTER")
     rows = list(observe_positions(admin, {topic: described.topic_id}, _UTC_NOW))  # before the ends of logs
     plan = ExpansionPlan(
@@ -89,20 +81,19 @@ def _groups(admin: ShareGroupAdmin, topic: str, count: int, rows: Iterable[_Row]
             newest[row["group_id"], row["group_type"]][row["partition"]] = row
     places = [TopicPartition(topic=topic, partition=number) for number in range(count)]
     ends = [each.high_watermark for each in admin.list_offsets(places)]
-    begins = _first_positions(admin, [group_id for group_id, group_type in newest if group_type == SHARE])
+    configs = admin.group_configs([group_id for group_id, group_type in newest if group_type == SHARE])
+    begins = {each.group_id: (each.configs or {}).get("share.auto.offset.reset") for each in configs}
     for (group_id, group_type), own in sorted(newest.items()):
         left = [_open(own.get(number, {}), end) for number, end in enumerate(ends)]
-        found = [OpenPartition(partition=n, open_records=each) for n, each in enumerate(left) if each]
-        found.sort(key=lambda each: -each.open_records)
+        found = sorted(((number, each) for number, each in enumerate(left) if each), key=lambda pair: -pair[1])
         yield GroupOnTopic(
             group_id=group_id,
             group_type=group_type,
             is_ordered=group_id in ordered_groups(),
-            begins_at=begins.get(group_id, FirstPosition.UNKNOWN) if group_type == SHARE else FirstPosition.IN_CLIENTS,
-            open_records=sum(each.open_records for each in found),
+            begins_at=begins.get(group_id),
+            open_records=sum(each for _, each in found),
             unknown=left.count(None),
-            partitions=tuple(found[:_MOST_SHOWN]),
-            left_off=len(found[_MOST_SHOWN:]),
+            most_open=tuple(found[:_MOST_SHOWN]),
         )
 
 
@@ -115,12 +106,3 @@ def _open(row: _Row, log_end: int | None) -> int | None:
     else:
         left = None if row.get("position") is None or log_end is None else log_end - row["position"]
     return None if left is None else max(0, left)
-
-
-def _first_positions(admin: ShareGroupAdmin, group_ids: list[str]) -> dict[str, FirstPosition]:
-    """Where each share group begins, by its configuration."""
-    names = {each.value: each for each in FirstPosition}
-    return {
-        group.group_id: names.get((group.configs or {}).get(_RESET, "").partition(":")[0], FirstPosition.UNKNOWN)
-        for group in (admin.group_configs(group_ids) if group_ids else ())
-    }

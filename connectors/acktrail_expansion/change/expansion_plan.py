@@ -13,6 +13,7 @@ from acktrail import __version__
 from acktrail.group_changes.planning.notices import Notice
 from acktrail.group_changes.planning.plan_file import checked_plan, plan_data, read_text
 from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.partition_ledger import expansion_id
 
 PLAN_FORMAT: Final = "acktrail-expansion-plan"
 PLAN_VERSION: Final = 1
@@ -25,39 +26,20 @@ class ExpansionKind(StrEnum):
     EXPAND_TOPIC = "expand_topic"
 
 
-class FirstPosition(StrEnum):
-    """Where a group begins in a partition in which it has no position."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    BY_DURATION = "by_duration"
-    IN_CLIENTS = "in_clients"
-    """Its clients choose (``auto.offset.reset``): Kafka does not know."""
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenPartition:
-    """What a group has not finished in one partition."""
-
-    partition: int
-    open_records: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOnTopic:
-    """A group that has a position in the topic. `open_records`: its lag, of a share group as the broker counts it, of
-    others from the committed offsets to the ends of the logs; `partitions` are those with the most, `left_off` counts
-    the others with open records. `unknown` counts partitions where it is not known."""
+    """A group that has a position in the topic. `begins_at`: where it begins in a partition in which it has none, by
+    the configuration of a share group; None: not known, clients of other groups choose. `open_records`: its lag, of a
+    share group as the broker counts it, of others from the committed offsets to the ends of the logs; `most_open` are
+    the partitions with the most, each with its count. `unknown` counts partitions where it is not known."""
 
     group_id: str
     group_type: str
     is_ordered: bool
-    begins_at: FirstPosition
+    begins_at: str | None
     open_records: int
     unknown: int
-    partitions: tuple[OpenPartition, ...]
-    left_off: int
+    most_open: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +76,11 @@ class ExpansionPlan:
     def refusals(self) -> tuple[Notice, ...]:
         """None: what may not be done has no plan."""
         return ()
+
+    @property
+    def event_id(self) -> str:
+        """The name of the expansion in the tables."""
+        return expansion_id(self.cluster_id, self.topic_id, self.old_count, self.new_count)
 
     @property
     def step(self) -> int:

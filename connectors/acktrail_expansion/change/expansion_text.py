@@ -7,11 +7,10 @@ from fractions import Fraction
 from typing import Final
 
 from acktrail.times import instant_text
-from acktrail_expansion.change.apply_expansion import ExpansionResult
+from acktrail_expansion.change.apply_expansion import Settling
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
 
 GROUP_COLUMNS: Final = ("GROUP", "TYPE", "ORDERED", "OPEN", "NOT KNOWN", "OPEN IN PARTITIONS")
-_SHOWN: Final = 20
 
 
 def key_line(plan: ExpansionPlan) -> str:
@@ -29,23 +28,21 @@ def group_rows(plan: ExpansionPlan) -> list[tuple[object, ...]]:
     """A row for each group that reads the topic (``GROUP_COLUMNS``)."""
     rows: list[tuple[object, ...]] = []
     for group in plan.groups:
-        some = [f"{each.partition}: {each.open_records}" for each in group.partitions[:_SHOWN]]
-        more = len(group.partitions) + group.left_off - len(some)
-        where = ", ".join(some) + (f" and {more} more" if more else "")
+        rest = group.open_records - sum(count for _, count in group.most_open)
+        where = [f"{partition}: {count}" for partition, count in group.most_open] + [f"others: {rest}"] * bool(rest)
         ordered = "yes" if group.is_ordered else "no"
-        rows.append((group.group_id, group.group_type, ordered, group.open_records, group.unknown, where or "-"))
+        known = (group.group_id, group.group_type, ordered, group.open_records, group.unknown)
+        rows.append((*known, ", ".join(where) or "-"))
     return rows
 
 
-def result_line(result: ExpansionResult) -> str:
-    """How the expansion stands."""
-    counts = f"{result.old_count} to {result.new_count} partitions"
-    lines = [f"it has been expanded: {counts}" if result.was_there else f"was expanded from {counts}"]
-    if not result.has_old:
-        lines.append("no look of the tables has the old count, so no fence is known")
-    at = instant_text(result.settles_at_ms)
-    if result.is_settled:
-        lines.append(f"producers know the count since {at}")
-    else:
-        lines.append(f"producers may use the old count until {at}; the first look after that gives the high fences")
-    return "; ".join(lines)
+def result_line(plan: ExpansionPlan, settling: Settling) -> str:
+    """How the expansion stands, and what that assumes of producers; librdkafka has other names for the same."""
+    counts, at = f"expanded from {plan.old_count} to {plan.new_count} partitions", instant_text(settling.settles_at_ms)
+    if settling.is_settled:
+        return f"{counts}; producers know the count since {at}"
+    return (
+        f"{counts}; producers may use the old count until {at}, provided that metadata.max.age.ms, max.block.ms, "
+        "delivery.timeout.ms and twice the request.timeout.ms of each are less than "
+        f"{plan.settle_ms / 1000:g} s together (ACKTRAIL_SETTLE)"
+    )

@@ -4,9 +4,8 @@ Triggered by hand only. `plan` says which keys move, which groups read the topic
 ends here, and is the default.** Then a person reads the plan and approves it (`approve`); `expand` looks at partitions
 and groups, adds the partitions and looks again; `settle` waits, without a slot, until every producer knows the count
 (`ACKTRAIL_SETTLE`); `look_again` shows where the fences are: between which offsets the last records from before the
-expansion lie; `audit` judges what groups did, and `publish` lists that. Groups that are not past the fences yet are
-judged again by each run of `acktrail_partitions`. Decision and request are in the append-only `reset_audit`, the looks
-in `partition_observations` and `group_positions`.
+expansion lie; `audit` judges what groups did, as each run of `acktrail_partitions` does again. Decision and request are
+in the append-only `reset_audit`, the looks in `partition_observations` and `group_positions`.
 
 **Needs** ALTER and DESCRIBE on the topic, DESCRIBE on the groups. Partitions cannot be taken away again.
 
@@ -24,6 +23,7 @@ from airflow.sdk import dag
 from acktrail_dags import parameters as p
 from acktrail_dags.approval_steps import approval, dry_run_ends_here
 from acktrail_dags.dag_profiles import DagProfile
+from acktrail_dags.reset_steps import dag_settings
 from acktrail_expansion.dags import expansion_steps as steps
 
 
@@ -34,17 +34,11 @@ def make(profile: DagProfile) -> None:
         dag_id=profile.named("acktrail_expand_topic"),
         description="Adds partitions to a topic: plan, approval, expansion between looks, fences.",
         doc_md=profile.doc(__doc__ or ""),
-        schedule=None,
-        catchup=False,
-        max_active_runs=4,
-        dagrun_timeout=timedelta(hours=48),
-        tags=["acktrail", "kafka", "spark", *profile.tags],
+        **{**dag_settings(profile), "dagrun_timeout": timedelta(hours=48)},
         params={
             **profile.params(),
             "topic": p.text("Topic", "The topic that gets more partitions.", required=True, pattern=p.TOPIC_NAME),
-            "partitions": p.number(
-                "Partitions", "How many it is to have in all.", required=True, minimum=1, maximum=10_000
-            ),
+            "partitions": p.number("Partitions", "How many in all.", required=True, minimum=1, maximum=10_000),
             "dry_run": p.flag("Dry run", "Plan and preview, then end. Nothing is changed.", default=True),
             "reason": p.text("Reason", "Kept in the plan.", maxLength=1000),
             **p.section(
@@ -54,7 +48,6 @@ def make(profile: DagProfile) -> None:
                 spark_conn_id=p.spark_conn_id(),
             ),
         },
-        default_args={"owner": "acktrail", "retries": 2, "retry_delay": timedelta(seconds=15)},
     )
     def acktrail_expand_topic() -> None:
         """From the form to fences, with a person in between."""
@@ -62,8 +55,7 @@ def make(profile: DagProfile) -> None:
         ends, asked = dry_run_ends_here(), approval("Add partitions to the topic?")
         approver: Any = steps.note_decision(planned)
         expanded, settled = steps.expand(planned, approver), steps.settled()
-        looked: Any = steps.look_again(planned)
-        audited, published = steps.audit(looked), steps.publish(planned)
-        planned >> ends >> asked >> approver >> expanded >> settled >> looked >> audited >> published
+        looked = steps.expand.override(task_id="look_again")(planned, approver)
+        planned >> ends >> asked >> approver >> expanded >> settled >> looked >> steps.audit(planned)
 
     acktrail_expand_topic()

@@ -4,7 +4,7 @@ Every five minutes: one look at the partitions of topics, their leader epochs an
 share, consumer and classic groups are, appended to `partition_observations` and `group_positions` (`observe`). An
 expansion is known to lie between two looks: the more often, the narrower its fences. `audit` finds expansions and
 judges what groups did across them; `validate` checks that with Great Expectations: keys that were consumed out of order
-by a group of `ACKTRAIL_ORDERED_GROUPS` fail the run. `notify` sends each topic that grew and each group in trouble
+by a group of `ACKTRAIL_ORDERED_GROUPS` fail the run. `notify` sends each topic that grew and each finding of the audit
 once, by the notifiers that `ACKTRAIL_NOTIFIERS` names.
 
 **Needs** DESCRIBE on topics and groups, the Airflow connection and `ACKTRAIL_TABLES` as `acktrail_export` does;
@@ -51,7 +51,6 @@ def make(profile: DagProfile) -> None:
     def acktrail_partitions() -> None:
         """Each task works on the look that the first one takes."""
         look: Any = steps.observe()
-        checked = steps.validate(look)
-        look >> steps.audit(look) >> checked >> [notify_of_branches(look), steps.passed()]
+        look >> steps.audit(look) >> [steps.validate(look), notify_of_branches(look)]
 
     acktrail_partitions()

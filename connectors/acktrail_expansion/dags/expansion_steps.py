@@ -7,19 +7,16 @@ The plan goes from task to task as its text; its hash is in the audit of who app
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import task
 
 from acktrail.times import instant_text
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
-from acktrail_dags.approval_steps import answer_in, requester
+from acktrail_dags.approval_steps import noted_answer, requester
 from acktrail_dags.plan_text import cell, markdown_table, notices_table
 from acktrail_dags.run_target import cluster_at, tables_at
 from acktrail_dags.spark_connection import spark_master
@@ -27,7 +24,6 @@ from acktrail_dags.spark_connection import spark_master
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from acktrail_expansion.change.apply_expansion import ExpansionResult
     from acktrail_expansion.change.expansion_plan import ExpansionPlan
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -35,8 +31,8 @@ _SHORT: Final = timedelta(minutes=20)
 _LONGEST_SETTLE: Final = timedelta(hours=25)
 
 
-class PlannedExpansion(run_target.Place):
-    """A plan, where it is for, and the preview that a person reads."""
+class PlannedExpansion(run_target.Target):
+    """A plan, where it is for, and the preview that a person reads. The run's id is the plan's."""
 
     plan: str
     preview: str
@@ -52,8 +48,8 @@ def observe(**context: Unpack[Context]) -> run_target.Target:
     target = run_target.export_target(context)
     topics = context["params"]["topics"] or None
     with ShareGroupAdmin(cluster_at(target)) as admin:
-        look = asdict(take_look(admin, tables_at(target), topics=topics, run_id=target["run_id"]))
-    task_results.hand_over(context, target["run_id"], {name: n for name, n in look.items() if isinstance(n, int)})
+        look = take_look(admin, tables_at(target), topics=topics, run_id=target["run_id"])
+    task_results.hand_over(context, target["run_id"], {name: rows.num_rows for name, rows in look.rows.items()})
     return target
 
 
@@ -66,8 +62,7 @@ def audit(target: run_target.Target, **context: Unpack[Context]) -> dict[str, An
 
     master = spark_master(context["params"]["spark_conn_id"])
     with translated():
-        summary = audit_expansions(tables_at(target), executors_on(master))
-    counts = {name: value for name, value in asdict(summary).items() if isinstance(value, int | dict)}
+        counts = audit_expansions(tables_at(target), executors_on(master))
     return task_results.hand_over(context, target["run_id"], counts)
 
 
@@ -76,20 +71,14 @@ def audit(target: run_target.Target, **context: Unpack[Context]) -> dict[str, An
 def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str, Any]:
     """The gate: a critical expectation that fails stops the DAG here. The log says which, where and what to do."""
     from acktrail.tables.delta.store import Tables
-    from acktrail_expansion.quality import expansion_gate
+    from acktrail_expansion.quality import expansion_suite
 
-    summary = expansion_gate.check_expansions(Tables(tables_at(target)), target["run_id"])
+    summary = expansion_suite.check_expansions(Tables(tables_at(target)), target["run_id"])
     task_results.show_validation(summary)
     counts, failures = task_results.validation_counts(summary), task_results.failed_rules(summary)
     result = task_results.hand_over(context, target["run_id"], counts, failures=failures)
-    expansion_gate.pass_expansion_gate(summary)
+    expansion_suite.pass_expansion_gate(summary)
     return result
-
-
-def passed() -> EmptyOperator:
-    """The task `passed`, which no worker runs: `notify` ends well though a task before it failed, and the last tasks
-    decide what a run is."""
-    return EmptyOperator(task_id="passed", execution_timeout=_SHORT, doc_md="Every step before it ended well.")
 
 
 @task(task_id="plan", multiple_outputs=False, execution_timeout=_SHORT)
@@ -108,7 +97,7 @@ def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
         plan = make_plan(admin, form["topic"], form["partitions"], **by)
     preview = expansion_preview(plan)
     _log.info("%s", preview)
-    return PlannedExpansion(**target, plan=plan_json(plan), preview=preview)
+    return PlannedExpansion(**target, run_id=plan.plan_id, plan=plan_json(plan), preview=preview)
 
 
 @task.short_circuit(multiple_outputs=False, execution_timeout=_SHORT)
@@ -116,31 +105,26 @@ def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
 def note_decision(planned: PlannedExpansion, **context: Unpack[Context]) -> str | None:
     """Note in the audit who approved or rejected the plan, or that no answer came in time. Returns who approved, or
     None, and the run ends here. Fails when the plan is closed, or this person may not approve."""
-    from acktrail.group_changes.lifecycle.plan_life import Step
-    from acktrail.group_changes.lifecycle.plan_status import Admission
-    from acktrail_expansion.change.apply_expansion import open_expansion_journal
-
-    answer = answer_in(context)
-    plan = _plan(planned)
-    journal = open_expansion_journal(tables_at(planned), plan, actor=answer.person)
-    step = Step.APPROVE if answer.is_approved else Step.EXPIRE if answer.is_expired else Step.REJECT
-    life = Admission(journal=journal, plan=plan).decide(step, actor=answer.person, why=answer.note)
-    _log.info("plan %s: %s by %s", plan.plan_id, life.standing, answer.person)
-    return answer.person if answer.is_approved else None
+    return noted_answer(context, tables_at(planned), _plan(planned))
 
 
 @task(multiple_outputs=False, execution_timeout=_SHORT)
 @as_airflow_errors(can_run_again=True)
 def expand(planned: PlannedExpansion, approver: str, **context: Unpack[Context]) -> dict[str, Any]:
-    """Look, add the partitions unless they are there, look again. May be tried again: it sees what is there first."""
+    """Look, add the partitions unless they are there, look again; once producers must know the count, look once more:
+    where the fences are. May be tried again: it sees what is there first."""
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail_expansion.change.apply_expansion import apply_expansion, open_expansion_journal
+    from acktrail.group_changes.api import open_journal
+    from acktrail_expansion.change.apply_expansion import apply_expansion
+    from acktrail_expansion.change.expansion_text import result_line
 
     plan = _plan(planned)
     with ShareGroupAdmin(cluster_at(planned)) as admin:
-        journal = open_expansion_journal(tables_at(planned), plan, actor=approver)
-        result = apply_expansion(admin, journal, plan)
-    return {**_handed_over(context, result), "settles_at": instant_text(result.settles_at_ms)}
+        settling = apply_expansion(admin, open_journal(tables_at(planned), plan, actor=approver), plan)
+    text, counts = result_line(plan, settling), {"partitions_before": plan.old_count, "partitions": plan.new_count}
+    _log.info("%s", text)
+    found = {"is_settled": settling.is_settled, "settles_at": instant_text(settling.settles_at_ms)}
+    return task_results.hand_over(context, plan.plan_id, counts, text=text, **found)
 
 
 def settled() -> DateTimeSensorAsync:
@@ -151,36 +135,6 @@ def settled() -> DateTimeSensorAsync:
         execution_timeout=_LONGEST_SETTLE,
         doc_md="Producers may use the old count until their metadata is refreshed and what they hold is sent.",
     )
-
-
-@task(multiple_outputs=False, execution_timeout=_SHORT)
-@as_airflow_errors(can_run_again=True)
-def look_again(planned: PlannedExpansion, **context: Unpack[Context]) -> run_target.Target:
-    """Look once more, unless a scheduled look did: where the fences are."""
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail_expansion.change.apply_expansion import finish_expansion
-
-    with ShareGroupAdmin(cluster_at(planned)) as admin:
-        result = finish_expansion(admin, tables_at(planned), _plan(planned))
-    _handed_over(context, result)
-    return run_target.Target(run_id=result.plan_id, **run_target.place_of(planned, planned["profile"]))
-
-
-@task(multiple_outputs=False, execution_timeout=_SHORT)
-@as_airflow_errors(can_run_again=True)
-def publish(planned: PlannedExpansion, **context: Unpack[Context]) -> dict[str, Any]:
-    """What the audit proves of each group."""
-    from acktrail.tables.delta.store import Tables
-    from acktrail_expansion import words
-    from acktrail_expansion.law.partition_ledger import expansion_id
-
-    plan = _plan(planned)
-    event_id = expansion_id(plan.cluster_id, plan.topic_id, plan.old_count, plan.new_count)
-    rows = words.worst_first(Tables(tables_at(planned)).rows("expansion_verdicts", {"event_id": event_id}))
-    of_groups = Counter((row["group_id"], words.label(row["verdict"])) for row in rows)
-    task_results.show("order of keys", ("GROUP", "VERDICT", "PARTITIONS"), [(*key, n) for key, n in of_groups.items()])
-    counts = {"verdicts": dict(Counter(row["verdict"] for row in rows))}
-    return task_results.hand_over(context, plan.plan_id, counts, event_id=event_id)
 
 
 def expansion_preview(plan: ExpansionPlan) -> str:
@@ -195,15 +149,6 @@ def expansion_preview(plan: ExpansionPlan) -> str:
         markdown_table(text.GROUP_COLUMNS, text.group_rows(plan), 50, rest=rest) if plan.groups else "",
     )
     return "\n\n".join(filter(None, parts))
-
-
-def _handed_over(context: Context, result: ExpansionResult) -> dict[str, Any]:
-    from acktrail_expansion.change.expansion_text import result_line
-
-    text = result_line(result)
-    _log.info("%s", text)
-    counts = {"partitions_before": result.old_count, "partitions": result.new_count}
-    return task_results.hand_over(context, result.plan_id, counts, text=text, is_settled=result.is_settled)
 
 
 def _plan(planned: PlannedExpansion) -> ExpansionPlan:

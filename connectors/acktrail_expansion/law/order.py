@@ -8,7 +8,7 @@ at 60 in partition 0, and has no position in 2; at look 2 it is at 5 there, at l
 
     >>> source = Marks(finished_at=1, idle_until=NEVER_YET)
     >>> destination = Marks(idle_until=1, begun_at=3)
-    >>> judge_by_looks(destination, source, low=60, high=60, last_record=59).verdict
+    >>> judge_by_looks(destination, source, SourceFence(partition=0, low=60, high=60)).verdict
     <OrderVerdict.SAFE: 'safe'>
 """
 
@@ -47,61 +47,75 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A verdict on one source of one destination. `first_open` to `last_open` (a record for certain): what was open in
-    the source when the destination was begun, `open_records` how many (None: not known). `shown_at`: the look that
-    shows the source so. State records are pairs of state partition and offset."""
+class SourceFence:
+    """A source, and between which offsets its last record from before the expansion lies (None: not known).
 
-    verdict: OrderVerdict
+    `last_record`: the newest offset below the low end that is a record's for certain (-1: none is known); `is_gapless`:
+    every offset is. `before`: what was delivered below it is from before as well, and may be of an aborted transaction:
+    share groups get such records unless their isolation level says no."""
+
+    partition: int
+    low: int | None
+    high: int | None
+    last_record: int = -1
+    is_gapless: bool = False
+    before: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A verdict on one source of one destination, as columns of ``expansion_verdicts``; instants in microseconds.
+    `last_open`: the last record for certain that was open in the source when the destination was begun."""
+
+    verdict: OrderVerdict = OrderVerdict.NOT_PROVEN
     reason: NotProven | None = None
     evidence: str | None = None
-    source: int | None = None
-    fence: tuple[int | None, int | None] = (None, None)
-    first_open: int | None = None
-    last_open: int | None = None
+    source_partition: int | None = None
+    fence_low: int | None = None
+    fence_high: int | None = None
+    source_offset: int | None = None
     open_records: int | None = None
-    shown_at: int | None = None
+    last_open: int | None = None
+    source_shown_at: int | None = None
     begun_at: int | None = None
-    source_record: tuple[int, int] | None = None
-    begun_record: tuple[int, int] | None = None
+    source_state_partition: int | None = None
+    source_state_offset: int | None = None
+    begun_state_partition: int | None = None
+    begun_state_offset: int | None = None
 
 
-def judge_by_looks(
-    destination: Marks,
-    source: Marks,
-    *,
-    low: int | None,
-    high: int | None,
-    last_record: int = -1,
-    partition: int | None = None,
-    is_share: bool = False,
-) -> Judged:
-    """Judge by looks. `low` and `high`: the fence of the source, which is `partition`. `last_record`: an offset below
-    the low end that is a record's for certain, the newest; -1: none is known.
+def nothing_of(source: SourceFence) -> Judged:
+    """Nothing is proven of a source yet."""
+    return Judged(source_partition=source.partition, fence_low=source.low, fence_high=source.high)
+
+
+def judge_by_looks(destination: Marks, source: Marks, fence: SourceFence, *, is_share: bool = False) -> Judged:
+    """Judge by looks at a destination and a source with its fence.
 
     A committing group's offsets in one look are of one moment. Share groups keep each partition's state apart: of them
     only a strictly earlier look comes before, and nothing is ever shown to be open.
     """
-    verdict, reason, shown_at = _by_looks(destination, source, low, high, last_record, is_share=is_share)
-    is_below = shown_at is not None and shown_at == source.below_at
+    verdict, reason, shown_at = _by_looks(destination, source, fence, is_share=is_share)
+    is_broken = verdict is OrderVerdict.BROKEN
     is_proof = verdict is not OrderVerdict.NOT_PROVEN
-    return Judged(
+    return replace(
+        nothing_of(fence),
         verdict=verdict,
         reason=reason,
         evidence=("lag" if is_share else "commits") if is_proof else None,
-        source=partition,
-        fence=(low, high),
-        first_open=source.below if is_below else None,
-        last_open=last_record if verdict is OrderVerdict.BROKEN else None,
-        shown_at=None if shown_at == NEVER else shown_at,
+        source_offset=source.below if shown_at == source.below_at else None,
+        open_records=(fence.low or 0) - source.below if is_broken and fence.is_gapless else None,
+        last_open=fence.last_record if is_broken else None,
+        source_shown_at=None if shown_at == NEVER else shown_at,
         begun_at=None if destination.begun_at == NEVER else destination.begun_at,
     )
 
 
 def _by_looks(
-    to: Marks, source: Marks, low: int | None, high: int | None, last_record: int, *, is_share: bool
+    to: Marks, source: Marks, fence: SourceFence, *, is_share: bool
 ) -> tuple[OrderVerdict, NotProven | None, int | None]:
     """The verdict, why nothing is proven, and the look that shows the source so."""
+    low, high = fence.low, fence.high
     if high == 0 or (high is not None and source.finished_at <= to.idle_until - is_share):
         return OrderVerdict.SAFE, None, source.finished_at
     reasons = (
@@ -114,7 +128,7 @@ def _by_looks(
     if reason is not None:
         return OrderVerdict.NOT_PROVEN, reason, None
     if source.below_at >= to.begun_at:
-        if last_record < source.below:
+        if fence.last_record < source.below:
             return OrderVerdict.NOT_PROVEN, NotProven.NO_RECORD_KNOWN, source.below_at
         return OrderVerdict.BROKEN, None, source.below_at
     if high is None:
@@ -130,18 +144,17 @@ def worst(direct: Sequence[Judged], earlier: Iterable[Judged], *, is_single: boo
     broken = [each for each in direct if each.verdict is OrderVerdict.BROKEN]
     if broken and (is_single or is_moved):
         return max(broken, key=lambda each: each.open_records or 0)
-    every = [*direct, *(each for each in earlier if each.verdict is not OrderVerdict.BROKEN)]
-    every += [
-        replace(each, verdict=OrderVerdict.NOT_PROVEN, reason=NotProven.BETWEEN_LOOKS)
-        for each in earlier
-        if each.verdict is OrderVerdict.BROKEN
-    ]
-    found = min(every, key=_badness)
-    if not is_single:
-        return replace(found, verdict=OrderVerdict.NOT_PROVEN, reason=NotProven.SEVERAL_EXPANSIONS, evidence=None)
-    return found
+    others = (
+        _unproven(each, NotProven.BETWEEN_LOOKS) if each.verdict is OrderVerdict.BROKEN else each for each in earlier
+    )
+    found = min([*direct, *others], key=_badness)
+    return found if is_single else _unproven(found, NotProven.SEVERAL_EXPANSIONS)
+
+
+def _unproven(found: Judged, reason: NotProven) -> Judged:
+    return replace(found, verdict=OrderVerdict.NOT_PROVEN, reason=reason, evidence=None)
 
 
 def _badness(found: Judged) -> tuple[int, int, int]:
     reason = _REASONS.index(found.reason) if found.reason else 0
-    return WORST_FIRST.index(found.verdict), reason, -(found.open_records or found.shown_at or 0)
+    return WORST_FIRST.index(found.verdict), reason, -(found.open_records or found.source_shown_at or 0)

@@ -15,12 +15,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
 from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
-from acktrail_expansion.law.order import Judged
+from acktrail_expansion.law.order import Judged, SourceFence, nothing_of
 from acktrail_expansion.law.verdict import NotProven, OrderVerdict
 
 CLOCKS_MS: Final = 5_000
@@ -123,22 +123,8 @@ def _is_after(one: int | None, other: int | None, slack_ms: int) -> bool:
     return one is not None and (other is None or one > other + slack_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareSource:
-    """A source with its fence. `is_gapless`: every offset below the low end is a record; `last_record`: the newest
-    offset below it that is one for certain (-1: none is known). `before`: what was delivered below it is from before as
-    well, and may be of an aborted transaction: share groups get such records unless their isolation level says no."""
-
-    partition: int
-    low: int | None
-    high: int | None
-    last_record: int = -1
-    is_gapless: bool = False
-    before: int = 0
-
-
 def judge_by_records(
-    destination: Changes, begins: tuple[int | None, int | None], changes: Changes, source: ShareSource
+    destination: Changes, begins: tuple[int | None, int | None], changes: Changes, source: SourceFence
 ) -> Judged:
     """Judge by state records. `begins`: from which offset of the destination on a record is perhaps, and for certain,
     from after the expansion (None: not known). `changes`: those of the source.
@@ -146,7 +132,7 @@ def judge_by_records(
     What was finished before the first work that is perhaps the beginning is safe; what was open at the first work that
     is the beginning for certain is broken, if it is a record for certain.
     """
-    found = Judged(verdict=OrderVerdict.NOT_PROVEN, source=source.partition, fence=(source.low, source.high))
+    found = nothing_of(source)
     low, high = begins
     if source.low is None or low is None:
         return replace(found, reason=NotProven.NO_FENCE)
@@ -154,7 +140,7 @@ def judge_by_records(
     if perhaps is None:
         is_unknown = destination and destination[-1].after.kind is _K.UNKNOWN
         return replace(found, reason=NotProven.NOT_RECORDED if is_unknown else NotProven.NOT_BEGUN)
-    found = replace(found, begun_at=_us(perhaps.at), begun_record=_address(perhaps.at))
+    found = replace(found, **_named(perhaps.at, "begun_at", "begun_state"))
     if not (is_whole(destination) and is_whole(changes)):
         return replace(found, reason=NotProven.NOT_RECORDED)
     early = _until(changes, perhaps.at, -CLOCKS_MS)
@@ -173,54 +159,50 @@ def judge_by_records(
     return _safe(found, early, source, is_first=perhaps.before.kind is not _K.UNKNOWN)
 
 
-def _broken(found: Judged, late: Changes, source: ShareSource, begun: RecordPosition) -> Judged:
+def _broken(found: Judged, late: Changes, source: SourceFence, begun: RecordPosition) -> Judged:
     """BROKEN, or what was open that may be no record."""
     state = open_at(late, max(source.low or 0, source.before))
     records = [each for each in state.ranges if _is_record(each, source)]
     if not records:
-        return replace(found, first_open=state.ranges[0][0]) if state.ranges else found
+        return replace(found, source_offset=state.ranges[0][0]) if state.ranges else found
     return replace(
         _shown(found, state),
+        **_named(begun, "begun_at", "begun_state"),
         verdict=OrderVerdict.BROKEN,
-        begun_at=_us(begun),
-        begun_record=_address(begun),
         open_records=sum(last - first + 1 for first, last, _ in records),
-        first_open=records[0][0],
+        source_offset=records[0][0],
         last_open=records[-1][1],
     )
 
 
-def _safe(found: Judged, early: Changes, source: ShareSource, *, is_first: bool) -> Judged:
+def _safe(found: Judged, early: Changes, source: SourceFence, *, is_first: bool) -> Judged:
     """SAFE, or why not. `is_first`: the beginning is shown, and none before it."""
     if source.high is None:
         return replace(found, reason=NotProven.NO_FENCE)
     state = open_at(early, max(source.high, source.before))
-    high = source.high
-    state = replace(state, ranges=tuple(each for each in state.ranges if each[0] < high or each[2]))
+    left = [first for first, _, has_state in state.ranges if first < source.high or has_state]
     if not is_first or state.has_unknown:
         return replace(found, reason=NotProven.NOT_RECORDED)
-    if not state.ranges:
+    if not left:
         return _shown(replace(found, verdict=OrderVerdict.SAFE), state)
-    if found.first_open is not None:
+    if found.source_offset is not None:
         return replace(found, reason=NotProven.NO_RECORD_KNOWN)
-    is_between = state.ranges[0][0] >= (source.low or 0)
+    is_between = left[0] >= (source.low or 0)
     return replace(found, reason=NotProven.BETWEEN_FENCES if is_between else NotProven.BETWEEN_LOOKS)
 
 
-def _is_record(each: tuple[int, int, bool], source: ShareSource) -> bool:
+def _is_record(each: tuple[int, int, bool], source: SourceFence) -> bool:
     first, last, has_state = each
     return has_state or source.is_gapless or first <= source.last_record <= last
 
 
 def _shown(found: Judged, state: Open) -> Judged:
-    at = state.shown_by
-    shown = None if at is None else _address(at)
-    return replace(found, evidence="state_records", shown_at=None if at is None else _us(at), source_record=shown)
+    return replace(found, evidence="state_records", **_named(state.shown_by, "source_shown_at", "source_state"))
 
 
-def _us(at: RecordPosition) -> int | None:
-    return None if at.timestamp_ms is None else at.timestamp_ms * _US
-
-
-def _address(at: RecordPosition) -> tuple[int, int]:
-    return at.state_partition, at.offset
+def _named(at: RecordPosition | None, instant: str, record: str) -> dict[str, Any]:
+    """Columns of a verdict that name a state record."""
+    if at is None:
+        return {}
+    us = None if at.timestamp_ms is None else at.timestamp_ms * _US
+    return {instant: us, f"{record}_partition": at.state_partition, f"{record}_offset": at.offset}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
@@ -17,33 +16,23 @@ _CONSUMER: Final = -1
 """In place of the node id of a follower."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEnd:
-    """The newest epoch before the leader's own that its log has, and one past the last record of it: `end_offset` is
-    also the end of each epoch between both."""
-
-    epoch: int
-    end_offset: int
-
-
 def epoch_ends(
     client: BrokerClient, leaders: Mapping[TopicPartition, tuple[int, int]]
-) -> dict[TopicPartition, EpochEnd]:
-    """What each leader has of the epochs before its own; `leaders`: id and epoch of each log's. One that leads in
-    another epoch by now refuses. A log is left out where this is not known, or where the leader's epoch is the first
-    one. All leaders are asked at once, and once. Needs DESCRIBE on the topics. Raises as ``ShareGroupAdmin`` where a
-    leader takes the request and keeps silent."""
+) -> dict[TopicPartition, tuple[int, int]]:
+    """The newest epoch before its own that each leader has, and one past the last record of it, which is the end of
+    each epoch between both as well; `leaders`: id and epoch of each log's. One that leads in another epoch by now
+    refuses. A log is left out where this is not known, or where the leader's epoch is the first one. All leaders are
+    asked at once, and once. Needs DESCRIBE on the topics. Raises as ``ShareGroupAdmin`` where a leader takes the
+    request and keeps silent."""
     by_leader: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for place, (leader_id, epoch) in leaders.items():
         if epoch > 0:
             by_leader[leader_id][place.topic].append(_row(place.partition, epoch))
-    found: dict[TopicPartition, EpochEnd] = {}
-    if not by_leader:
-        return found
+    found: dict[TopicPartition, tuple[int, int]] = {}
     for reply in client.send_all([(leader_id, _request(topics)) for leader_id, topics in by_leader.items()]):
         if not isinstance(reply, NoResponse):
             found |= {
-                TopicPartition(topic=topic.topic, partition=row.partition): EpochEnd(row.leader_epoch, row.end_offset)
+                TopicPartition(topic=topic.topic, partition=row.partition): (row.leader_epoch, row.end_offset)
                 for topic in reply.topics
                 for row in topic.partitions
                 if row.error_code == NONE and row.leader_epoch >= 0 and row.end_offset >= 0

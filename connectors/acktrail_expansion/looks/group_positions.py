@@ -63,20 +63,15 @@ def _rows(
     offsets: Iterable[ShareOffset | CommittedOffset] = group.offsets
     for offset in offsets:
         if offset.topic in topic_ids:
-            yield {
-                **own,
-                "topic_id": topic_ids[offset.topic],
-                "topic": offset.topic,
-                "partition": offset.partition,
-                **_position(group.group_id, offset, state_ends),
-                "error_code": offset.error_code,
-                "error": offset.error,
-            }
+            place = {"topic_id": topic_ids[offset.topic], "topic": offset.topic, "partition": offset.partition}
+            found = {**own, **place, "error_code": offset.error_code, "error": offset.error}
+            if isinstance(offset, CommittedOffset):
+                yield {**found, "position": offset.offset}
+            else:
+                yield {**found, **_share_position(group.group_id, offset, state_ends)}
 
 
-def _position(group_id: str, offset: ShareOffset | CommittedOffset, state_ends: Sequence[int | None]) -> dict[str, Any]:
-    if isinstance(offset, CommittedOffset):
-        return {"position": offset.offset}
+def _share_position(group_id: str, offset: ShareOffset, state_ends: Sequence[int | None]) -> dict[str, Any]:
     found: dict[str, Any] = {"position": offset.start_offset, "lag": offset.lag}
     if state_ends and offset.topic_id is not None:
         key = SharePartition(group_id=GroupId(group_id), topic_id=TopicId(offset.topic_id), partition=offset.partition)

@@ -8,38 +8,33 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import MetadataRequest
 
+from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.broker.client.broker_client import BrokerClient
-from acktrail.broker.client.error_codes import NONE, error_text
+from acktrail.broker.client.error_codes import NONE
 from acktrail.broker.groups.group_requests import known_topic_id
+from acktrail.errors import RetryableError
 
 _WITH_TOPIC_IDS: Final = 10
 """The first version of Metadata that has them (KIP-516)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLeader:
-    """One partition. None: it has no leader."""
-
-    partition: int
-    leader_id: int | None
-    leader_epoch: int | None
+Identity = tuple[str | None, int]
+"""A topic's id and how many partitions it has: None and 0 where it is not there, or may not be described."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTopic:
-    """One topic with its partitions, ascending. `topic_id` None and no partitions beside an error."""
+    """One topic, and its leader's id and epoch by partition, -1 where there is none. `topic_id` None and no leaders
+    beside an error."""
 
     name: str
     topic_id: str | None
-    is_internal: bool
-    partitions: tuple[PartitionLeader, ...]
+    leaders: tuple[tuple[int, int], ...]
+    is_internal: bool = False
     error_code: int = NONE
-    error: str | None = None
 
     @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has."""
-        return len(self.partitions)
+    def identity(self) -> Identity:
+        """What an expansion, or a deletion, changes of it."""
+        return self.topic_id, len(self.leaders)
 
 
 def list_partitions(
@@ -58,22 +53,25 @@ def list_partitions(
     return tuple(sorted(map(_listed, client.send(request, node_id).topics), key=lambda topic: topic.name))
 
 
+def listed_by_brokers(admin: ShareGroupAdmin, topics: Iterable[str]) -> list[dict[str, Identity]]:
+    """What each broker lists of `topics` now; empty: it did not answer. Raises as `list_partitions`."""
+    client, found = client_of(admin), []
+    client.metadata([])  # learn which brokers there are
+    for node_id in admin.broker_ids():
+        try:
+            listed = list_partitions(client, topics, node_id=node_id)
+        except RetryableError:
+            listed = ()
+        found.append({topic.name: topic.identity for topic in listed})
+    return found
+
+
 def _listed(topic: Any) -> ListedTopic:
-    code = int(topic.error_code)
-    rows = [] if code else sorted(topic.partitions, key=lambda row: row.partition_index)
+    rows = [] if topic.error_code else sorted(topic.partitions, key=lambda row: row.partition_index)
     return ListedTopic(
         name=topic.name,
         topic_id=known_topic_id(topic.topic_id),
+        leaders=tuple((row.leader_id, row.leader_epoch) for row in rows),
         is_internal=bool(topic.is_internal),
-        partitions=tuple(map(_leader, rows)),
-        error_code=code,
-        error=error_text(code),
-    )
-
-
-def _leader(row: Any) -> PartitionLeader:
-    return PartitionLeader(
-        partition=row.partition_index,
-        leader_id=row.leader_id if row.leader_id >= 0 else None,
-        leader_epoch=row.leader_epoch if row.leader_epoch >= 0 else None,
+        error_code=topic.error_code,
     )

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from acktrail_expansion.change.collect_expansion import with_notices
-from acktrail_expansion.change.expansion_plan import ExpansionPlan, FirstPosition, GroupOnTopic, moving_share
+from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
 from acktrail_expansion.law.key_mapping import KeyMapping
 
-__all__ = ["a_group", "a_plan"]
+__all__ = ["HOSTILE", "a_group", "a_plan"]
+
+HOSTILE = "g|`<b>[x](javascript:1)</b>\x1b[31m\n# head'; drop"
 
 
 def a_group(group_id: str = "desk", **more: Any) -> GroupOnTopic:
     """A share group that has finished everything."""
-    given = {"group_type": "share", "is_ordered": False, "begins_at": FirstPosition.EARLIEST}
-    given |= {"open_records": 0, "unknown": 0, "partitions": (), "left_off": 0}
-    return GroupOnTopic(group_id=group_id, **{**given, **more})
+    given = {"group_type": "share", "is_ordered": False, "begins_at": "earliest", "open_records": 0, "unknown": 0}
+    return GroupOnTopic(group_id=group_id, **{**given, "most_open": (), **more})
 
 
 def a_plan(
@@ -25,11 +26,5 @@ def a_plan(
     given = {"topic": "orders", "topic_id": "id", "cluster_id": "c", "release": "4.4 or later", "is_compacted": False}
     given |= {"old_count": old_count, "new_count": new_count, "key_mapping": mapping, "settle_ms": 420_000}
     given |= {"moving": moving_share(old_count, new_count, mapping), "groups": groups, "groups_not_asked": ()}
-    given |= {
-        "plan_id": "p1",
-        "created_at_ms": 1_700_000_000_000,
-        "created_by": "ann",
-        "requested_by": "",
-        "reason": "",
-    }
-    return with_notices(ExpansionPlan(**{"requested_by": "", "reason": "", **given, **more}))
+    given |= {"plan_id": "p1", "created_at_ms": 0, "created_by": "ann", "requested_by": "", "reason": ""}
+    return with_notices(ExpansionPlan(**{**given, **more}))

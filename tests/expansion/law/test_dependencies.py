@@ -12,7 +12,6 @@ from samples.golden_vectors import SEED
 
 from acktrail_expansion.law.dependencies import moves_with_every_count, sources_of
 from acktrail_expansion.law.key_mapping import KeyMapping
-from acktrail_simulation.expansion.key_partitions import sources_across
 
 KIP = SEED["kip253"]
 counts = st.integers(1, 14)
@@ -53,11 +52,3 @@ def test_sources_and_destinations_are_the_moves_of_all_hashes(old: int, more: in
         if moves_with_every_count(to, old, new, mapping):
             by_each = [{*sources_of(to, old, middle, mapping)} for middle in range(to + 1, new)]
             assert all({*sources_of(to, old, new, mapping)} <= own for own in by_each)
-
-
-def test_two_expansions_are_more_than_each_of_them() -> None:
-    """From 4 to 6 to 9, hash 28 is in 0, then 4, then 1: partition 1 depends on 0 through 4, and no dependency of the
-    second expansion says so; those by the first count do."""
-    assert sources_of(1, 6, 9, KeyMapping.MURMUR2) == (4,)
-    assert set(sources_of(1, 4, 9, KeyMapping.MURMUR2)) == {0, 2, 3}
-    assert sources_across([4, 6, 9], 1, KeyMapping.MURMUR2) == {0: 0, 2: 0, 3: 0, 4: 1}

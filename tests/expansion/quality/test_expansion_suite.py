@@ -1,235 +1,184 @@
-"""The suite of expansions: tables in order break no rule, each damage breaks its own, and proofs alone count."""
+"""What the suite says of the tables of an audit, and what reaches people of it: findings, messages, metrics, alerts."""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Mapping
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
 import pytest
-from expansion.support.rows import NOW, Rows, write_rows
-from expansion.support.suite_rows import LOOK, LOOKS, run_id, suite_rows
+from expansion.support.rows import CLUSTER, RUN, GrownTopic, Rows, rows_of, write_rows
+from health.alert_cases import case, later, needs_promtool, promtool
+from samples.branch_names import metrics_of_branches
+from samples.health_tables import HOSTILE
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.branches import loaded
 from acktrail.config import TablesConfig
-from acktrail.errors import ConfigurationError, QualityGateFailed, UnknownName
-from acktrail.model.rules.catalogue import BRANCH_RULES
+from acktrail.errors import QualityGateFailed
+from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.notifications.notification import Notification
+from acktrail.notifications.sending import send_changes
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.quality import expansion_gate
-from acktrail_expansion.quality.expansion_gate import check_expansions, pass_expansion_gate
-from acktrail_expansion.quality.expansion_suite import SUITES, look_frame
+from acktrail.tables.health.metrics_collector import metrics_text
+from acktrail.tables.health.open_findings import open_findings
+from acktrail.tables.health.table_metrics import SeriesLimits
+from acktrail.tables.open_runs import open_runs
+from acktrail_expansion.law.partition_ledger import FenceGap
+from acktrail_expansion.law.verdict import OrderVerdict
+from acktrail_expansion.quality.expansion_findings import write_findings
+from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
 from acktrail_expectations.notebook import export_suites
-from acktrail_expectations.results import RuleState, ValidationSummary
+from acktrail_expectations.results import ValidationSummary
 
 pytestmark = pytest.mark.filterwarnings("default")
 
-ORDERED = ("billing-*",)
 CALM = {"billing-workers": "safe", "audit": "not_proven:not_begun"}
+BOTH = {"verdict": "broken", "skipped_records": 5}
+LATE = {"status": "settling", "first_seen_new_at": datetime(2026, 1, 1, tzinfo=UTC)}
+FOUND = {"settle_time_long_enough", "ordered_group_kept_order", "group_kept_order", "first_records_delivered"}
+"""The rules whose breach is a finding."""
+DAMAGES: list[tuple[set[str], str, str, dict[str, Any]]] = [
+    ({"log_kept_records"}, "expansion_fences", "partition", {"reason": FenceGap.TRUNCATED.value}),
+    ({"fence_low_le_high"}, "expansion_fences", "partition", {"fence_high": 1}),
+    ({"settle_time_long_enough"}, "expansion_fences", "late_records", {"late_records": 2}),
+    ({"expansion_settles"}, "partition_expansions", "status", LATE),
+    ({"ordered_group_kept_order"}, "expansion_verdicts", "billing-workers", {"verdict": "broken"}),
+    ({"group_kept_order"}, "expansion_verdicts", "audit", {"verdict": "broken"}),
+    ({"first_records_delivered"}, "expansion_verdicts", "audit", {"verdict": "skipped", "skipped_records": None}),
+    ({"group_kept_order", "first_records_delivered"}, "expansion_verdicts", "audit", BOTH),
+]
+"""The rules that break, the table, what its rows have, and what is changed in the last of them."""
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Tables:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    monkeypatch.setenv("ACKTRAIL_ORDERED_GROUPS", "billing-*")
     return Tables(TablesConfig(uri=str(tmp_path / "tables")))
 
 
-def checked(store: Tables, rows: Rows, ordered: tuple[str, ...] = ORDERED, **options: Any) -> ValidationSummary:
-    write_rows(store, rows)
-    return check_expansions(store, ordered=ordered, **{"now": NOW, **options})
+def grown(verdicts: Mapping[str, str], topic: str = "orders", **verdict: Any) -> Rows:
+    """One topic grew from 2 to 3 partitions, another one from 2 to 4."""
+    rows = rows_of(*(GrownTopic(topic=each, new_count=n, verdicts=verdicts) for each, n in ((topic, 3), ("pay", 4))))
+    for row in rows["expansion_verdicts"]:
+        row.update({"skipped_records": row.get("skipped_records", 0), **verdict})
+    return rows
 
 
-def states(summary: ValidationSummary) -> dict[str, RuleState]:
+def checked(tables: Tables, rows: Rows) -> ValidationSummary:
+    write_rows(tables, rows)
+    summary = check_expansions(tables, RUN)
     assert [result.error for result in summary.results if result.error] == []
-    return {result.expectation: result.state for result in summary.results}
+    assert {result.expectation for result in summary.results} == BRANCH_RULES.keys()
+    return summary
 
 
-def compared(summary: ValidationSummary, rule: str) -> int | None:
-    return next(result.element_count for result in summary.results if result.expectation == rule)
+def found(tables: Tables) -> set[str]:
+    """The rules with findings that are open after an audit."""
+    write_findings(tables, CLUSTER, 1)
+    return {each.rule for each in open_findings(tables, open_runs(tables))}
 
 
-def failing(summary: ValidationSummary) -> set[str]:
-    return {rule for rule, state in states(summary).items() if state is RuleState.FAILS}
+def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
+    """What has nothing to compare is not evaluated, with a reason: before the first audit, all. Results have totals,
+    and the suite is exported with those of runs."""
+    nothing = checked(tables, {})
+    assert len(nothing.not_evaluated) == len(BRANCH_RULES) <= 8
+    rows = grown(CALM)
+    rows["partition_expansions"][0].update(LATE, first_seen_new_at=datetime.now(UTC) - timedelta(minutes=20))
+    summary = checked(tables, rows)
+    assert [result.expectation for result in summary.not_evaluated] == ["group_kept_order"]
+    assert all(result.reason for result in (*nothing.not_evaluated, *summary.not_evaluated))
+    totals = tables.rows("quality_totals", {"run_id": f"expansions-{RUN}"})
+    assert sorted((row["holds"], row["fails"]) for row in totals) == [(0, 0), (6, 0)]
+    assert SUITE in {file.stem for file in export_suites(tmp_path)}
 
 
-def test_tables_in_order_break_no_rule(store: Tables) -> None:
-    """Every rule of the branch has its result; those that have nothing to compare are not evaluated."""
-    summary = checked(store, suite_rows(CALM))
-
-    assert summary.run_id == f"expansions-{run_id(LOOKS - 1)}"
-    assert states(summary).keys() == BRANCH_RULES.keys()
-    assert len(BRANCH_RULES) <= 8
-    others = {rule: state for rule, state in states(summary).items() if state is not RuleState.HOLDS}
-    assert others == dict.fromkeys(("expansion_settles", "group_kept_order"), RuleState.NOT_EVALUATED)
-    assert all(result.reason for result in summary.not_evaluated)
-    pass_expansion_gate(summary)
-
-
-NEWEST = {"run_id": run_id(LOOKS - 1), "topic": "orders"}
-LOOKS_AT, OF_ORDERS = "partition_observations", {"new_count": 3}
-LOST = {"leader_epoch": 2, "epoch_end_offset": 999}
-DAMAGES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
-    "a count that falls": ("partition_count_not_falling", LOOKS_AT, NEWEST, {"partition_count": 2}),
-    "a log that lost records": ("log_kept_records", LOOKS_AT, {**NEWEST, "partition": 1}, LOST),
-    "a fence that ends before it begins": (
-        "fence_low_le_high",
-        "expansion_fences",
-        {"partition": 1},
-        {"fence_high": 1},
-    ),
-    "old metadata": ("settle_time_long_enough", "expansion_fences", {"late_records": 0}, {"late_records": 2}),
-    "no look for long": ("expansion_settles", "partition_expansions", OF_ORDERS, {"status": "settling"}),
-    "no look that shows every broker": (
-        *("expansion_settles", "partition_expansions", OF_ORDERS, {"status": "settling", "settles_at": None}),
-    ),
-    "an ordered group": (
-        *("ordered_group_kept_order", "expansion_verdicts", {"group_id": "billing-workers"}, {"verdict": "broken"}),
-    ),
-    "another group": ("group_kept_order", "expansion_verdicts", {"group_id": "audit"}, {"verdict": "broken"}),
-    "skipped records": ("first_records_delivered", "expansion_verdicts", {"partition": 3}, {"skipped_records": 12}),
-    "skipped": ("first_records_delivered", "expansion_verdicts", {"group_id": "audit"}, {"verdict": "skipped"}),
-}
-"""The rule that breaks, the table, which of its rows, and what is changed in them."""
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damage_breaks_its_rule_alone(store: Tables, damage: str) -> None:
-    """Of critical rules the gate stops, and only of those."""
-    rule, table, of, change = DAMAGES[damage]
-    rows = suite_rows(CALM)
-    for row in rows[table]:
-        if of.items() <= {name: row.get(name) for name in of}.items():
-            row.update(change)
-    summary = checked(store, rows)
-
-    assert failing(summary) == {rule}
-    assert [result.observed_value for result in summary.failed if not result.observed_value] == []
-    if summary.critical_failures:
-        with pytest.raises(QualityGateFailed, match=rule):
-            pass_expansion_gate(summary)
-    else:
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: "-".join(sorted(damage[0])))
+def test_a_damage_breaks_its_rules_alone(tables: Tables, damage: tuple[set[str], str, str, dict[str, Any]]) -> None:
+    """What breaks an expectation is a finding. Of critical rules the gate stops, and only of those."""
+    (rules, table, of, change), rows = damage, grown(CALM)
+    damaged = [row for row in rows[table] if row.get(of) is not None or row.get("group_id") == of]
+    damaged[-1].update(change)
+    summary = checked(tables, rows)
+    assert {result.expectation for result in summary.failed} == rules
+    assert found(tables) == rules & FOUND
+    is_critical = any(RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL for rule in rules)
+    with pytest.raises(QualityGateFailed, match=min(rules)) if is_critical else nullcontext():
         pass_expansion_gate(summary)
 
 
-def test_every_rule_is_broken_by_a_damage() -> None:
-    """None is left out."""
-    assert {rule for rule, *_ in DAMAGES.values()} == BRANCH_RULES.keys()
+def test_every_rule_is_broken_and_what_is_not_known_is_not_evaluated(tables: Tables) -> None:
+    """Null is neither right nor wrong, and what is not proven is not kept order."""
+    assert set().union(*(rules for rules, *_ in DAMAGES)) == BRANCH_RULES.keys()
+    rows = grown({"billing-workers": "not_proven", "audit": "not_proven"}, skipped_records=None)
+    for row in rows["expansion_fences"]:
+        row.update(fence_low=None, late_records=None)
+    summary = checked(tables, rows)
+    assert [result.expectation for result in summary.results if result.success is not None] == ["log_kept_records"]
 
 
-def test_an_expansion_that_settles_is_in_time(store: Tables) -> None:
-    """Up to twice its settle time."""
-    rows = suite_rows(CALM)
-    for row in rows["partition_expansions"]:
-        row.update(status="settling", settles_at=NOW - LOOK / 2)
-
-    assert states(checked(store, rows))["expansion_settles"] is RuleState.HOLDS
-
-
-@pytest.mark.parametrize(
-    ("table", "column", "rule"),
-    [
-        ("partition_observations", "partition_count", "partition_count_not_falling"),
-        ("partition_observations", "leader_epoch", "log_kept_records"),
-        ("partition_observations", "epoch_end_offset", "log_kept_records"),
-        ("partition_observations", "log_end_offset", "log_kept_records"),
-        ("expansion_fences", "fence_low", "fence_low_le_high"),
-        ("expansion_fences", "fence_high", "fence_low_le_high"),
-        ("expansion_fences", "late_records", "settle_time_long_enough"),
-        ("expansion_verdicts", "skipped_records", "first_records_delivered"),
-        ("expansion_verdicts", "verdict", "ordered_group_kept_order"),
-    ],
-)
-def test_what_is_not_known_is_not_evaluated(store: Tables, table: str, column: str, rule: str) -> None:
-    """Null is neither right nor wrong."""
-    rows = suite_rows(CALM)
-    for row in rows[table]:
-        row[column] = None
-    summary = checked(store, rows)
-
-    assert failing(summary) == set()
-    assert states(summary)[rule] is RuleState.NOT_EVALUATED
+def sent(tables: Tables, verdict: str, group: str = "g", topic: str = "orders") -> list[tuple[str, str]]:
+    """Title and text of what goes out after an audit with this verdict of a group."""
+    rows = grown({group: verdict}, topic)
+    rows["expansion_fences"][1]["late_records"] = 2 if verdict == "skipped" else 0
+    write_rows(tables, rows)
+    found(tables)
+    out: list[Notification] = []
+    (messages,) = loaded("messages")
+    send_changes(tables, RUN, out.append, messages)
+    return [(each.title, each.text) for each in out]
 
 
-@pytest.mark.parametrize("verdict", ["not_proven", "skipped", "of a later release"])
-def test_what_is_not_proven_is_not_kept_order(store: Tables, verdict: str) -> None:
-    """Only a proof counts: the rules of order have nothing to compare."""
-    found = states(checked(store, suite_rows({"billing-workers": verdict, "audit": verdict})))
-
-    assert {found[rule] for rule in ("ordered_group_kept_order", "group_kept_order")} == {RuleState.NOT_EVALUATED}
-
-
-def test_looks_alone_are_enough(store: Tables) -> None:
-    """Before the first audit the other tables do not exist: their rules are not evaluated, with a reason each."""
-    with pytest.raises(ConfigurationError, match="no topic was looked at"):
-        check_expansions(store)
-    summary = checked(store, {"partition_observations": suite_rows(CALM)["partition_observations"]})
-
-    assert {result.expectation for result in summary.holding} == {"partition_count_not_falling", "log_kept_records"}
-    assert {result.reason for result in summary.not_evaluated} == {
-        *("no expansion has a fence", "no expansion was found", "no group was audited"),
+def test_each_topic_that_grew_and_each_finding_is_said_once(tables: Tables) -> None:
+    """A finding of a rule is about an expansion, or a group in one: the worst partition, with what is proven and what
+    to do. An audit that does not find it any more closes it. Names do no harm."""
+    assert {title for title, _ in sent(tables, "safe")} == {
+        f"{n} partitions, up from 2" for n in ("orders has 3", "pay has 4")
     }
-    with pytest.raises(UnknownName, match="another"):
-        check_expansions(store, "another")
+    assert sent(tables, "safe") == []
+    broken = dict(sent(tables, "broken"))
+    assert sorted(broken) == [f"Warning finding: group_kept_order in {topic}, group g" for topic in ("orders", "pay")]
+    assert broken["Warning finding: group_kept_order in pay, group g"].startswith(
+        "expansion from 2 to 4 partitions: Partition 2 was begun with 58 records of partition 0 below offset 4,800 "
+        "open, the first at offset 4,711: shown by commits. It is so in 2 partitions. If the group needs order"
+    )
+    assert sent(tables, "broken") == []
+    late, *skipped = (text for _, text in sent(tables, "skipped"))
+    assert "Partition 1 got 2 records by the old count after the settle time." in late
+    assert [("never got 312 records" in text, "acktrail reset plan" in text) for text in skipped] == [(True, True)] * 2
+    hostile = sent(tables, "broken", HOSTILE, HOSTILE)
+    assert [(title + text).isprintable() for title, text in hostile] == [True] * 3
+    assert sent(tables, "safe") == []
+    assert found(tables) == set()
 
 
-def test_results_are_recorded_once_and_again_after_a_change(store: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of runs, with totals: another audit, or other groups that need order, are validated again; those are
-    ACKTRAIL_ORDERED_GROUPS where none are given."""
-    first = checked(store, suite_rows(CALM))
-    assert check_expansions(store, ordered=ORDERED, now=NOW).results == first.results
-    assert store.read("quality_results").num_rows == len(first.results)
-    assert check_expansions(store, now=NOW).evaluated_at != first.evaluated_at
-    monkeypatch.setenv("ACKTRAIL_ORDERED_GROUPS", *ORDERED)
-    write_rows(store, {"expansion_verdicts": suite_rows({"billing-x": "broken"})["expansion_verdicts"]})
-    with pytest.raises(QualityGateFailed, match="ordered_group_kept_order"):
-        pass_expansion_gate(check_expansions(store, now=NOW))
-    totals = store.read("quality_totals")
-    assert totals["suite"].to_pylist() == [*SUITES] * 3
-    assert sorted(totals["critical_fails"].to_pylist()) == [0, 0, 1]
+def test_expansions_and_verdicts_are_counted(tables: Tables) -> None:
+    """Every status and verdict has a series, and docs/metrics.md names each metric; the suite stands beside those of
+    runs."""
+    checked(tables, grown({"billing-workers": "broken", "h": "safe"}, skipped_records=2))
+    text = metrics_text(tables.config, SeriesLimits()).decode()
+    series = re.findall(r'^(acktrail_\w+)\{cluster="[^"]*"(?:,\w+="(\w+)")?\} (.*)$', text, re.MULTILINE)
+    values = {(name, label): float(value) for name, label, value in series}
+    assert values["acktrail_critical_expectations_failed", SUITE] == 1
+    assert {name for name, _ in values if "expansion" in name} == metrics_of_branches()
+    assert [values["acktrail_partition_expansions", status] for status in ("settled", "settling")] == [2, 0]
+    verdicts = [values["acktrail_expansion_verdicts", verdict] for verdict in OrderVerdict]
+    assert (verdicts, values["acktrail_expansion_skipped_records", ""]) == ([3, 3, 0, 0], 12)
 
 
-def test_the_next_look_is_compared_with_the_one_before(store: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was validated is not validated again; of very many rows the newest are read."""
-    rows = suite_rows(CALM)
-    first = checked(store, rows)
-    newest_rows = [row for row in rows["partition_observations"] if row["run_id"] == run_id(LOOKS - 1)]
-    later = [{**row, "run_id": "later", "observed_at": row["observed_at"] + LOOK} for row in newest_rows]
-    second = checked(store, {"partition_observations": later})
-    monkeypatch.setattr(expansion_gate, "MOST_ROWS", 15)
-    bounded = checked(Tables(TablesConfig(uri=store.config.uri + "-bounded")), rows)
-
-    assert [compared(each, "partition_count_not_falling") for each in (first, second, bounded)] == [22, 2, 2]
-    assert [compared(each, "log_kept_records") for each in (first, second)] == [2 * 2 * 8, 4]
-
-
-def test_hostile_names_are_named_as_text(store: Tables) -> None:
-    """The error of the gate has no line and no escape of a name's."""
-    hostile = "\x1b[31mred\u202e\nline'; DROP TABLE x"
-    with pytest.raises(QualityGateFailed) as caught:
-        pass_expansion_gate(checked(store, suite_rows({hostile: "broken"}, hostile), ("*",)))
-
-    assert all(line.isprintable() for line in str(caught.value.hint).split("\n"))
-
-
-def test_epochs_are_compared_with_what_is_known_of_them() -> None:
-    """R003-19: where earlier epochs end is compared with the newest log end under an earlier leader, and not with what
-    came under the same one, or one not known."""
-    looks = [(5, 100), (5, 110), (None, 130), (6, 140), (6, 150), (None, None), (8, 160), (7, 170)]
-    own = {"topic_id": "t", "topic": "t", "partition": 0, "partition_count": 1, "epoch_end_offset": None}
-    rows = [
-        {**own, "run_id": str(n), "observed_at": NOW + n * LOOK, "leader_epoch": leader, "log_end_offset": end}
-        for n, (leader, end) in enumerate(looks)
-    ]
-    schema = pa.schema([TABLES["partition_observations"].field(name) for name in rows[0]])
-    frame = look_frame(pa.Table.from_pylist(rows, schema=schema), run_id="", since=NOW - LOOK)
-
-    ends = [None if pd.isna(each) else each for each in frame["earlier_end"]]
-    assert ends == [None, None, None, 110, 110, 110, 150, 150]
-
-
-def test_the_suite_is_exported_with_those_of_runs(tmp_path: Path) -> None:
-    """As Great Expectations stores it, with acktrail's severities."""
-    (file,) = [file for file in export_suites(tmp_path) if file.stem in SUITES]
-    rules = {each["meta"]["rule"] for each in json.loads(file.read_text("utf-8"))["expectations"]}
-
-    assert rules == BRANCH_RULES.keys()
+@needs_promtool
+def test_the_alerts_fire_on_what_they_are_for(tmp_path: Path) -> None:
+    """On more broken verdicts and more skipped records within six hours, and on nothing that stays or gets less."""
+    broken, skipped = (
+        'acktrail_expansion_verdicts{cluster="c",verdict="broken"}',
+        'acktrail_expansion_skipped_records{cluster="c"}',
+    )
+    fires = case(
+        "fires", {broken: later(3, 30, 2), skipped: later(1, 30)}, "AcktrailOrderBroken", "AcktrailFirstRecordsSkipped"
+    )
+    done = promtool(tmp_path, [fires, case("quiet", {broken: later(1, 30, 2), skipped: later(5, 30, 5)})])
+    assert done.returncode == 0, done.stdout + done.stderr

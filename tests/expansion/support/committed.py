@@ -1,28 +1,21 @@
-"""Positions as a classic group commits them."""
+"""Positions as groups commit them."""
 
 from __future__ import annotations
 
 from broker.workload import until
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from acktrail.broker.client.librdkafka import to_librdkafka
-from acktrail.config import KafkaConfig
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 __all__ = ["commit"]
 
 
-def commit(kafka: KafkaConfig, group: str, topic: str, *offsets: int) -> None:
-    """Commit `offsets`, one for each partition from 0 on. The first coordinator of a broker loads its state a while."""
-    consumer = Consumer({**to_librdkafka(kafka), "group.id": group, "enable.auto.commit": False})
+def commit(admin: AdminClient, group: str, topic: str, *offsets: int) -> None:
+    """Commit `offsets` for a group without members, one for each partition from 0 on. The first coordinator of a broker
+    loads its state a while."""
     places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
 
     def is_taken() -> bool:
-        try:
-            return bool(consumer.commit(offsets=places, asynchronous=False))
-        except KafkaException as error:
-            if error.args[0].name() == "COORDINATOR_LOAD_IN_PROGRESS":
-                return False
-            raise
+        (done,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
+        return not any(place.error for place in done.result(60).topic_partitions)
 
     until(is_taken, what=f"the coordinator of {group}")
-    consumer.close()

@@ -20,30 +20,36 @@ word           meaning
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from broker.workload import start_at, until
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewPartitions
-from expansion.support.true_traffic import KEYS, TrueTopic
+from confluent_kafka import TopicPartition
+from expansion.support.committed import commit
+from expansion.support.seen_looks import in_process
+from expansion.support.true_traffic import TrueTopic
 from samples.history_tables import build
 
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.executors import InProcess
 from acktrail.export.export_run import export
+from acktrail.group_changes.api import open_journal
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions
-from acktrail_expansion.change.apply_expansion import apply_expansion, open_expansion_journal
+from acktrail_expansion.change.apply_expansion import apply_expansion
 from acktrail_expansion.change.collect_expansion import make_plan
 from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 from acktrail_expansion.looks.stored_look import take_look
 
 GROUPS: Final = ("share", "consumer", "classic")
+_WRITES: Final[dict[str, dict[str, Any]]] = {
+    "write": {"rounds": 3},
+    "stale": {"rounds": 3, "stale": True},
+    "commit": {"ends": "commit"},
+    "abort": {"ends": "abort"},
+}
 
 
 class ExpandedTopic:
@@ -57,73 +63,44 @@ class ExpandedTopic:
         """Each word of a scene, one after the other."""
         words = iter(script.split())
         for word in words:
-            if word in ("apply", "client", "anew"):
+            if word in ("all", "old", "half", "new"):
+                self._take(word)
+            elif word in _WRITES:
+                self.true.write(**_WRITES[word])
+            elif word in ("apply", "client", "anew"):
                 getattr(self, word)(int(next(words)))
             else:
                 getattr(self, word)()
 
-    def write(self) -> None:
-        self.true.write(3)
-
-    def stale(self) -> None:
-        self.true.write(3, stale=True)
-
-    def commit(self) -> None:
-        self.true.transaction(1, commits=True)
-
-    def abort(self) -> None:
-        self.true.transaction(1, commits=False)
-
-    def all(self) -> None:
-        self._take(range(self.true.counts[-1]))
-
-    def old(self) -> None:
-        self._take(range(self.true.counts[0]))
-
-    def half(self) -> None:
-        self._take(range(self.true.counts[0]), 0.5)
-
-    def new(self) -> None:
-        self._take(range(self.true.counts[0], self.true.counts[-1]))
-
-    def _take(self, partitions: range, share: float = 1) -> None:
+    def _take(self, word: str) -> None:
+        old, now = self.true.counts[0], self.true.counts[-1]
+        partitions = {"all": range(now), "new": range(old, now)}.get(word, range(old))
         for group_type, member in self.true.members.items():
-            member.take(self.true.places(group_type, partitions, share))
+            member.take(self.true.places(group_type, partitions, 0.5 if word == "half" else 1))
 
     def look(self) -> None:
         take_look(self.admin, self.tables, topics=[self.true.name])
 
     def apply(self, count: int) -> None:
         plan = make_plan(self.admin, self.true.name, count, created_by="ann")
-        apply_expansion(self.admin, open_expansion_journal(self.tables, plan, actor="ann"), plan)
-        self._grown(count)
+        apply_expansion(self.admin, open_journal(self.tables, plan, actor="ann"), plan)
+        self.true.counts.append(count)
 
     def client(self, count: int) -> None:
-        for future in self.true.workload.admin.create_partitions([NewPartitions(self.true.name, count)]).values():
-            future.result()
-        self._grown(count)
-
-    def _grown(self, count: int) -> None:
-        until(lambda: self.true.has_count(count), what=f"{count} partitions")
+        self.true.workload.add_partitions(self.true.name, count)
         self.true.counts.append(count)
 
     def reset(self) -> None:
         partitions = range(self.true.counts[0])
         for group_type in list(self.true.members):
-            log = self.true.members[group_type].log
+            log, group = self.true.members[group_type].log, self.true.group(group_type)
             self.true.members.pop(group_type).close()
-            self._to_beginning(group_type, partitions)
+            if group_type == "share":
+                start_at(self.true.config, group, {(self.true.name, partition): 0 for partition in partitions})
+            else:
+                commit(self.true.workload.admin, group, self.true.name, *(0 for _ in partitions))
             self.true.join(group_type).log = log
             log.reset(partitions)
-
-    def _to_beginning(self, group_type: str, partitions: range) -> None:
-        group = self.true.group(group_type)
-        if group_type == "share":
-            start_at(self.true.config, group, {(self.true.name, partition): 0 for partition in partitions})
-            return
-        places = [TopicPartition(self.true.name, partition, 0) for partition in partitions]
-        with Consumer({**to_librdkafka(self.true.config), "group.id": group}) as consumer:
-            consumer.commit(offsets=places, asynchronous=False)
 
     def retain(self) -> None:
         ends = [TopicPartition(self.true.name, partition, -1) for partition in range(self.true.counts[0])]
@@ -140,12 +117,7 @@ class ExpandedTopic:
 
         until(is_compacted, what="compaction")
         self.true.workload.configure_topic(self.true.name, min_compaction_lag_ms="604800000")  # nothing goes any more
-        known = -1
-        while known != len(self.true.records):  # but for what a cleaner just works on
-            known = len(self.true.records)
-            self.true.write()
-            self.true.keep_what_is_there()
-            known += len(KEYS)
+        until(lambda: not is_compacted(), what="the end of what a cleaner just works on")
 
     def anew(self, count: int) -> None:
         left = list(self.true.members)
@@ -169,28 +141,22 @@ class ExpandedTopic:
         return self._verdicts()
 
     def _verdicts(self) -> dict[tuple[str, int], dict[str, Any]]:
-        rows = self.stored.rows("expansion_verdicts", {"event_id": (self.event() or {"event_id": ""})["event_id"]})
+        rows = self.stored.rows("expansion_verdicts", {"event_id": self.event()["event_id"]})
         return {(row["group_id"].removesuffix(f"-{self.true.name}"), row["partition"]): row for row in rows}
 
-    def event(self) -> dict[str, Any] | None:
+    def event(self) -> dict[str, Any]:
         """The newest expansion."""
         topic_id = self.admin.topics([self.true.name])[0].topic_id
         rows = self.stored.rows("partition_expansions", {"topic_id": topic_id})
-        return max(rows, key=lambda row: row["sequence"], default=None)
+        return max(rows, key=lambda row: row["sequence"])
 
     def read_keys(self) -> dict[tuple[str, int], dict[str, Any]]:
         """The verdicts once keys were read, as ``acktrail expand check`` does."""
         event = self.event()
-        assert event is not None
-        read = read_keys(self.true.config, self.stored, in_process, event)
+        both = read_keys(self.true.config, self.stored, in_process, event)
         audit_expansions(self.tables, in_process)
-        store_keys_at_risk(self.stored, read)
+        store_keys_at_risk(self.stored, event["event_id"], both)
         return self._verdicts()
-
-
-def in_process(_run_id: str) -> nullcontext[InProcess]:
-    """Opens executors."""
-    return nullcontext(InProcess())
 
 
 @contextmanager

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-import pyarrow as pa
+from expansion.support.seen_looks import put
+from samples.dashboard_tables import HOSTILE, NOW
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 
-__all__ = ["NOW", "GrownTopic", "Rows", "rows_of", "write_rows"]
-
-NOW = datetime(2026, 11, 23, 3, 4, 5, tzinfo=UTC)
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 RUN = "look-00019"
 Rows = dict[str, list[dict[str, Any]]]
@@ -26,21 +23,16 @@ Rows = dict[str, list[dict[str, Any]]]
 @dataclass(frozen=True, kw_only=True)
 class GrownTopic:
     """A topic that gained partitions `hours` before `NOW`. `verdicts`: of each group, in each partition that was added,
-    as ``verdict`` or ``not_proven:reason``."""
+    as ``verdict`` or ``not_proven:reason``; `shares`: which of them are share groups. `is_clear`: it grew in one step,
+    is settled, and its keys have a mapping."""
 
     topic: str = "orders"
     old_count: int = 2
     new_count: int = 4
     hours: float = 5
-    is_settled: bool = True
-    is_single: bool = True
-    mapping: str = "murmur2"
-    verdicts: Mapping[str, str] | None = None
-    types: Mapping[str, str] | None = None
-
-    @property
-    def topic_id(self) -> str:
-        return f"{sum(self.topic.encode()):06d}MCtK-X86swAAAAAA"
+    is_clear: bool = True
+    verdicts: Mapping[str, str]
+    shares: frozenset[str] = frozenset()
 
     @property
     def event_id(self) -> str:
@@ -51,43 +43,49 @@ class GrownTopic:
         return NOW - timedelta(hours=self.hours)
 
 
+TROUBLE = GrownTopic(
+    verdicts={
+        "fraud-scoring": "broken", "billing": "safe", "search": "safe", "ledger": "not_proven:between_looks",
+        "mailer": "skipped",
+    },
+    shares=frozenset({"fraud-scoring", "mailer", "search"}),
+)  # fmt: skip
+SETTLING = GrownTopic(topic="clicks", hours=0.1, is_clear=False, verdicts={"warehouse": "not_proven:no_fence"})
+STRANGE = GrownTopic(topic=HOSTILE[0], hours=3, new_count=3, verdicts=dict.fromkeys(HOSTILE, "safe"))
+
+
 def rows_of(*topics: GrownTopic) -> Rows:
     """Rows of all tables; both looks of each topic have every partition."""
     rows: Rows = defaultdict(list)
     for topic in topics:
-        own = {"topic": topic.topic, "topic_id": topic.topic_id}
-        event = {**own, "event_id": topic.event_id}
-        for minutes, count in ((-10, topic.old_count), (0, topic.new_count)):
-            at = topic.seen_at + timedelta(minutes=minutes)
-            rows["partition_observations"] += [
-                {**own, "observed_at": at, "partition": each, "partition_count": count, "consistency": "consistent"}
-                for each in range(count)
-            ]
+        event = {"topic": topic.topic, "topic_id": topic.event_id, "event_id": topic.event_id}
+        before = topic.seen_at - timedelta(minutes=10)
+        for at, count in ((before, topic.old_count), (topic.seen_at, topic.new_count)):
+            look = {**event, "observed_at": at, "partition_count": count, "consistency": "consistent"}
+            rows["partition_observations"] += [{**look, "partition": each} for each in range(count)]
         rows["partition_expansions"].append(
             {
                 **event, "sequence": 1, "old_count": topic.old_count, "new_count": topic.new_count,
-                "last_seen_old_at": topic.seen_at - timedelta(minutes=10), "first_seen_new_at": topic.seen_at,
-                "settles_at": topic.seen_at + timedelta(minutes=15), "is_single": topic.is_single,
-                "status": "settled" if topic.is_settled else "settling", "key_mapping": topic.mapping,
+                "last_seen_old_at": before, "first_seen_new_at": topic.seen_at,
+                "settles_at": topic.seen_at + timedelta(minutes=15), "is_single": topic.is_clear,
+                "status": "settled" if topic.is_clear else "settling",
+                "key_mapping": "murmur2" if topic.is_clear else "none",
             }
         )  # fmt: skip
-        rows["expansion_fences"] += [_fence(event, each, topic.is_settled) for each in range(topic.old_count)]
-        for group, said in (topic.verdicts or {}).items():
-            group_type = (topic.types or {}).get(group, "consumer")
-            rows["expansion_verdicts"] += [
-                _verdict({**event, "group_id": group, "group_type": group_type, "partition": each}, said, topic)
-                for each in range(topic.old_count, topic.new_count)
-            ]
+        rows["expansion_fences"] += [_fence(event, each, topic.is_clear) for each in range(topic.old_count)]
+        rows["expansion_verdicts"] += [
+            _verdict({**event, "group_id": group, "partition": each}, said, topic)
+            for group, said in topic.verdicts.items()
+            for each in range(topic.old_count, topic.new_count)
+        ]
     return rows
 
 
 def write_rows(tables: Tables, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
     """Each table's rows as one commit; what an audit replaces is replaced."""
     for name, own in rows.items():
-        table = pa.Table.from_pylist(
-            [{"cluster_id": CLUSTER, "run_id": RUN, **row} for row in own], schema=TABLES[name]
-        )
-        (tables.append if name in {"partition_observations", "group_positions"} else tables.replace)(name, table)
+        whole = [{"cluster_id": CLUSTER, "run_id": RUN, **row} for row in own]
+        put(tables, name, whole, replaces=name not in {"partition_observations", "group_positions"})
 
 
 def _fence(event: Mapping[str, Any], partition: int, is_settled: bool) -> dict[str, Any]:
@@ -100,7 +98,7 @@ def _fence(event: Mapping[str, Any], partition: int, is_settled: bool) -> dict[s
 
 def _verdict(row: Mapping[str, Any], said: str, topic: GrownTopic) -> dict[str, Any]:
     verdict, _, reason = said.partition(":")
-    is_share = row["group_type"] == "share"
+    is_share = row["group_id"] in topic.shares
     proof = {
         "source_partition": row["partition"] % topic.old_count, "fence_low": 4_800, "fence_high": 6_000,
         "evidence": "state_records" if is_share else "commits",
@@ -116,4 +114,5 @@ def _verdict(row: Mapping[str, Any], said: str, topic: GrownTopic) -> dict[str, 
         "safe": proof,
         "skipped": {"first_start_offset": 312, "skipped_records": 312, "evidence": "state_records"},
     }  # fmt: skip
-    return {**row, "verdict": verdict, "reason": reason or None, **own.get(verdict, {})}
+    group_type = "share" if is_share else "consumer"
+    return {**row, "group_type": group_type, "verdict": verdict, "reason": reason or None, **own.get(verdict, {})}

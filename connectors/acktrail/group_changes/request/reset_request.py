@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from acktrail.branches import branches
 from acktrail.errors import ChangeRefused
 from acktrail.group_changes.request.migration_request import Migration
 from acktrail.times import MissingTimeZone, ago_ms, instant_text, iso_duration_ms, now_ms, parse_instant
@@ -255,6 +256,11 @@ def check_request(request: ResetRequest) -> ResetRequest:
         raise ChangeRefused("no_group", "no group named", hint="give --group, --group-glob or --all-groups")
     for group in (*request.groups, *request.group_globs):
         _check_group(group)
+    known = sorted(rule for branch in branches() for rule in branch.allowable)
+    for rule in set(request.allow).difference(known):
+        raise ChangeRefused(
+            "unknown_rule", f"--allow {excerpt(rule)}: the rules there are: {', '.join(known) or 'none'}"
+        )
     if request.all_groups and (request.groups or request.group_globs):
         raise ChangeRefused("two_group_choices", "--all-groups and named groups exclude each other", hint="give one")
     if request.all_topics and request.topics:

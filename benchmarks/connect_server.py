@@ -1,4 +1,4 @@
-"""The Spark Connect server that stays up: ``acktrail spark serve``."""
+"""The Spark Connect server that stays up: ``acktrail run spark serve``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def running_connect_server() -> Iterator[ConnectServer]:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
     token = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": secrets.token_hex(16)}
-    command = [Path(sys.executable).with_name("acktrail"), "spark", "serve", "--port", port]
+    command = [Path(sys.executable).with_name("acktrail"), "run", "spark", "serve", "--port", port]
     surroundings = {**os.environ, **token}
     process = subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

@@ -128,17 +128,17 @@ class _Day:
 
     def minute(self, run_id: str) -> float:
         """CPU seconds of an export and of the check after it."""
-        exported = self._acktrail("export", "--no-observe", "--run-id", run_id, *self._kafka)
+        exported = self._acktrail("run", "export", "--no-observe", "--run-id", run_id, *self._kafka)
         return exported + self._run(sys.executable, "-c", _CHECK, self._tables, run_id, f"{run_id}-check")
 
     def reconciliation(self, run_id: str) -> float:
         """CPU seconds of all tasks of one run of acktrail_reconcile."""
         of_run = ("--run-id", run_id)
         return (
-            self._acktrail("export", *of_run, *self._kafka)
-            + self._acktrail("reconcile", *of_run)
-            + self._acktrail("validate", *of_run)
-            + self._acktrail("report", *of_run, "--out", self._report)
+            self._acktrail("run", "export", *of_run, *self._kafka)
+            + self._acktrail("run", "reconcile", *of_run)
+            + self._acktrail("run", "validate", *of_run)
+            + self._acktrail("dashboard", "report", *of_run, "--out", self._report)
         )
 
     def _acktrail(self, command: str, *arguments: str) -> float:

@@ -18,8 +18,8 @@ from table import Row
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset, raise_unless_done
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.workload.workload_run import run_workload
 from acktrail.errors import UnknownName
+from acktrail_demo.workload.workload_run import run_workload
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 TOPIC = "described"

@@ -52,10 +52,10 @@ def fill(broker: EmbeddedBroker, count: int) -> int:
 
 
 def export(broker: EmbeddedBroker, tables: Path) -> Run:
-    """`acktrail export` of the state topic into new tables, as a whole process."""
+    """`acktrail run export` of the state topic into new tables, as a whole process."""
     acktrail = Path(sys.executable).with_name("acktrail")
     return run(
-        [str(acktrail), "export", "--connector", "state", "--bootstrap-server", broker.bootstrap_servers,
+        [str(acktrail), "run", "export", "--connector", "state", "--bootstrap-server", broker.bootstrap_servers,
          "--tables", str(tables)]
     )  # fmt: skip
 

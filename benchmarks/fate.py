@@ -1,4 +1,4 @@
-"""`acktrail record` on a long history: the table's order and statistics must do the work."""
+"""`acktrail record show` on a long history: the table's order and statistics must do the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compare(
     acktrail = str(Path(sys.executable).with_name("acktrail"))
     with tempfile.TemporaryDirectory() as folder:
         asked = _build(Tables(TablesConfig(uri=folder)), changes, share_partitions, changes_of_a_step)
-        runs = [run([acktrail, "record", *asked, "--tables", folder]) for _ in range(1 + rounds)][1:]
+        runs = [run([acktrail, "record", "show", *asked, "--tables", folder]) for _ in range(1 + rounds)][1:]
         files = len(list(Path(folder, "delivery_history").rglob("*.parquet")))
     found = median(runs)
     return [

@@ -34,7 +34,6 @@ from acktrail.config import TablesConfig
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep import rewrite_commit
-from acktrail.tables.upkeep.growth import forecast
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
 CLUSTER, TOPIC, RUN = "cluster-1", "AAAAAAAAAAAAAAAAAAAAAQ", "20260101T000000Z-00000000"
@@ -95,7 +94,6 @@ def compare(
         rows, expected = kept.rows(), days * minutes * 2 * state_partitions
         if rows != expected:
             raise RuntimeError(f"{rows} rows are left of {expected}")
-        ahead = next(each for each in forecast(kept.config, MaintenancePolicy()) if each.table == "state_records")
     beside = f"{unkept_days * minutes:,} commits, not maintained"
     return [
         Row(
@@ -127,11 +125,6 @@ def compare(
             ours=f"once a day {daily_s:.1f} s",
             beside=f"every hour of {hourly_days} days {hourly_s:.1f} s",
             ratio=f"hourly: {by_hours.files:,} files, logs {by_hours.log_mb:,.0f} MB, opened {by_hours.open_s:.2f} s",
-        ),
-        Row(
-            what="a year foretold from the last day: records' files",
-            ours="not known" if ahead.year is None else f"{ahead.year.files[1]:,}",
-            beside="" if ahead.year is None else f"not maintained: {ahead.year.files[0]:,}",
         ),
     ]
 

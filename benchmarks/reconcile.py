@@ -56,10 +56,10 @@ class Measured:
 
 
 def compare(shapes: Mapping[str, LogShape] | None = None, ways: Collection[str] = WAYS, rounds: int = 3) -> list[Row]:
-    """The table's rows: each shape in the `ways` of `acktrail reconcile`.
+    """The table's rows: each shape in the `ways` of `acktrail run reconcile`.
 
     `spark`: as it does by itself, with a session of its own, beside a bare one; `in-process`: without Spark; `connect`,
-    the first shape alone: as the client of `acktrail spark serve`, the last of `rounds` runs.
+    the first shape alone: as the client of `acktrail run spark serve`, the last of `rounds` runs.
     """
     bare = measured("--bare") if "spark" in ways else None
     rows: list[Row] = []

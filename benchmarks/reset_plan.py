@@ -1,4 +1,4 @@
-"""`acktrail reset plan` against the dry run of kafka-share-groups.sh on the same jars, and a plan of many groups."""
+"""`acktrail change plan reset` against the dry run of kafka-share-groups.sh on the same jars; a plan of many groups."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def compare(broker: EmbeddedBroker, groups: int = 100, partitions: int = 100, ro
     where = ("--bootstrap-server", broker.bootstrap_servers)
     one = ("--group", "g-000", "--topic", TOPIC, "--to-earliest")
     ours, theirs = in_turn(
-        [acktrail, "reset", "plan", *one, *where],
+        [acktrail, "change", "plan", "reset", *one, *where],
         kafka_tool(broker.version, SHARE_GROUPS, *where, "--reset-offsets", "--dry-run", *one),
         rounds=rounds,
     )
-    every = [acktrail, "reset", "plan", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
+    every = [acktrail, "change", "plan", "reset", "--group-glob", "g-*", "--topic", TOPIC, "--to-earliest", *where]
     many, _ = in_turn(every, every, rounds=1)
     return [
         Row(

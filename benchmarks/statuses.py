@@ -31,7 +31,7 @@ from acktrail.tables.trend_chunks import add_parts
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]
-_COLUMNS = ("bucket_at", "unfinished_records", "first_unfinished_offset", "log_end_offset", "worst_status")
+_COLUMNS = ("bucket_at", "unfinished_records", "first_unfinished_offset", "log_end_offset")
 
 
 def compare(
@@ -127,7 +127,6 @@ def _parts(groups: int, partitions: int, begins: range, bucket_ms: int) -> pa.Ta
         "partition": pa.array(partition.astype(np.int32), mask=is_group),
         "bucket_ms": pa.repeat(pa.scalar(bucket_ms, pa.int64()), queues * count),
         "bucket_at": pa.array(np.tile(np.array(begins) * 1_000, queues)).cast(INSTANT),
-        "worst_status": pa.repeat("ok", queues * count),
         "cluster_id": pa.repeat("c1", queues * count),
         "topic": pa.nulls(queues * count, pa.string()),
     }

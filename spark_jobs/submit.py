@@ -1,4 +1,4 @@
-"""For spark-submit: ``spark-submit spark_jobs/submit.py reconcile --tables ... --run-id ...``."""
+"""For spark-submit: ``spark-submit spark_jobs/submit.py run reconcile --tables ... --run-id ...``."""
 
 from acktrail.cli.main import main
 

@@ -31,7 +31,7 @@ _TEXTS: Final = tuple[tuple[str, str], ...]
 
 
 def schema() -> dict[str, Any]:
-    """The schema of what ``acktrail report --json`` prints and of the file beside a report."""
+    """The schema of what ``acktrail dashboard report --json`` prints and of the file beside a report."""
     definitions: dict[str, Any] = {}
     _of(Summary, definitions)
     root = definitions.pop(Summary.__name__)

@@ -40,7 +40,7 @@ from acktrail_dashboard.web.application import create_app
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"
 _STUCK: Final = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
 _STOPPED: Final = "acktrail_reconcile"
-_HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail history",), not_run=None)
+_HISTORY: Final = Block(document="docs/poison-record.md", lines=("acktrail run history",), not_run=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

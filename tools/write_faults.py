@@ -1,4 +1,4 @@
-"""Write the page of faults: ``tools/write_faults.py`` makes docs/faults.md of the fault library (`acktrail.faults`) and
+"""Write the page of faults: ``tools/write_faults.py`` makes docs/faults.md of the library (`acktrail_demo.faults`) and
 of the catalogue of rules.
 
 The matrix has every fault, and every rule that a fault breaks; the other rules are listed below it.
@@ -13,13 +13,13 @@ from typing import Final
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from fault_library.alerts import alerts_of  # of the tests
+from demo.fault_library.alerts import alerts_of  # of the tests
 
-from acktrail.faults.fault import StateFault
-from acktrail.faults.library import FAULTS
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail_demo.faults.fault import StateFault
+from acktrail_demo.faults.library import FAULTS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/faults.md"
@@ -27,11 +27,11 @@ PAGE: Final = ROOT / "docs/faults.md"
 _HEAD: Final = """# Faults
 
 A library of known faults of share-group state: what goes wrong, where Kafka's developers describe it, how it is
-injected, and exactly what acktrail must find. It proves the checks: `tests/fault_library` lets every fault happen to a
-healthy cluster, on paper and in the state topic of a real broker, and compares what is found with the library; where
-nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
+injected, and exactly what acktrail must find. It proves the checks: `tests/demo/fault_library` lets every fault
+happen to a healthy cluster, on paper and in the state topic of a real broker, and compares what is found with the
+library; where nothing is injected, nothing is found. `acktrail demo --with-faults` shows the same on your machine.
 
-This page is written by `tools/write_faults.py` from `acktrail.faults.library:FAULTS` and from the
+This page is written by `tools/write_faults.py` from `acktrail_demo.faults.library:FAULTS` and from the
 [rules](rules.md).
 
 A fault is data: a name, a sentence, and a pure function from a healthy share partition to the records that the state

@@ -14,7 +14,7 @@ Example: the trunk asks every branch for more metrics.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
@@ -33,14 +33,20 @@ class Branch:
 
     package: str
     looks: frozenset[str] = frozenset()
+    change_kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Its kinds of changes by the `kind` of their plans (``acktrail.change.change_kind.ChangeKind``)."""
     plan_check: str = ""
-    """What makes its ``acktrail.group_changes.planning.plan_checks.PlanCheck``: what it says about plans of resets."""
+    """What makes its ``acktrail.change.planning.plan_checks.PlanCheck``: what it says about plans of resets."""
     allowable: frozenset[str] = frozenset()
     """The rules of its plan check whose refusals ``--allow`` makes warnings."""
     acls: str = ""
     """``(groups, topics) -> Sequence[Acl]`` by purpose: the ACLs that it needs (``acktrail.model.acls``)."""
     audit: str = ""
     """No attribute: the name of what opens and closes the findings of its rules (``acktrail.tables.open_runs``)."""
+    dialects: str = ""
+    """``Mapping[str, Dialect]``: more byte forms of state records, by name (``acktrail.wire.dialects.dialect``)."""
+    strict_replay: str = ""
+    """Replay of released records that reports every rule they break: ``acktrail.wire.dialects.dialect.Replay``."""
     suites: str = ""
     """``SuiteCheck`` by suite; its rules name the same suites."""
     metrics: str = ""

@@ -220,12 +220,12 @@ class GroupNotEmpty(RetryableError):
 
 
 class ChangeInProgress(RetryableError):
-    """Another change of the same group is not finished, or its outcome was not verified. `plan_id` names it."""
+    """Another change of the same group, or (`group_id` empty) the same change, is not finished, or its outcome was not
+    verified. `plan_id` names it."""
 
     def __init__(self, group_id: str, *, plan_id: str, hint: str) -> None:
-        super().__init__(
-            f"group {group_id!r} is being changed by {plan_id}", hint=hint, data={"group_id": group_id, "plan": plan_id}
-        )
+        what = f"group {group_id!r} is being changed by {plan_id}" if group_id else f"plan {plan_id} is not finished"
+        super().__init__(what, hint=hint, data={"group_id": group_id, "plan": plan_id})
         self.group_id, self.plan_id = group_id, plan_id
 
 

@@ -17,8 +17,8 @@ from acktrail_dags import notifiers
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from acktrail.change.audit.audit_chain import AuditedPlan
     from acktrail.config import TablesConfig
-    from acktrail.group_changes.audit.audit_chain import AuditedPlan
 
 _log: Final = logging.getLogger("acktrail.dags")
 _APPROVE: Final = "Approve"
@@ -51,8 +51,8 @@ def approval(subject: str) -> HITLOperator:
 def noted_answer(context: Context, tables: TablesConfig, plan: AuditedPlan) -> str | None:
     """Who approved `plan` in the task `approve` of this run; None: it was rejected, or no answer came in time, which is
     a rejection by no one. Each is noted in the audit. Raises AirflowFailException: no one was asked; and as
-    `acktrail.group_changes.api.note_decision`."""
-    from acktrail.group_changes.api import note_decision
+    `acktrail.change.api.note_decision`."""
+    from acktrail.change.api import note_decision
 
     answer = context["ti"].xcom_pull(task_ids="approve")
     if answer is None:

@@ -131,7 +131,7 @@ def reset_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
 
 def rollback_form(conn_id: str = DEFAULT_KAFKA_CONN_ID) -> dict[str, Param]:
     """The form of an undo. `conn_id`: the connection to the cluster."""
-    about = "Id of a plan that was executed: acktrail reset list shows them."
+    about = "Id of a plan that was executed: acktrail change list shows them."
     return {
         "plan_id": text("Plan to undo", about, required=True, pattern=PLAN_ID),
         "topics": topics("Only these: TOPIC or TOPIC:0,2, one per line. Empty: all of the plan."),

@@ -173,8 +173,7 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     done = maintain_tables(tables, MaintenancePolicy(retention=retention)).tables
     headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
     rows = [
-        (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files + of.log_files)
-        for of in done
+        (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files) for of in done
     ]
     task_results.show("maintained", headers, rows)
     return {"tables": [dataclasses.asdict(of) for of in done]}

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from acktrail.group_changes.planning.notices import AlikeNotices, Notice, Severity, by_rule
-from acktrail.group_changes.planning.number_text import cost, delivered, forgotten
-from acktrail.group_changes.planning.plan import PartitionPlan, ResetPlan
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import AlikeNotices, Notice, Severity, by_rule
+from acktrail.change.planning.number_text import cost, delivered, forgotten
+from acktrail.change.planning.plan import PartitionPlan
 from acktrail.plain_tables import few, printable
 from acktrail.times import instant_text
 from acktrail_dags.parameters import in_form_words
@@ -21,7 +22,7 @@ _NOTICE_COLUMNS: Final = ("Severity", "Rule", "About", "What")
 _COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start offset", "Repeated", "Lost")
 
 
-def plan_text(plan: ResetPlan, *, where: str, approval: str = "") -> str:
+def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     """The plan as Markdown: who asks for what on which cluster (`where`: its profile, its address), what that does, who
     may approve it (`approval`), what to mind, the ten share partitions that most happens to. Names and texts are
     escaped: nothing in them is read as Markdown or HTML."""
@@ -53,11 +54,11 @@ def notice_text(notice: Notice) -> str:
     return f"{notice.rule}{subject}: {in_form_words(notice.text)}"
 
 
-def _because(plan: ResetPlan) -> str:
+def _because(plan: ChangePlan) -> str:
     return f". Reason: {plan.reason}" if plan.reason else ". No reason is given."
 
 
-def _numbers(plan: ResetPlan) -> str:
+def _numbers(plan: ChangePlan) -> str:
     totals, (to_deliver, _), (acknowledgements, _) = plan.totals, delivered(plan), forgotten(plan)
     refused = f", {totals.refused_partitions} of them refused" if totals.refused_partitions else ""
     return (
@@ -72,7 +73,7 @@ def _counted(alike: AlikeNotices) -> str:
     return count + alike.about if alike.subjects else "all"
 
 
-def _worst_first(plan: ResetPlan) -> list[PartitionPlan]:
+def _worst_first(plan: ChangePlan) -> list[PartitionPlan]:
     """Refused ones, then by what is lost, then by what is repeated."""
 
     def weight(row: PartitionPlan) -> tuple[bool, int, int]:
@@ -98,7 +99,7 @@ def markdown_table(
     rows: Sequence[Sequence[object]],
     most: int | None = None,
     *,
-    rest: str = "all of them in the table reset_plan_partitions",
+    rest: str = "all of them in the plan: `acktrail change show`",
 ) -> str:
     """A table of the first `most` rows, whose values are escaped; the others are counted, and `rest` says where they
     are."""

@@ -1,4 +1,4 @@
-"""The tasks of a reset and of its undo: each calls one use case of ``acktrail.group_changes``.
+"""The tasks of a reset and of its undo: each calls one use case of ``acktrail.change``.
 
 From task to task go names, places and numbers; the plan itself is in the tables.
 """
@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from airflow.sdk import TaskGroup, TriggerRule, chain, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from acktrail.change import api
+from acktrail.change.change_kind import load_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle import plan_status
+from acktrail.change.lifecycle.undo import undo_offsets, undo_request, undoable
+from acktrail.change.plan_hash import from_json_value, to_json_value
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import refusals_among
+from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
-from acktrail.group_changes import api
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.json_values import from_json_value, to_json_value
-from acktrail.group_changes.lifecycle import plan_status
-from acktrail.group_changes.lifecycle.undo import undo_request
-from acktrail.group_changes.planning.notices import refusals_among
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
+from acktrail.times import now_ms
 from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.approval_steps import approval, dry_run_ends_here, noted_answer, requester
@@ -87,16 +89,15 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
     already."""
     form, asked_by = context["params"], requester(context)
     tables = tables_config(form["tables_uri"], form.get("profile"))
-    earlier = api.load_undoable(tables, form["plan_id"])
-    topics = tuple(form["topics"] or ())
-    api.check_undo(tables, earlier, topics=topics)
+    earlier = undoable(load_plan(tables, form["plan_id"]))
     undo = undo_request(
         earlier,
-        topics=topics,
+        topics=tuple(form["topics"] or ()),
         reason=form["reason"] or "",
         requested_by=asked_by,
         allow_moved_on=form["allow_moved_on"],
     )
+    undo_offsets(tables, earlier, undo.topics, now_ms=now_ms())  # raises where there is nothing to undo
     return _order(form, undo)
 
 
@@ -166,8 +167,7 @@ def recheck(stored: StoredPlan) -> int:
     closed. Returns how many share partitions would be sent now."""
     tables = tables_at(stored)
     with _cluster(stored) as cluster:
-        rows = api.would_send(cluster, tables, _load(stored), partial=stored["partial"])
-    return len(rows)
+        return len(api.recheck(cluster, tables, _load(stored), partial=stored["partial"]))
 
 
 @task.short_circuit(multiple_outputs=False, execution_timeout=_SHORT)
@@ -203,7 +203,8 @@ def verify(stored: StoredPlan | None) -> list[dict[str, Any]]:
     try:
         with _cluster(stored) as cluster:
             journal = api.open_journal(tables, plan)
-            return [to_json_value(one) for one in api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))]
+            found = api.verify(cluster, journal, plan, watch_s=float(stored["watch_s"]))
+            return [to_json_value(one) for one in found.partitions]
     except OutcomeUnknown as error:
         if isinstance(error.__cause__, RetryableError):
             raise error.__cause__ from error  # nothing is settled: Airflow looks again
@@ -306,9 +307,9 @@ def _request(order: ResetOrder) -> ResetRequest:
     return from_json_value(ResetRequest, order["request"], "request")
 
 
-def _load(stored: StoredPlan) -> ResetPlan:
+def _load(stored: StoredPlan) -> ChangePlan:
     """The plan from the tables. Refused when its hash is not that of the plan that was shown to people."""
-    plan = api.load_reset(tables_at(stored), stored["plan_id"])
+    plan = load_plan(tables_at(stored), stored["plan_id"])
     if plan.plan_hash != stored["plan_hash"]:
         raise UnknownName("plan with the hash that was shown", stored["plan_id"])
     return plan

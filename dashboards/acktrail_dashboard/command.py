@@ -1,4 +1,4 @@
-"""``acktrail report``: what a reconcile run found, on the terminal, as JSON, as one HTML file."""
+"""``acktrail dashboard report``: what a reconcile run found, on the terminal, as JSON, as one HTML file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _command(
     --out writes the whole run as one HTML file that needs no network, no script and no server.
     A number that is not known is shown as unknown, with its reason; in JSON it is null.
 
-    Example: acktrail report --tables ./tables --out report.html
+    Example: acktrail dashboard report --tables ./tables --out report.html
     """
     from acktrail_dashboard.summary import read_run, summarize, summary_json
     from acktrail_dashboard.terminal import print_summary

@@ -1,4 +1,4 @@
-"""``acktrail validate``."""
+"""``acktrail run validate``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _validate(
 
     --data-docs validates all records once more for its pages; they need no network and have counts, no values.
 
-    Example: acktrail validate --json | jq '.results[] | select(.state != "holds")'
+    Example: acktrail run validate --json | jq '.results[] | select(.state != "holds")'
     """
     from acktrail.executors import default_executors
     from acktrail.tables.cluster_overview import no_share_group

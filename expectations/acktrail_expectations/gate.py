@@ -8,25 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.executors import Executors
-from acktrail.model.rules.catalogue import BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.inputs.known_runs import count_rows, require_reconciled
 from acktrail_expectations.inputs.validation_positions import SEQUENCE
-from acktrail_expectations.quality_totals import record_totals
 from acktrail_expectations.results import ValidationSummary, headline, record, recorded, unevaluated_lines
 from acktrail_expectations.stopped_gate import stopped_lines
 
 _log: Final = logging.getLogger("acktrail.quality")
-
-
-_OF_RUNS: Final = ~(
-    pc.starts_with(pc.field("suite"), "reset_") | pc.field("suite").isin(pa.array(sorted(BRANCH_SUITES), pa.string()))
-)
 
 
 def validate_run(
@@ -53,7 +43,6 @@ def validate_run(
     known, basis = recorded(store, run_id), json.dumps(rows)
     is_known = known is not None and known.run_rows == basis
     if known is not None and is_known and not every_record:
-        record_totals(store, SEQUENCE, None, _OF_RUNS)
         return known
     from acktrail_expectations.inputs.run_data import RunData
     from acktrail_expectations.suite_frames import run_results, with_earlier_results  # loads Great Expectations
@@ -66,14 +55,12 @@ def validate_run(
     if is_known:
         return replace(summary, recorded=False)
     try:
-        summary = record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
+        return record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
     except ConcurrentCommit:
         others = recorded(store, run_id)
         if others is None or others.run_rows != basis:
             raise
         return others
-    record_totals(store, SEQUENCE, summary, _OF_RUNS)
-    return summary
 
 
 def log_summary(summary: ValidationSummary) -> None:
@@ -95,7 +82,7 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     failures = summary.critical_failures
     if failures:
         shown = hint or (
-            f"what to do: docs/rules.md; each failure: acktrail validate --run-id {summary.run_id} --json, or "
+            f"what to do: docs/rules.md; each failure: acktrail run validate --run-id {summary.run_id} --json, or "
             "quality_results of this run"
         )
         what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]

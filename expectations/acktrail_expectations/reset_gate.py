@@ -8,39 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import partition_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, UnknownName
-from acktrail.group_changes.api import as_reset
-from acktrail.group_changes.lifecycle.plan_life import Status
-from acktrail.group_changes.planning.plan_file import parse_plan
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import log_summary, pass_gate
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, evaluate, is_true, rule_check, unique
-from acktrail_expectations.quality_totals import record_totals
 from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
 from acktrail_expectations.row_labels import SHARE_PARTITION
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
 
-_STORED: Final = "rows in reset_plan_partitions: {rows}, share partitions of the plan: {planned}"
-_VERIFIED: Final = "share partitions with a result: {rows}, rows of the plan in reset_plan_partitions: {planned}"
+_STORED: Final = "share partitions in the plan's text: {rows}, in the row of the plan: {planned}"
+_VERIFIED: Final = "share partitions with a result: {rows}, share partitions of the plan: {planned}"
 
 _ROW_COUNT: Final = RULE_BY_ID["row_count_as_planned"]
 
-_PLAN_COLUMNS: Final = (
-    "group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "wanted_offset",
-    "target_offset", "clamp", "to_deliver", "hidden_ahead", "delivered_again", "passed_again", "acknowledgements_known",
-    "archived_known", "passed_acknowledged", "passed_archived", "skipped", "refused",
-)  # fmt: skip
-"""The columns of ``RESET_PLAN_PARTITIONS`` that the frame is made of."""
+_NUMBERS: Final = (
+    *("partition", "log_start_offset", "log_end_offset", "wanted_offset", "target_offset", "to_deliver"),
+    *("hidden_ahead", "delivered_again", "passed_again", "acknowledgements_known", "archived_known"),
+    *("passed_acknowledged", "passed_archived", "skipped"),
+)
+_PARTITION_ROWS: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("group_id", "topic", "topic_id", "clamp")),
+        *(pa.field(name, pa.int64()) for name in _NUMBERS),
+        pa.field("refused", pa.bool_()),
+    ]
+)
+"""The columns of ``partition_rows`` that the frame is made of."""
 
 
 _RESULT_COLUMNS: Final = (
@@ -80,26 +88,22 @@ RESET_RESULT_CHECKS: Final[tuple[SuiteCheck, ...]] = (
 
 
 def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
-    """Suite ``reset_plan`` on a stored plan; the results are recorded once, under run id ``reset-plan-ID``, and again
-    when the number of its rows changed.
+    """Suite ``reset_plan`` on a stored plan; the results are recorded once, under run id ``reset-plan-ID``.
 
     Raises:
         UnknownName: no such plan is stored.
         QualityGateFailed: a critical expectation failed: the plan is not to be carried out. One row for each of
             its share partitions is a rule too.
+        PlanStale: the stored plan was edited.
     """
     store = Tables(tables)
-    columns = ["cluster_id", "plan_id", "partitions", "plan"]
-    plans = store.read("reset_plans", columns=columns, where=pc.field("plan_id") == plan_id).to_pylist()
-    if not plans:
+    stored = _stored_plan(store, plan_id)
+    if stored is None:
         raise UnknownName("plan", plan_id)
-    plan, partitions = plans[0], _partitions(store, plan_id)
-    may_skip = as_reset(parse_plan(plan["plan"], f"plan {plan_id}")).request.may_skip
-    count = _row_count("reset_plan", rows=partitions.num_rows, planned=plan["partitions"], what=_STORED)
-    run_id, cluster_id = f"reset-plan-{plan_id}", plan["cluster_id"]
-    return _validated(
-        store, run_id, cluster_id, count, RESET_PLAN_CHECKS, lambda: reset_plan_frame(partitions, may_skip=may_skip)
-    )
+    plan = parse_plan(stored["plan"], f"plan {plan_id}")
+    count = _row_count("reset_plan", rows=len(plan.partitions), planned=stored["partitions"], what=_STORED)
+    run_id, cluster_id = f"reset-plan-{plan_id}", stored["cluster_id"]
+    return _validated(store, run_id, cluster_id, count, RESET_PLAN_CHECKS, lambda: reset_plan_frame(plan))
 
 
 def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
@@ -117,7 +121,8 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     attempt = pc.max(executions["attempt"]).as_py()
     verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
     frame = reset_result_frame(executions)
-    planned = _partitions(store, plan_id).num_rows
+    stored = _stored_plan(store, plan_id)
+    planned = None if stored is None else stored["partitions"]
     count = _row_count("reset_result", rows=len(frame), planned=planned, what=_VERIFIED)
     run_id, cluster_id = f"reset-result-{plan_id}-{attempt}-{verified_ms}", executions["cluster_id"][0].as_py()
     return _validated(store, run_id, cluster_id, count, RESET_RESULT_CHECKS, lambda: frame)
@@ -140,7 +145,6 @@ def _validated(
             summary = record(store, summary, run_id, store.transaction_version("quality_results", run_id))
         except ConcurrentCommit:
             summary = replace(summary, recorded=False)
-    record_totals(store, run_id, summary if summary.recorded else None, pc.field("run_id") == run_id)
     log_summary(summary)
     where = f"the results are in quality_results under run id {run_id}"
     pass_gate(summary, where if count.success else f"{count.observed_value}; {where}")
@@ -161,21 +165,23 @@ def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> Qual
     )
 
 
-def _partitions(store: Tables, plan_id: str) -> pa.Table:
-    return store.read("reset_plan_partitions", where=pc.field("plan_id") == plan_id)
+def _stored_plan(store: Tables, plan_id: str) -> dict[str, Any] | None:
+    columns = ["cluster_id", "partitions", "plan"]
+    return next(iter(store.rows("reset_plans", {"plan_id": plan_id}, columns=columns)), None)
 
 
-def reset_plan_frame(partitions: pa.Table, *, may_skip: bool) -> pd.DataFrame:
-    """The share partitions of one plan; `may_skip`: it may leave records behind.
+def reset_plan_frame(plan: ChangePlan) -> pd.DataFrame:
+    """The share partitions of a plan.
 
     Returns:
-        ``_PLAN_COLUMNS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
+        ``_PARTITION_ROWS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
         those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `records_to_deliver` (log end less
         target, without the offsets that are no records) and `sum_of_delivered_again` (what lies below the start
         offset, and what is finished in the state).
     """
-    frame = frame_of(partitions.select(list(_PLAN_COLUMNS)))
+    frame = frame_of(pa.Table.from_pylist(partition_rows(plan), schema=_PARTITION_ROWS))
     refused = known_true(frame["refused"])
+    may_skip = isinstance(plan, ResetPlan) and plan.request.may_skip
     sent = where(frame["target_offset"], ~refused)
     skips = known_true(frame["skipped"] > 0) & ~refused
     return frame.assign(

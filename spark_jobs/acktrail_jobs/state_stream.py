@@ -2,8 +2,8 @@
 
 A row is a partition and an offset, so that no record travels through the JVM: the sink (``stream_tables``) reads the
 records where it writes them. A position is where the tables end, and nowhere else: records and positions are one commit
-there, also those of a worker or of ``acktrail export``. Spark's checkpoint has the number of the batch and how far it
-reaches.
+there, also those of a worker or of ``acktrail run export``. Spark's checkpoint has the number of the batch and how far
+it reaches.
 """
 
 from __future__ import annotations

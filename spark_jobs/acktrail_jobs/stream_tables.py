@@ -88,7 +88,7 @@ class TableStream:
         plan = replace(self.plan, start_id=new_run_id(), tasks=parallelism(spark))
         spark.dataSource.register(state_stream(plan))
         stream = spark.readStream.format(STREAM_NAME).load().writeStream.trigger(**trigger)
-        name, self._failure = f"acktrail stream {plan.start_id}", None
+        name, self._failure = f"acktrail run stream {plan.start_id}", None
         mine = copy_context()  # Spark calls on a thread of its own
         stream = stream.queryName(name).foreachBatch(lambda *batch: mine.run(self._write, spark, name, *batch))
         try:

@@ -38,7 +38,7 @@ _IN_LOG: Final = f"partition.{CHUNK}"
 def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int | None]:
     """Make a temporary view of each table; gives its version. None: it was never created, the view has no rows. Reads
     the logs of the tables and no rows: what came since shows with the next call. A view whose files were removed since
-    (``acktrail maintain``) fails. Raises as ``Tables`` does."""
+    (``acktrail tables maintain``) fails. Raises as ``Tables`` does."""
     tables = Tables(config)
     snapshots = {name: tables.snapshot(name) for name in TABLES}
     for name, snapshot in snapshots.items():

@@ -25,7 +25,8 @@ def without_gone_branches(text: str) -> str:
     packages = {target.split(".")[0] for target in points["acktrail.branches"].values()}
     gone = [package for package in sorted(packages) if not (ROOT / "connectors" / package).exists()]
     for package in gone:
-        text = re.sub(rf"[^\s`(]*\b{package}\b[^\s`)]*", "", text)
+        names = rf"{package}\b|tests/{package.removeprefix('acktrail_')}/"
+        text = re.sub(rf"[^\s`(]*\b(?:{names})[^\s`)]*", "", text)
     return text
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
-MOST_LINES_OF_CODE: Final = 55_696
+MOST_LINES_OF_CODE: Final = 55_412
 """Of what the wheel ships, Python and templates, without blank lines, comments and docstrings: it only falls."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
 LAYOUT: Final = frozenset({token.COMMENT, token.NL, token.NEWLINE, token.INDENT, token.DEDENT, token.ENDMARKER})

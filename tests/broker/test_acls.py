@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 import typer
 from broker.granted_acls import grant, missing, without
@@ -21,15 +20,12 @@ from servers.real_broker import kafka_tool
 
 from acktrail.broker.acl_probes import granted
 from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.topics.topic_sink import KafkaTopicSink
 from acktrail.cli.commands.doctor import doctor as command
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.export.export_run import observe
-from acktrail.model.acls import POSITIONS_TOPIC, Acl, Purpose, needed
+from acktrail.model.acls import Acl, Purpose, needed
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -184,82 +180,3 @@ def test_what_is_not_there_is_not_known(guarded: EmbeddedBroker) -> None:
     """No right shows on a group that does not exist: not known, which is neither there nor missing."""
     with ShareGroupAdmin(guarded.config("admin")) as admin:
         assert granted(admin, [Acl("READ", "group", "never-there")]) == {Acl("READ", "group", "never-there"): None}
-
-
-@pytest.mark.full
-def test_the_rights_of_the_connectors_are_found_and_granted(
-    guarded: EmbeddedBroker, guarded_workload: Workload, doctor: Callable[..., Any], tmp_path: Path
-) -> None:
-    """For a user without rights all that can be known is missing; after doctor's commands, run by Kafka's own tool,
-    nothing is, and a topic sink of that user writes a row. Of transactional ids nothing is known in advance."""
-    purposes, topics = ("metadata", "dead-letters", "ledger", "topic-sink"), ("rows-of-the-sink", POSITIONS_TOPIC)
-    for topic, configs in zip(topics, ({}, {"cleanup.policy": "compact"}), strict=True):
-        guarded_workload.create_topic(topic, **configs)
-    code, checks = doctor("sinker", *purposes, groups=[GROUP], topics=topics[:1])
-    statuses = {check["what"]: check["status"] for check in checks}
-    ids = "ACL for topic-sink: WRITE on every transactional-id that begins with acktrail/"
-    assert (code, statuses.pop(ids)) == (3, "note")
-    assert set(statuses.values()) == {"missing"}
-    _run_by_kafkas_tool(guarded, tmp_path, list(dict.fromkeys(check["command"] for check in checks)))
-
-    def left() -> set[str]:
-        return {
-            check["what"]
-            for check in doctor("sinker", *purposes, groups=[GROUP], topics=topics[:1])[1]
-            if check["status"] != "ok"
-        }
-
-    until(lambda: left() == {ids}, what="every ACL")
-    kafka, source = guarded.config("sinker"), SourcePartition("p")
-    keys = {f"kafka.{name}": value for name, value in kafka.properties.items()}
-    own = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **keys, "topic": topics[0]}
-    task = KafkaTopicSink(KafkaTopicSink.config_def.parse(own)).task(SinkTaskContext(connector="c", run_id="run"))
-    try:
-        assert task.position(source) is None
-        task.put(SourceBatch(source_partition=source, rows={"t": pa.table({"n": [1]})}, position=1))
-        task.flush()
-        assert task.position(source) == 1
-    finally:
-        task.stop()
-
-
-@pytest.mark.full
-def test_a_topic_sink_needs_the_documented_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
-    """Each missing right of docs/connect.md is named; with all of them rows land, and the position is read again."""
-    kafka, source = guarded.config("member"), SourcePartition("p")
-    keys = {f"kafka.{name}": value for name, value in kafka.properties.items()}
-    own = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **keys, "topics.partitions": "1"}
-    sink = KafkaTopicSink(
-        KafkaTopicSink.config_def.parse({**own, "topic": "sink-rows", "positions.topic": "sink-positions"})
-    )
-
-    def missing() -> str:
-        """The right that the error names; empty: a row landed."""
-        task = sink.task(SinkTaskContext(connector="c", run_id="run"))
-        try:
-            position = task.position(source)
-            number = (position if isinstance(position, int) else 0) + 1
-            rows = pa.table({"n": [number]})
-            task.put(SourceBatch(source_partition=source, rows={"t": rows}, position=number))
-            task.flush()
-        except NotAuthorized as error:
-            return f"{error.operation} on {error.resource}"
-        finally:
-            task.stop()
-        return ""
-
-    identity, positions = "acktrail/sink-positions/c/p", "sink-positions"
-    for kind, name in (("TOPIC", positions), ("TOPIC", "sink-rows")):
-        for operation in ("DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"):
-            guarded_workload.allow("member", operation, kind, name)
-    for named, kind, name, operations in (
-        (f"WRITE and DESCRIBE on transactional id {identity}", "TRANSACTIONAL_ID", identity, ["WRITE", "DESCRIBE"]),
-        ("WRITE on topic sink-rows", "TOPIC", "sink-rows", ["WRITE"]),
-        (f"WRITE on topic {positions}", "TOPIC", positions, ["WRITE"]),
-        (f"READ on topic {positions}", "TOPIC", positions, ["READ"]),
-    ):
-        until(lambda named=named: missing() == named, timeout_s=30, what=f"an error that names {named}")
-        for operation in operations:
-            guarded_workload.allow("member", operation, kind, name)
-    until(lambda: not missing(), timeout_s=30, what="all rights")
-    assert sink.positions("c", [source])[source] == 2  # one landed in the empty topic of positions before READ

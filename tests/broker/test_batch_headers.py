@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.broker.logs import Batch, BatchKind, batches_in
-from acktrail.group_changes.collection.delivered_records import hidden_offsets
+from acktrail.change.collection.delivered_records import hidden_offsets
 
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 

@@ -169,8 +169,8 @@ def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
     checks = {row["what"]: row for row in run(capsys, "doctor", *where, *tables, "--json").rows}
     assert checks["dead-letter topics"]["status"] == "missing"
     assert why in checks["dead-letter topics"]["detail"]
-    assert run(capsys, "export", *where, *tables).code == 0
-    assert run(capsys, "reconcile", *tables).code == 0
+    assert run(capsys, "run", "export", *where, *tables).code == 0
+    assert run(capsys, "run", "reconcile", *tables).code == 0
     found = run(capsys, "findings", "--rule", "dead_letters_kept", *tables, "--json").rows
     assert [(row["group"], why in row["detail"], row["severity"]) for row in found] == [("audit", True, "error")]
     with ShareGroupAdmin(broker.config()) as admin:
@@ -206,7 +206,7 @@ def test_what_a_broker_writes_of_records_that_are_given_up(
         until(lambda: store.read("dead_letter_records").num_rows == 3, what="three dead letters")
     finally:
         worker.stop()
-    done = run(capsys, "export", "--bootstrap-server", broker.bootstrap_servers, "--tables", root)
+    done = run(capsys, "run", "export", "--bootstrap-server", broker.bootstrap_servers, "--tables", root)
     assert done.code == 0, done.stderr
     build(store)
 
@@ -220,18 +220,20 @@ def test_what_a_broker_writes_of_records_that_are_given_up(
     assert {(row["group_id"], row["topic"], row["partition"], row["decode_status"]) for row in rows} == {
         (group, topic, 0, "decoded")
     }
-    answer = json.loads(run(capsys, "dead-letters", group, "--tables", root, "--json").stdout)
+    answer = json.loads(run(capsys, "record", "dead-letters", group, "--tables", root, "--json").stdout)
     (counted,) = answer["partitions"]
     numbers = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")
     assert ([counted[name] for name in numbers], counted["not_known"]) == ([4, 3, 1, 0, 3, 0], [])
     fates = {
-        offset: json.loads(run(capsys, "record", group, topic, "0", str(offset), "--tables", root, "--json").stdout)
+        offset: json.loads(
+            run(capsys, "record", "show", group, topic, "0", str(offset), "--tables", root, "--json").stdout
+        )
         for offset in (0, 1, 5)
     }
     found = {offset: fate["lives"][0]["dead_letters"] for offset, fate in fates.items()}
     assert (found[0], found[1]) == ([], [])
     assert [(each["dlq_topic"], each["message"]) for each in found[5]] == [(letters, rejected)]
-    shown = run(capsys, "record", group, topic, "0", "5", "--tables", root).stdout
+    shown = run(capsys, "record", "show", group, topic, "0", "5", "--tables", root).stdout
     assert f"dead-letter record {letters}, partition 0, offset {found[5][0]['dlq_offset']}" in shown
 
 

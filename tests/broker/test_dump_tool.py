@@ -70,7 +70,7 @@ def test_state_as_kafkas_tool_reads_it(
 ) -> None:
     """Every record of the state topic's segments: the same address, the same fields."""
     files = copied(broker, tmp_path, "__share_group_state")
-    rows = run(capsys, "decode", *files).rows
+    rows = run(capsys, "record", "decode", *files).rows
 
     theirs = dumped(files, "--share-group-state-decoder")
 
@@ -136,7 +136,7 @@ def test_groups_as_kafkas_tool_reads_them(
     """R000-08: every record about share groups in the offsets topic's segments, with the same fields; all six types and
     a tombstone are among them, and what is about others is left out and counted."""
     files = copied(broker, tmp_path, "__consumer_offsets")
-    done = run(capsys, "decode", "--topic", "consumer-offsets", *files)
+    done = run(capsys, "record", "decode", "--topic", "consumer-offsets", *files)
     rows = {(row["partition"], row["offset"]): row for row in done.rows}
 
     theirs = dumped(files, "--offsets-decoder")

@@ -37,15 +37,15 @@ def test_an_export_goes_on_behind_an_import(
     files = copied_log_directory(broker, tmp_path / "copy")
     root = tmp_path / "tables"
     cluster = ["--cluster", workload.admin.list_topics(timeout=120).cluster_id]
-    first = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
-    again = json.loads(run(capsys, "import", *files, "--tables", root, *cluster, "--json").stdout)
+    first = json.loads(run(capsys, "tables", "import", *files, "--tables", root, *cluster, "--json").stdout)
+    again = json.loads(run(capsys, "tables", "import", *files, "--tables", root, *cluster, "--json").stdout)
     later = f"later-{uuid4().hex[:8]}"
     workload.create_topic(later)
     workload.produce(later, 3)
     workload.acknowledge(later, later, 3)
 
     arguments = ["--bootstrap-server", broker.bootstrap_servers, "--tables", root, "--connector", "state", "--json"]
-    exported = run(capsys, "export", *arguments)
+    exported = run(capsys, "run", "export", *arguments)
     records = read_all(broker)
 
     assert exported.code == 0, exported.stderr
@@ -67,4 +67,6 @@ def test_an_export_goes_on_behind_an_import(
         for offset in range(row["first_offset"], row["last_offset"] + 1)
     ]
     assert sorted(covered) == sorted(stored)
-    assert "is of cluster" in run(capsys, "import", *files, "--tables", root, "--cluster", "other").complaint(3)
+    assert "is of cluster" in run(capsys, "tables", "import", *files, "--tables", root, "--cluster", "other").complaint(
+        3
+    )

@@ -138,7 +138,7 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
     for use in uses:
         with pytest.raises(DamagedTables, match="state_records") as caught:
             use()
-        assert "acktrail repair" in caught.value.hint
+        assert "acktrail tables repair" in caught.value.hint
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
     assert not preview(exported.kafka, tables.config).report.is_sound
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()} == files
@@ -168,15 +168,19 @@ def test_what_is_lost_is_said_by_the_command(exported: Exported, tmp_path: Path)
     _log(tables)[-1].unlink()
     arguments = ("--bootstrap-server", exported.broker.bootstrap_servers, "--tables", tables.config.uri)
 
-    refused = subprocess.run([ACKTRAIL, "export", *arguments], capture_output=True, text=True, check=False)
+    refused = subprocess.run([ACKTRAIL, "run", "export", *arguments], capture_output=True, text=True, check=False)
     assert refused.returncode == 3
     ends = {p: sum(1 for row in _records(Tables(exported.tables)) if row[0] == p) for p in range(PARTITIONS)}
     for partition, end in ends.items():
         assert f"state partition {partition}, offsets {end * 2 // 3} to {end - 1}" in refused.stderr
-    dry = subprocess.run([ACKTRAIL, "repair", "--json", *arguments], capture_output=True, text=True, check=False)
+    dry = subprocess.run(
+        [ACKTRAIL, "tables", "repair", "--json", *arguments], capture_output=True, text=True, check=False
+    )
     assert dry.returncode == 3
     shown = json.loads(dry.stdout)
     assert (shown["executed"], len(shown["available"]), shown["gone"]) == (False, PARTITIONS, [])
-    done = subprocess.run([ACKTRAIL, "repair", "--execute", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ACKTRAIL, "tables", "repair", "--execute", *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("exported again") == PARTITIONS

@@ -50,9 +50,9 @@ def test_a_live_segment_is_what_a_consumer_gets(
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
     dump = write_dump(sorted(records, key=lambda r: (r.state_partition, r.offset)), tmp_path / "same.jsonl")
     for command in ("decode", "replay"):
-        done = run(capsys, command, *files)
+        done = run(capsys, "record", command, *files)
         assert done.code == 0
-        assert done.rows == run(capsys, command, dump).rows
+        assert done.rows == run(capsys, "record", command, dump).rows
         assert done.stderr.endswith(" 0 not readable\n")
 
 

@@ -139,7 +139,7 @@ def test_the_command_shows_what_was_done_and_ends_with_4(
     monkeypatch.setattr(KafkaConfig, "from_environment", lambda *_: behind.config)
     behind.proxy.silenced = {_DESCRIBE_GROUP}
     try:
-        done = run(capsys, "export", "--no-observe", "--tables", tables.uri, "--json")
+        done = run(capsys, "run", "export", "--no-observe", "--tables", tables.uri, "--json")
     finally:
         behind.proxy.silenced = set()
     assert done.code == 4, done

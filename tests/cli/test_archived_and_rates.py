@@ -1,4 +1,4 @@
-"""``acktrail archived`` and ``acktrail rates``: lists and counts out of the history, by names and times."""
+"""``acktrail record archived`` and ``acktrail record rates``: lists and counts out of the history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer(done: Done) -> dict[str, Any]:
 
 def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Where, how often delivered, when, and the state record that shows it; oldest first."""
-    found = answer(asked(world, capsys, "archived", "fraud"))["archived"]
+    found = answer(asked(world, capsys, "record", "archived", "fraud"))["archived"]
     told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
     assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
     assert [(r["state_record_offset"], r["timestamp"]) for r in found] == [(3, WRITTEN_MS + 3), (4, WRITTEN_MS + 4)]
@@ -57,35 +57,37 @@ def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: p
     found.write(snapshot(key, 0, state_epoch=2), update(key, 0, 0, (batch(3, 6, 4, 5),)))
     found.observe("r1")
     build(found.tables)
-    told = answer(asked(found, capsys, "archived", "fraud"))
+    told = answer(asked(found, capsys, "record", "archived", "fraud"))
     assert (told["records"], told["endings"], len(told["archived"])) == (5, 8, 2)
-    head = asked(found, capsys, "archived", "fraud", as_json=False).stdout.splitlines()[0]
+    head = asked(found, capsys, "record", "archived", "fraud", as_json=False).stdout.splitlines()[0]
     assert head == "group fraud: 5 records archived, 8 times: some again after a reset or a deletion"
 
 
 def test_since(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """At that time or later; a time without a zone is no time."""
-    found = answer(asked(world, capsys, "archived", "fraud", "--since", str(WRITTEN_MS + 4)))["archived"]
+    found = answer(asked(world, capsys, "record", "archived", "fraud", "--since", str(WRITTEN_MS + 4)))["archived"]
     assert [r["partition"] for r in found] == [1]
-    assert "time zone" in asked(world, capsys, "archived", "fraud", "--since", "2026-08-01T12:00:00").complaint(2)
-    assert "no time" in asked(world, capsys, "archived", "fraud", "--since", "yesterday").complaint(2)
+    assert "time zone" in asked(
+        world, capsys, "record", "archived", "fraud", "--since", "2026-08-01T12:00:00"
+    ).complaint(2)
+    assert "no time" in asked(world, capsys, "record", "archived", "fraud", "--since", "yesterday").complaint(2)
 
 
 def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """A total and a table; a group without any; names that cannot steer the terminal; unknown names suggested."""
-    done = asked(world, capsys, "archived", "fraud", as_json=False)
+    done = asked(world, capsys, "record", "archived", "fraud", as_json=False)
     assert done.stdout.splitlines()[0] == "group fraud: 2 records archived"
     assert len(done.stdout.splitlines()) == 4
-    hostile = asked(world, capsys, "archived", HOSTILE, as_json=False)
+    hostile = asked(world, capsys, "record", "archived", HOSTILE, as_json=False)
     assert "0 records archived" in hostile.stdout
     assert "\x1b" not in hostile.stdout
-    assert "did you mean 'fraud'" in asked(world, capsys, "archived", "frau").complaint(2)
-    assert "did you mean 'fraud'" in asked(world, capsys, "rates", "frau").complaint(2)
+    assert "did you mean 'fraud'" in asked(world, capsys, "record", "archived", "frau").complaint(2)
+    assert "did you mean 'fraud'" in asked(world, capsys, "record", "rates", "frau").complaint(2)
 
 
 def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Partitions add up to their topic; counts by what happened, and per second."""
-    (topic,) = answer(asked(world, capsys, "rates", "fraud", "--every", "1d"))["rates"]
+    (topic,) = answer(asked(world, capsys, "record", "rates", "fraud", "--every", "1d"))["rates"]
     assert {name: number for name, number in topic["counts"].items() if number} == {
         "acknowledged": 4,
         "released": 1,
@@ -94,26 +96,28 @@ def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFix
         "redeliveries": 1 + 4,
     }
     assert topic["per_second"]["acknowledged"] == pytest.approx(4 / 86_400)
-    parts = answer(asked(world, capsys, "rates", "fraud", "--every", "1d", "--by-partition"))["rates"]
+    parts = answer(asked(world, capsys, "record", "rates", "fraud", "--every", "1d", "--by-partition"))["rates"]
     assert [(r["partition"], r["counts"]["archived"]) for r in parts] == [(0, 1), (1, 1)]
 
 
 def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """From a time on, before a time, of a topic; intervals begin at whole multiples of their length."""
     options = ("--since", str(WRITTEN_MS + 3), "--until", str(WRITTEN_MS + 4), "--every", "1s", "--topic", "payments")
-    (found,) = answer(asked(world, capsys, "rates", *options))["rates"]
+    (found,) = answer(asked(world, capsys, "record", "rates", *options))["rates"]
     assert found["counts"]["archived"] == 1
     assert found["interval_start"] == (WRITTEN_MS + 3) // 1_000 * 1_000
-    assert answer(asked(world, capsys, "rates", "--topic", "nothing"))["rates"] == []
-    assert "no duration" in asked(world, capsys, "rates", "--every", "0s").complaint(2)
-    text = asked(world, capsys, "rates", as_json=False)
+    assert answer(asked(world, capsys, "record", "rates", "--topic", "nothing"))["rates"] == []
+    assert "no duration" in asked(world, capsys, "record", "rates", "--every", "0s").complaint(2)
+    text = asked(world, capsys, "record", "rates", as_json=False)
     assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]
 
 
 @pytest.mark.parametrize("command", ["archived", "rates"])
 def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """What to do, exit code 3."""
-    assert "run `acktrail history`" in run(capsys, command, "g", "--tables", tmp_path / "none").complaint(3)
+    assert "run `acktrail run history`" in run(capsys, "record", command, "g", "--tables", tmp_path / "none").complaint(
+        3
+    )
 
 
 @pytest.mark.parametrize("start", [0, 10])
@@ -129,6 +133,6 @@ def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[st
     world.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
     world.export("r3", lost={0: 6})
     build(world.tables)
-    found = answer(asked(world, capsys, "archived", "g"))["archived"]
+    found = answer(asked(world, capsys, "record", "archived", "g"))["archived"]
     told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
     assert told == [(1, 5, True), (6, 2, False)]

@@ -49,7 +49,7 @@ def silent_port() -> Iterator[int]:
 def test_nobody_there(tmp_path: Path) -> None:
     """A wrong address is named, with exit code 4, and no table is made."""
     tables = tmp_path / "tables"
-    for command in (["groups", "list"], ["export", "--tables", str(tables)]):
+    for command in (["groups", "list"], ["run", "export", "--tables", str(tables)]):
         line = complaint(acktrail(*command, "--bootstrap-server", "127.0.0.1:1"), 4)
         assert "127.0.0.1:1" in line
     assert not tables.exists()
@@ -75,14 +75,20 @@ def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path)
     tables = ("--tables", tmp_path / "t")
     with EmbeddedBroker() as broker:
         names = ("--bootstrap-server", broker.bootstrap_servers, *tables)
-        export = acktrail("export", *names)
-        done = [export, *(acktrail(name, *tables) for name in ("reconcile", "validate", "report", "status"))]
+        export = acktrail("run", "export", *names)
+        done = [
+            export,
+            *(
+                acktrail(*name.split(), *tables)
+                for name in ("run reconcile", "run validate", "dashboard report", "status")
+            ),
+        ]
         assert [each.returncode for each in done] == [0] * 5, [each.stderr for each in done]
         at = export.stdout.splitlines()[-1].removeprefix("no share group on this cluster at ")
         for each in done:
             said = each.stdout.replace(f"{at[:10]} {at[11:19]} UTC", at)
             assert f"no share group on this cluster at {at}" in said.lower().replace(at.lower(), at), each.stdout
-        assert acktrail("reconcile", *tables).returncode == acktrail("status", *tables).returncode == 0
+        assert acktrail("run", "reconcile", *tables).returncode == acktrail("status", *tables).returncode == 0
         assert json.loads(acktrail("status", "--json", *tables).stdout)["act_on"] == []
 
 
@@ -90,7 +96,9 @@ def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path)
 def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
     """Where no share consumer ever came there is no state topic: an empty export with a status, no error."""
     with EmbeddedBroker() as broker:
-        done = acktrail("export", "--json", "--bootstrap-server", broker.bootstrap_servers, "--tables", tmp_path / "t")
+        done = acktrail(
+            "run", "export", "--json", "--bootstrap-server", broker.bootstrap_servers, "--tables", tmp_path / "t"
+        )
 
         assert done.returncode == 0, done.stderr
         summary = json.loads(done.stdout)
@@ -99,7 +107,7 @@ def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
         assert acktrail("doctor", "--bootstrap-server", broker.bootstrap_servers, "--tables", other).returncode == 0
         with EmbeddedBroker() as stranger:
             arguments = ("--bootstrap-server", stranger.bootstrap_servers, "--tables", tmp_path / "t")
-            line = complaint(acktrail("export", *arguments), 3)
+            line = complaint(acktrail("run", "export", *arguments), 3)
             assert "cluster" in line
 
 
@@ -116,7 +124,7 @@ def test_tables_that_cannot_be_written(broker: EmbeddedBroker, tmp_path: Path) -
     file.write_text("not a folder")
     arguments = ("--bootstrap-server", broker.bootstrap_servers, "--tables", file / "tables")
 
-    assert str(file) in complaint(acktrail("export", *arguments), 3)
+    assert str(file) in complaint(acktrail("run", "export", *arguments), 3)
 
 
 def test_a_client_configuration_is_not_shown(broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -17,16 +17,7 @@ from samples.golden_vectors import wire
 from state_topics.segment_bytes import batch
 
 from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.drafts.draft_records import DraftSnapshot
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.wire.raw_record import RawRecord
-from acktrail_simulation.drafts.record_encoders import encode_in
-
-KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
-DRAFT = encode_in(
-    "iv",
-    DraftSnapshot(key=KEY, state_epoch=1, snapshot_epoch=2, start_offset=3, batches=()),
-)
 
 RECORDS: dict[str, list[tuple[bytes, bytes]]] = {
     "4.0": [(wire("W-4x-snapshot-key"), wire("W-40-snapshot-value"))],
@@ -35,16 +26,8 @@ RECORDS: dict[str, list[tuple[bytes, bytes]]] = {
         (wire("W-4x-update-key"), wire("W-41-update-value")),
     ],
     "4.2": [(wire("W-4x-snapshot-key"), wire("W-42-snapshot-value"))],
-    "i": [(wire("W-i-cp-key"), wire("W-i-cp-value"))],
-    "ii": [(wire("W-i-delta-key"), wire("W-ii-delta-value"))],
-    "iii": [
-        (wire("W-iii-cp-key"), wire("W-iii-cp-value")),
-        (wire("W-iii-delta-key-7"), wire("W-iii-delta-value")),
-    ],
-    "iv": [(DRAFT[0], DRAFT[1] or b"")],
-    "iv-json": [(wire("W-4x-snapshot-key"), wire("W-iv-seed-snapshot-value"))],
 }
-"""One record of each type of each dialect."""
+"""One record of each type of each release."""
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -90,8 +73,8 @@ def test_truncated_at_every_byte(dialect: str, tmp_path: Path, capsys: pytest.Ca
         cut += [(key, value[:end]) for end in range(len(value))]
         file = as_dump(tmp_path, as_records([whole, *cut]))
 
-        done = run(capsys, "decode", "--dialect", dialect, file)
-        replayed = run(capsys, "replay", "--dialect", dialect, file)
+        done = run(capsys, "record", "decode", "--dialect", dialect, file)
+        replayed = run(capsys, "record", "replay", "--dialect", dialect, file)
 
         rows = done.rows
         assert [row["offset"] for row in rows] == list(range(len(cut) + 1))
@@ -133,7 +116,7 @@ def test_lies_are_rows_with_reasons(write: Write, tmp_path: Path, capsys: pytest
     file = write(tmp_path, as_records(pairs))
     tracemalloc.start()
 
-    rows = run(capsys, "decode", file).rows
+    rows = run(capsys, "record", "decode", file).rows
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -141,7 +124,7 @@ def test_lies_are_rows_with_reasons(write: Write, tmp_path: Path, capsys: pytest
     assert [row["decode_status"] for row in rows] == ["decoded", *(status for _, status, _ in BAD), "decoded"]
     for row, (_, _, reason) in zip(rows[1:-1], BAD, strict=True):
         assert reason in row["decode_error"], row
-    done = run(capsys, "replay", file)
+    done = run(capsys, "record", "replay", file)
     assert len(done.rows) == 1
     assert f"{len(rows)} read, 2 replayed, {len(BAD)} not readable" in done.stderr
 
@@ -156,23 +139,23 @@ def test_random_bytes(write: Write, tmp_path: Path, capsys: pytest.CaptureFixtur
     pairs += [(SNAPSHOT, source.randbytes(source.randrange(90))) for _ in range(300)]
     file = write(tmp_path, as_records(pairs))
 
-    done = run(capsys, "decode", "--dialect", "4.2", file)
+    done = run(capsys, "record", "decode", "--dialect", "4.2", file)
 
     assert [row["offset"] for row in done.rows] == list(range(len(pairs)))
-    assert run(capsys, "replay", "--dialect", "4.2", file).code == 0
+    assert run(capsys, "record", "replay", "--dialect", "4.2", file).code == 0
 
 
 def test_duplicates_and_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A dump with every record twice and in any order replays as the log does; decode keeps each line as it stands."""
     records = as_records([(SNAPSHOT, VALUE), (UPDATE, wire("W-41-update-value")), (SNAPSHOT, None), (SNAPSHOT, VALUE)])
-    in_order = run(capsys, "replay", as_dump(tmp_path, records)).stdout
+    in_order = run(capsys, "record", "replay", as_dump(tmp_path, records)).stdout
     source = random.Random(7)
     for _ in range(5):
         shuffled = source.sample([*records, *records], 2 * len(records))
         file = as_dump(tmp_path, shuffled)
 
-        assert run(capsys, "replay", file).stdout == in_order
-        assert [row["offset"] for row in run(capsys, "decode", file).rows] == [r.offset for r in shuffled]
+        assert run(capsys, "record", "replay", file).stdout == in_order
+        assert [row["offset"] for row in run(capsys, "record", "decode", file).rows] == [r.offset for r in shuffled]
 
 
 def test_records_of_two_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +163,7 @@ def test_records_of_two_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ours = as_records([(SNAPSHOT, VALUE), (SNAPSHOT, VALUE)])
     theirs = replace(ours[1], value=wire("W-41-snapshot-value"))
 
-    line = run(capsys, "replay", as_dump(tmp_path, [*ours, theirs])).complaint(2)
+    line = run(capsys, "record", "replay", as_dump(tmp_path, [*ours, theirs])).complaint(2)
 
     assert "two different records at state partition 3, offset 1" in line
     assert "different clusters" in line

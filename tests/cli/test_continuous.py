@@ -161,7 +161,7 @@ def test_it_outlives_the_storage(broker: EmbeddedBroker, s3: S3, tmp_path: Path)
             said.open("wb") as stderr,
             subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "acktrail.cli.main", "export", "--continuous", "--no-observe"),
+                    *(sys.executable, "-m", "acktrail.cli.main", "run", "export", "--continuous", "--no-observe"),
                     *("--bootstrap-server", broker.bootstrap_servers, "--tables", direct.uri),
                     *("--tables-options", str(options), "--flush-records", "10"),
                 ],

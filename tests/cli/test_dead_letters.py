@@ -1,4 +1,4 @@
-"""``acktrail dead-letters``, and the dead letters of ``acktrail record``: what is known, and what is not."""
+"""``acktrail record dead-letters``, and those of ``acktrail record show``: what is known, what is not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_counts_by_topic_partition(world: World, capsys: pytest.CaptureFixture[s
     lost = letter(5, topic="gone\x1b[2J", offset=3)
     export(world, *(letter(number, offset=offset) for number, offset in enumerate((5, 5, 6, 9))), foreign, lost)
 
-    found = answer(capsys, world, "dead-letters", "fraud")
+    found = answer(capsys, world, "record", "dead-letters", "fraud")
 
     assert counts(found) == {
         "payments": (3, 2, 1, 1, 4, 1),
@@ -69,7 +69,7 @@ def test_counts_by_topic_partition(world: World, capsys: pytest.CaptureFixture[s
         "gone\x1b[2J": (None, None, None, None, 1, 0, "name"),
     }
     assert (found["unreadable_records"], found["missing_dead_letters"]) == (1, [])
-    shown = run(capsys, "dead-letters", "fraud", "--tables", world.config.uri).stdout
+    shown = run(capsys, "record", "dead-letters", "fraud", "--tables", world.config.uri).stdout
     assert "\x1b" not in shown
     assert "1 records in dead_letter_records" in shown
 
@@ -78,22 +78,33 @@ def test_what_is_not_known(world: World, capsys: pytest.CaptureFixture[str]) -> 
     """Without an export nobody knows which archived record has none; offsets of the dead-letter topic that are in no
     row leave it unknown, too; of a recreated topic nobody knows whose letters they are."""
     build(world.tables)
-    assert counts(answer(capsys, world, "dead-letters", "fraud"))["payments"] == (3, 0, None, 0, 0, 0, "letters")
-    assert answer(capsys, world, "record", "fraud", "payments", "0", "5")["lives"][0]["dead_letters"] is None
-    assert "not exported" in run(capsys, "record", "fraud", "payments", "0", "5", "--tables", world.config.uri).stdout
+    assert counts(answer(capsys, world, "record", "dead-letters", "fraud"))["payments"] == (
+        3,
+        0,
+        None,
+        0,
+        0,
+        0,
+        "letters",
+    )
+    assert answer(capsys, world, "record", "show", "fraud", "payments", "0", "5")["lives"][0]["dead_letters"] is None
+    assert (
+        "not exported"
+        in run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", world.config.uri).stdout
+    )
 
     export(world, letter(7, offset=5), letter(8, topic="refunds", offset=0))
-    found = answer(capsys, world, "dead-letters", "fraud")
+    found = answer(capsys, world, "record", "dead-letters", "fraud")
     assert counts(found)["payments"] == (3, 1, None, 0, 1, 0, "letters")
     assert found["missing_dead_letters"] == [{"dlq_topic": "dlq", "dlq_partition": 0, "offsets": 7}]
 
     world.topics[topic_id(4)] = world.topics.pop(topic_id(3))
     world.observe("r2")
     build(world.tables)
-    found = answer(capsys, world, "dead-letters", "fraud")
+    found = answer(capsys, world, "record", "dead-letters", "fraud")
     of_refunds = [row for row in found["partitions"] if row["topic"] == "refunds" and row["archived"]]
     assert [row["not_known"] for row in of_refunds] == [["letters", "topic"]]
-    (life,) = answer(capsys, world, "record", "fraud", topic_id(3), "0", "0")["lives"]
+    (life,) = answer(capsys, world, "record", "show", "fraud", topic_id(3), "0", "0")["lives"]
     assert [(each["dlq_offset"], each["is_certain"]) for each in life["dead_letters"]] == [(8, False)]
 
 
@@ -104,7 +115,7 @@ def test_state_records_that_are_missing(world: World, capsys: pytest.CaptureFixt
     build(world.tables)
     export(world, letter(0, offset=9))
 
-    found = counts(answer(capsys, world, "dead-letters", "fraud"))["payments"]
+    found = counts(answer(capsys, world, "record", "dead-letters", "fraud"))["payments"]
 
     assert found[3] is None
     assert "history" in found
@@ -115,10 +126,10 @@ def test_one_record(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     build(world.tables)
     export(world, letter(0, offset=5), letter(1, offset=5, delivery_count=3), letter(2, offset=1))
 
-    (life,) = answer(capsys, world, "record", "fraud", "payments", "0", "5")["lives"]
+    (life,) = answer(capsys, world, "record", "show", "fraud", "payments", "0", "5")["lives"]
 
     assert [(each["dlq_offset"], each["delivery_count"]) for each in life["dead_letters"]] == [(0, None), (1, 3)]
-    assert answer(capsys, world, "record", "fraud", "payments", "0", "1")["lives"][0]["dead_letters"] == []
-    done = run(capsys, "record", "fraud", "payments", "0", "5", "--tables", world.config.uri)
+    assert answer(capsys, world, "record", "show", "fraud", "payments", "0", "1")["lives"][0]["dead_letters"] == []
+    done = run(capsys, "record", "show", "fraud", "payments", "0", "5", "--tables", world.config.uri)
     assert "dead-letter record dlq, partition 0, offset 1 (2023-" in done.stdout
     assert "\x1b" not in done.stdout

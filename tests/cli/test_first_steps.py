@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.cli.main import EXTRAS, _targets
+from acktrail.cli.main import EXTRAS, CommandGroup
 
 BIN = Path(sys.executable).parent
 OF_EXTRAS = {
@@ -40,7 +40,7 @@ def acktrail(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("names", [["reset"], ["broker"], ["groups"], ["groups", "config"], ["offsets"]])
+@pytest.mark.parametrize("names", [["change"], ["broker"], ["groups"], ["groups", "config"], ["change", "plan"]])
 def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
     """As `--help` has it, with its lines, on stdout; nothing on stderr."""
     alone, helped = acktrail(*names), acktrail(*names, "--help")
@@ -52,10 +52,11 @@ def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
     ("words", "meant"),
     [
         (("statsu",), "'status'"),
-        (("reconcil",), "'reconcile'"),
-        (("reset", "aply"), "'apply'"),
+        (("run", "reconcil"), "'reconcile'"),
+        (("reconcile",), "'run reconcile'"),
+        (("change", "aply"), "'apply'"),
         (("groups", "config", "shwo"), "'show'"),
-        (("profiles", "overviw"), "'overview'"),
+        (("config", "profiles", "overviw"), "'overview'"),
         (("groups", "describe", "--jsn"), "--json"),
     ],
 )
@@ -66,7 +67,7 @@ def test_a_misspelt_word_is_answered_with_the_right_one(words: tuple[str, ...], 
     assert meant in done.stderr.partition("(see")[0]
 
 
-@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("reset", "plan"), ("reset",)])
+@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("change", "plan", "reset"), ("change",)])
 def test_help_has_a_short_name_everywhere(words: tuple[str, ...]) -> None:
     short, long = acktrail(*words, "-h"), acktrail(*words, "--help")
     assert (short.returncode, short.stdout) == (0, long.stdout)
@@ -80,7 +81,7 @@ def test_completion_of_commands(tmp_path: Path) -> None:
     acktrail --show-completion > {tmp_path}/script || exit 1
     source {tmp_path}/script || exit 2
     complete -p acktrail || exit 3
-    for words in "acktrail arch" "acktrail groups des"; do
+    for words in "acktrail record arch" "acktrail groups des"; do
         COMP_WORDS=($words); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
         _acktrail_completion acktrail
         echo "${{COMPREPLY[@]}}"
@@ -93,23 +94,23 @@ def test_completion_of_commands(tmp_path: Path) -> None:
 
 def test_no_completion_script_but_the_roots() -> None:
     """No command prints one of its own: it would complete nothing."""
-    for name in _targets():
-        assert "completion" not in acktrail(name, "--help").stdout, name
+    for name in CommandGroup.targets():
+        assert "completion" not in acktrail(*name.split("."), "--help").stdout, name
 
 
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
         (("groups", "list", "--bootstrap-server", "127.0.0.1:1"), "kafka"),
-        (("export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
-        (("export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "tables"),
+        (("run", "export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
+        (("run", "export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "tables"),
         (("doctor", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
-        (("reset", "list", "--tables", "TABLES"), "tables"),
-        (("record", "g", "t", "0", "1", "--tables", "TABLES"), "tables"),
-        (("report", "--out", "TABLES", "--tables", "TABLES"), "tables"),
-        (("history", "--tables", "TABLES"), "tables"),
-        (("reconcile", "--tables", "TABLES"), "tables"),
-        (("validate", "--tables", "TABLES"), "tables"),
+        (("change", "list", "--tables", "TABLES"), "tables"),
+        (("record", "show", "g", "t", "0", "1", "--tables", "TABLES"), "tables"),
+        (("dashboard", "report", "--out", "TABLES", "--tables", "TABLES"), "tables"),
+        (("run", "history", "--tables", "TABLES"), "tables"),
+        (("run", "reconcile", "--tables", "TABLES"), "tables"),
+        (("run", "validate", "--tables", "TABLES"), "tables"),
         (("demo", "--out", "TABLES"), "kafka"),
     ],
 )
@@ -120,11 +121,12 @@ def test_a_missing_extra_is_named(tmp_path: Path, arguments: tuple[str, ...], mi
     done = acktrail(*filled, PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (3, ""), done
     (line,) = done.stderr.splitlines()
-    assert line.endswith(f"(pip install 'acktrail[{EXTRAS[arguments[0]]}]')"), line
+    extras = EXTRAS.get(".".join(arguments[:2])) or EXTRAS[arguments[0]]
+    assert line.endswith(f"(pip install 'acktrail[{extras}]')"), line
 
 
 def test_a_missing_module_of_acktrail_is_a_defect(tmp_path: Path) -> None:
     """No extra would bring it."""
     (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=("acktrail_dashboard",)))
-    done = acktrail("report", "--tables", str(tmp_path), PYTHONPATH=str(tmp_path), TMPDIR=str(tmp_path))
+    done = acktrail("dashboard", "report", "--tables", str(tmp_path), PYTHONPATH=str(tmp_path), TMPDIR=str(tmp_path))
     assert (done.returncode, "defect" in done.stderr) == (1, True)

@@ -49,12 +49,12 @@ def answer(done: Done) -> dict[str, Any]:
 def test_a_whole_history_gives_exact_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No "at least", nothing missing."""
     world = world_with(tmp_path)
-    found = answer(asked(world, capsys, "archived", "g", "--json"))
+    found = answer(asked(world, capsys, "record", "archived", "g", "--json"))
     assert (found["records"], found["at_least"], found["completeness"]["missing"]) == (4, False, [])
-    (row,) = answer(asked(world, capsys, "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
+    (row,) = answer(asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
     assert (row["counts"]["archived"], row["counts"]["undated"], row["at_least"]) == (4, 0, False)
-    assert "at least" not in asked(world, capsys, "archived", "g").stdout
-    assert "at least" not in asked(world, capsys, "rates", "g").stdout
+    assert "at least" not in asked(world, capsys, "record", "archived", "g").stdout
+    assert "at least" not in asked(world, capsys, "record", "rates", "g").stdout
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_counts_are_least_ones(
     """2 of 4 archived records are known: "at least 2", with the state records that are missing. How many got a state at
     an unknown time is not known, and not 0."""
     world = world_with(tmp_path, **kind)
-    found = answer(asked(world, capsys, "archived", "g", "--json"))
+    found = answer(asked(world, capsys, "record", "archived", "g", "--json"))
     assert (found["records"], found["at_least"]) == (2, True)
     (missing,) = found["completeness"]["missing"]
     assert (missing["reason"], missing["first_record"], missing["last_record"]) == (reason, 2, last)
     assert (missing["until"]["offset"], missing["share_partitions"]) == (4, 1)
-    text = asked(world, capsys, "archived", "g").stdout
+    text = asked(world, capsys, "record", "archived", "g").stdout
     assert text.startswith("group g: at least 2 records archived\n")
     assert "state record 0:2" in text
-    (row,) = answer(asked(world, capsys, "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
+    (row,) = answer(asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
     assert (row["counts"]["archived"], row["counts"]["undated"], row["at_least"]) == (2, None, True)
     assert row["per_second"]["undated"] is None
-    lines = asked(world, capsys, "rates", "g").stdout.splitlines()
+    lines = asked(world, capsys, "record", "rates", "g").stdout.splitlines()
     assert lines[1].endswith("at least")
     assert any("state record 0:2" in line for line in lines)
 
@@ -87,10 +87,10 @@ def test_counts_are_least_ones(
 def test_times_beside_a_gap_are_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """After a record that shows the whole state again, the list of archived records is complete."""
     world = world_with(tmp_path, gap=True)
-    found = answer(asked(world, capsys, "archived", "g", "--since", str(WRITTEN_MS + 5), "--json"))
+    found = answer(asked(world, capsys, "record", "archived", "g", "--since", str(WRITTEN_MS + 5), "--json"))
     assert (found["records"], found["at_least"]) == (1, False)
     options = ("--since", str(WRITTEN_MS + 5), "--every", FOR_EVER, "--json")
-    assert answer(asked(world, capsys, "rates", *options))["completeness"]["is_complete"] is True
+    assert answer(asked(world, capsys, "record", "rates", *options))["completeness"]["is_complete"] is True
 
 
 def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,9 +98,9 @@ def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: py
     world = world_with(tmp_path)
     world.write(update(KEY, 30, 0, ()))
     world.export("r3", lost={0: 7})
-    done = asked(world, capsys, "record", "g", KEY.topic_id, "0", "20")
+    done = asked(world, capsys, "record", "show", "g", KEY.topic_id, "0", "20")
     assert "state record 0:6, from" in done.stdout
-    found = answer(asked(world, capsys, "record", "g", KEY.topic_id, "0", "20", "--json"))
+    found = answer(asked(world, capsys, "record", "show", "g", KEY.topic_id, "0", "20", "--json"))
     assert [each["reason"] for each in found["completeness"]["missing"]] == ["gap"]
 
 

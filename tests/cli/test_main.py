@@ -61,14 +61,21 @@ def test_help_names_every_command() -> None:
     shown = acktrail("--help")
 
     assert shown.returncode == 0
-    for name in command_line._targets():
-        assert f"\n  {name} " in shown.stdout, name
-        assert acktrail(name, "--help").returncode == 0
+    for path in command_line.CommandGroup.targets():
+        *group, name = path.split(".")
+        assert f"\n  {name} " in acktrail(*group, "--help").stdout, path
+        assert acktrail(*group, name, "--help").returncode == 0
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--bogus"], ["bogus"], ["decode"], ["decode", "--bogus"], ["replay", "x.jsonl", "--policy", "mine"]],
+    [
+        ["--bogus"],
+        ["bogus"],
+        ["record", "decode"],
+        ["record", "decode", "--bogus"],
+        ["record", "replay", "x.jsonl", "--policy", "mine"],
+    ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str]) -> None:
     """A wrong call ends with exit code 2 and one line on stderr that names the help."""
@@ -88,7 +95,7 @@ def test_wrong_files_are_one_line(tmp_path: Path) -> None:
     foreign.write_bytes(b"\x89PNG")
     for file in (tmp_path / "none.jsonl", cut, foreign, tmp_path):
         for command in ("decode", "replay"):
-            done = acktrail(command, file)
+            done = acktrail("record", command, file)
             assert done.returncode == 2, (command, file, done.stderr)
             assert len(done.stderr.splitlines()) == 1
             assert str(file) in done.stderr
@@ -98,7 +105,7 @@ def test_decode_keeps_what_it_cannot_read(tmp_path: Path) -> None:
     """Every record of the dump is a line on stdout; the unreadable one says why; the counts add up on stderr."""
     file = write_dump(tmp_path / "d.jsonl", snapshot("g", None), Tombstone(key=snapshot("g", None).key))
 
-    done = acktrail("decode", file)
+    done = acktrail("record", "decode", file)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
 
     assert [row["decode_status"] for row in rows] == ["decoded", "decoded", "malformed_key"]
@@ -113,7 +120,7 @@ def test_replay_prints_the_contract(tmp_path: Path) -> None:
     gone = snapshot("gone", 1)
     file = write_dump(tmp_path / "d.jsonl", snapshot("böse 'gruppe'", 12), gone, Tombstone(key=gone.key))
 
-    done = acktrail("replay", file)
+    done = acktrail("record", "replay", file)
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
 
     assert row == {
@@ -130,11 +137,16 @@ def test_replay_prints_the_contract(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
-    """`acktrail decode ... | head -1` ends quietly."""
+    """`acktrail record decode ... | head -1` ends quietly."""
     file = write_dump(tmp_path / "d.jsonl", *[snapshot(f"g{n}", n) for n in range(3_000)])
 
     done = subprocess.run(
-        f"{ACKTRAIL} decode {file} | head -n 1", shell=True, capture_output=True, text=True, timeout=300, check=False
+        f"{ACKTRAIL} record decode {file} | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
     assert len(done.stdout.splitlines()) == 1

@@ -50,5 +50,7 @@ def test_wide_characters_take_two_columns() -> None:
 def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As every other command that reads tables: a file of options that is not there is named."""
     options = tmp_path / "options.properties"
-    line = run(capsys, "report", "--tables", "s3://bucket/tables", "--tables-options", options).complaint(3)
+    line = run(capsys, "dashboard", "report", "--tables", "s3://bucket/tables", "--tables-options", options).complaint(
+        3
+    )
     assert str(options) in line

@@ -199,7 +199,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest(written: Written, capsys
 def test_the_option_belongs_before_the_command(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     """Behind it, the error says where."""
     written(GOOD)
-    assert command_line._command_in(["--profile", "local", "export", "--json"]) == "export"
+    assert command_line._command_in(["--profile", "local", "run", "export", "--json"]) == "run.export"
     said = run(capsys, "groups", "list", "--profile", "local").complaint(2)
     assert "acktrail --profile NAME groups list" in said
 
@@ -208,13 +208,13 @@ def test_no_file_says_where_it_should_be(capsys: pytest.CaptureFixture[str], mon
     """One line."""
     monkeypatch.setenv("ACKTRAIL_PROFILES", "/no/such.toml")
     assert "/no/such.toml" in run(capsys, "--profile", "x", "doctor").complaint(3)
-    assert "/no/such.toml" in run(capsys, "profiles").complaint(3)
+    assert "/no/such.toml" in run(capsys, "config", "profiles").complaint(3)
 
 
 def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     """Also the profile that is wrong, with its reason; no reference is followed, so nothing secret can show."""
     written(GOOD + f'[profiles.bad.kafka]\nsasl.password = "{HIDDEN}"\n')
-    shown = run(capsys, "profiles")
+    shown = run(capsys, "config", "profiles")
     assert shown.code == 3
     assert [line.split() for line in shown.stdout.splitlines()] == [
         ["PROFILE", "BROKERS", "TABLES"],
@@ -223,7 +223,7 @@ def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytes
         ["bad", "-", "-"],
     ]
     assert "secret in plain text" in shown.stderr
-    told = run(capsys, "profiles", "--json")
+    told = run(capsys, "config", "profiles", "--json")
     eu, local, bad = told.rows
     assert eu["client_properties"] == [
         *("enable.ssl.certificate.verification", "retries", "sasl.password", "security.protocol")
@@ -231,9 +231,9 @@ def test_the_list_shows_names_brokers_and_tables(written: Written, capsys: pytes
     assert (local["tables"], local["error"]) == ("tables", None)
     assert "plain text" in bad["error"]
     assert HIDDEN not in str((shown, told))
-    (only,) = run(capsys, "profiles", "--name", "local", "--json").rows
+    (only,) = run(capsys, "config", "profiles", "--name", "local", "--json").rows
     assert only == local
-    assert "did you mean 'local'?" in run(capsys, "profiles", "--name", "locale").complaint(2)
+    assert "did you mean 'local'?" in run(capsys, "config", "profiles", "--name", "locale").complaint(2)
 
 
 def _world(folder: Path) -> World:
@@ -318,7 +318,7 @@ def test_what_is_not_known_is_unknown_with_its_reason(worlds: Path) -> None:
     assert (empty.gaps, empty.share_groups, empty.findings) == (None, None, None)
     assert fresh.gaps == 0
     assert (fresh.verdicts, fresh.findings) == (None, None)
-    assert fresh.unknown["verdicts"] == "nothing was reconciled yet: run `acktrail reconcile`"
+    assert fresh.unknown["verdicts"] == "nothing was reconciled yet: run `acktrail run reconcile`"
     assert damaged.gaps is None
     assert "export_ranges" in damaged.unknown["gaps"]
     assert (damaged.share_groups, damaged.verdicts) == (1, {"match": 1})
@@ -331,14 +331,14 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     names = ("well", "fresh", "lossy", "empty", "damaged")
     profiles = "".join(f'[profiles.{name}]\n"bootstrap.servers" = "unused:1"\n' for name in names)
     written(f'root = "{worlds}"\n{profiles}[profiles.bad.kafka]\nsasl.password = "{HIDDEN}"\n')
-    done = run(capsys, "profiles", "overview")
+    done = run(capsys, "config", "profiles", "overview")
     assert done.code == 0, done.stderr
     order = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert set(order[:3]) == {"bad", "empty", "damaged"}
     assert order[3:] == ["lossy", "fresh", "well"]
     assert "empty: last export, gaps unknown: nothing was exported yet" in done.stderr
     assert "lossy" not in done.stderr
-    told = run(capsys, "profiles", "overview", "--json").rows
+    told = run(capsys, "config", "profiles", "overview", "--json").rows
     by_name: dict[str, dict[str, Any]] = {each["profile"]: each for each in told}
     assert [each["profile"] for each in told] == order
     assert by_name["well"]["unknown"] == {}
@@ -346,7 +346,7 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert by_name["empty"]["unknown"]["newest_record_at"] == "no state record was exported yet"
     assert "plain text" in by_name["bad"]["unknown"]["gaps"]
     assert HIDDEN not in str((done, told))
-    (one,) = run(capsys, "profiles", "overview", "--name", "lossy", "--json").rows
+    (one,) = run(capsys, "config", "profiles", "overview", "--name", "lossy", "--json").rows
     assert one["gap_offsets"] == 2
 
 
@@ -406,12 +406,12 @@ def test_two_profiles_of_real_clusters(
         kafka.sasl.password = "${{env:NO_SUCH_PROBE}}"
         """
     )
-    exported = _ask(capsys, "--profile", "one", "export", "--json")
+    exported = _ask(capsys, "--profile", "one", "run", "export", "--json")
     assert exported.code == 0, exported.stderr
     cluster_id = json.loads(exported.stdout)["cluster_id"]
     assert (tmp_path / "tables/one/group_observations").is_dir()
     assert _ask(capsys, "--profile", "two", "groups", "list").code == 0
-    done = _ask(capsys, "profiles", "--check", "--json")
+    done = _ask(capsys, "config", "profiles", "--check", "--json")
     one, two, away, unset = done.rows
     assert done.code == 3
     assert (one["cluster_id"], two["cluster_id"]) == (cluster_id, cluster_id)
@@ -420,10 +420,10 @@ def test_two_profiles_of_real_clusters(
     assert (two["tables_present"], two["exported_at"], two["tables_error"]) == (0, None, None)
     assert "no Kafka broker answered at 127.0.0.1:1" in away["cluster_error"]
     assert "NO_SUCH_PROBE" in unset["cluster_error"]
-    only = _ask(capsys, "profiles", "--check", "--name", "away", "--name", "one")
+    only = _ask(capsys, "config", "profiles", "--check", "--name", "away", "--name", "one")
     assert only.code == 4
     assert only.stdout.splitlines()[1].split()[:3] == ["away", "-", "no"]
-    assert _ask(capsys, "profiles", "--check", "--name", "one").code == 0
+    assert _ask(capsys, "config", "profiles", "--check", "--name", "one").code == 0
 
 
 @pytest.mark.broker
@@ -434,6 +434,6 @@ def test_tables_of_another_cluster_are_found(
     tables = Tables(TablesConfig(uri=str(worlds / "other")))
     tables.create("topics", properties={"cluster_id": "c1"})
     written(f'[profiles.p]\nbootstrap.servers = "{at_work.bootstrap_servers}"\ntables = "{worlds / "other"}"\n')
-    done = _ask(capsys, "profiles", "--check")
+    done = _ask(capsys, "config", "profiles", "--check")
     assert done.code == 3
     assert "belong to cluster c1" in done.stderr

@@ -143,14 +143,14 @@ def test_quarters_are_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[s
 def test_reconcile_validate_and_verify_say_what_they_do(world: World, terminal: Terminal) -> None:
     """Each shows its steps, and its result begins on a clear line."""
     for command, step, result in (
-        ("reconcile", "replaying about 2 records", "run r1: 1 share partitions"),
-        ("validate", "validating reconciliations", "SUITE"),
-        ("verify", "replaying about 2 records again", "1 share partitions"),
+        ("run reconcile", "replaying about 2 records", "run r1: 1 share partitions"),
+        ("run validate", "validating reconciliations", "SUITE"),
+        ("tables verify", "replaying about 2 records again", "1 share partitions"),
     ):
         terminal.truncate(0)
         terminal.seek(0)
         with at(terminal):
-            assert _run([command, "--tables", world.config.uri]) == 0, terminal.getvalue()
+            assert _run([*command.split(), "--tables", world.config.uri]) == 0, terminal.getvalue()
         assert step in terminal.getvalue()
         assert terminal.screen[0].startswith(result), terminal.screen
 
@@ -160,7 +160,7 @@ def test_activity_reaches_its_listener_alone(
 ) -> None:
     """Without a terminal, and before a line is due, nothing but the result is printed."""
     monkeypatch.setattr(stderr_lines, "_PLAIN_S", float("inf"))
-    done = run(capsys, "reconcile", "--tables", world.config.uri)
+    done = run(capsys, "run", "reconcile", "--tables", world.config.uri)
     assert (done.code, done.stderr) == (0, "")
     heard: list[str] = []
     listener: Callable[[str], None] = heard.append

@@ -58,13 +58,19 @@ def write(world: World, entry: Entry) -> None:
 def answers(world: World, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Every command that reads; the states that `state` has."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for command in ("archived g", "rates g", "dead-letters g", "record g orders 0 5", "state"):
+    for command in (
+        "record archived g",
+        "record rates g",
+        "record dead-letters g",
+        "record show g orders 0 5",
+        "record state",
+    ):
         done = run(capsys, *command.split(), "--tables", world.config.uri, "--json")
         assert done.code in (0, 2), (command, done.stderr)  # 2: nothing is known of the group, or of the partition
         found[command] = [json.loads(line) for line in done.stdout.splitlines()] if done.code == 0 else []
         text = run(capsys, *command.split(), "--tables", world.config.uri)
         assert text.code == done.code, (command, text.stderr)
-    return found["state"]
+    return found["record state"]
 
 
 @settings(
@@ -113,7 +119,7 @@ def test_an_update_without_its_snapshot(
     world.observe("r1")
     build(world.tables)
     assert [state["at_least"] for state in answers(world, capsys)] == [True]
-    for command in ("archived g", "record g orders 0 80"):
+    for command in ("record archived g", "record show g orders 0 80"):
         told = json.loads(run(capsys, *command.split(), "--tables", world.config.uri, "--json").stdout)
         assert not told["completeness"]["is_complete"]
         assert "Not known:" in run(capsys, *command.split(), "--tables", world.config.uri).stdout
@@ -137,12 +143,12 @@ def test_a_damaged_key_is_one_doubt_everywhere(tmp_path: Path, capsys: pytest.Ca
     assert "the record at offset 3 of state partition 0 names no share partition" in told[0][1]
     assert told[1] == ("complete", None)
     place = ("--tables", world.config.uri, "--json")
-    before = json.loads(run(capsys, "state", "--at", str(WRITTEN_MS + 2), *place).stdout.splitlines()[0])
+    before = json.loads(run(capsys, "record", "state", "--at", str(WRITTEN_MS + 2), *place).stdout.splitlines()[0])
     assert (before["partition"], before["completeness"]) == (0, "complete")
-    (life,) = json.loads(run(capsys, "record", "g", "orders", "0", "5", *place).stdout)["lives"]
+    (life,) = json.loads(run(capsys, "record", "show", "g", "orders", "0", "5", *place).stdout)["lives"]
     assert [each["standing"] for each in life["intervals"]][-2:] == ["recorded", "unknown"]
     assert life["intervals"][-1]["since"]["offset"] == 3
-    (rate,) = json.loads(run(capsys, "rates", "g", *place).stdout)["rates"]
+    (rate,) = json.loads(run(capsys, "record", "rates", "g", *place).stdout)["rates"]
     assert (rate["counts"]["acknowledged"], rate["at_least"]) == (1, True)
     rows = world.rows("delivery_history")
     assert {(row["partition"], row["standing"]) for row in rows if row["record_offset"] == 3} == {

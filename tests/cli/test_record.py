@@ -1,4 +1,4 @@
-"""``acktrail record``: one record's fate, by names as people know them."""
+"""``acktrail record show``: one record's fate, by names as people know them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _world(folder: Path) -> World:
 
 def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | int, as_json: bool = True) -> Done:
     options = ["--json"] if as_json else []
-    return run(capsys, "record", *map(str, arguments), "--tables", world.config.uri, *options)
+    return run(capsys, "record", "show", *map(str, arguments), "--tables", world.config.uri, *options)
 
 
 def answer(done: Done) -> dict[str, Any]:
@@ -126,19 +126,19 @@ def test_a_history_that_lags_says_so(own_world: World, capsys: pytest.CaptureFix
     own_world.write(update(key_of("fraud", 2), 12, 0, (batch(13, 13, 2, 1),)))
     own_world.observe("r2")
     assert answer(asked(own_world, capsys, "fraud", "payments", 0, 5))["is_current"] is False
-    assert "acktrail history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stdout
+    assert "acktrail run history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stdout
 
 
 def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What to do, exit code 3."""
-    done = run(capsys, "record", "g", "t", "0", "1", "--tables", tmp_path / "none")
-    assert "run `acktrail history`" in done.complaint(3)
+    done = run(capsys, "record", "show", "g", "t", "0", "1", "--tables", tmp_path / "none")
+    assert "run `acktrail run history`" in done.complaint(3)
 
 
 @pytest.mark.parametrize("offset", ["-1", "9223372036854775808", "five"])
 def test_an_offset_that_is_none(world: World, capsys: pytest.CaptureFixture[str], offset: str) -> None:
     """Refused before anything is read, exit code 2."""
-    done = run(capsys, "record", "fraud", "payments", "0", "--tables", world.config.uri, "--", offset)
+    done = run(capsys, "record", "show", "fraud", "payments", "0", "--tables", world.config.uri, "--", offset)
     assert done.code == 2
 
 

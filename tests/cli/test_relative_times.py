@@ -10,9 +10,9 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli.main import app
 from acktrail.errors import InputError
-from acktrail.group_changes.request.reset_request import StrategyKind, choose_strategy
 from acktrail.offline.replay_until import AtTime, parse_log_point
 from acktrail.times import ago_ms, duration_ms, now_ms, time_ms
 
@@ -21,8 +21,8 @@ TIMES = frozenset({"--since", "--until", "--at", "--to-datetime", "--to-history"
 
 def options(command: object, path: str) -> list[tuple[str, str, str]]:
     """Every option of a command and of those below it: path, name, help."""
-    below = getattr(command, "commands", None) or {}
-    if path == "acktrail":
+    below = {}
+    if hasattr(command, "list_commands"):
         context = typer.Context(command)  # type: ignore[arg-type]
         below = {name: command.get_command(context, name) for name in command.list_commands(context)}  # type: ignore[attr-defined]
     found = [(path, name, each.help or "") for each in command.params for name in each.opts]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What ``acktrail reset audit`` shows of every step, read from the tables alone."""
+"""What ``acktrail change audit`` shows of every step, read from the tables alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from drivers import command_line
 
+from acktrail.change.audit.audit_chain import AuditEntry, Event
+from acktrail.change.audit.journal import Journal
 from acktrail.config import TablesConfig
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event
-from acktrail.group_changes.audit.journal import Journal
 
 HOSTILE = "g\x1b[2J\nAPPROVED"
 
@@ -49,7 +49,7 @@ def tables(tmp_path: Path) -> Path:
 def test_every_step_is_a_line(capsys: pytest.CaptureFixture[str], tables: Path) -> None:
     """Who, what and when of one plan, in order, a line a step; a group's name cannot make lines of its own; the chain
     is whole, and its newest hash is that of the last row of all plans."""
-    done = command_line.run(capsys, "reset", "audit", "p1", "--tables", tables)
+    done = command_line.run(capsys, "change", "audit", "p1", "--tables", tables)
     _, *lines = done.stdout.splitlines()
     assert [line.split()[2] for line in lines] == [event.value for event, _, _ in STEPS]
     assert all("ann on " in line and r"g\x1b[2J\nAPPROVED" in line for line in lines)
@@ -66,7 +66,7 @@ def test_every_step_is_a_line(capsys: pytest.CaptureFixture[str], tables: Path) 
         strict=True,
     ):
         assert words in line
-    everything = command_line.run(capsys, "reset", "audit", "--tables", tables, "--json")
+    everything = command_line.run(capsys, "change", "audit", "--tables", tables, "--json")
     found = json.loads(everything.stdout)
     assert [row["plan_id"] for row in found["rows"]] == ["p1"] * 6 + ["p2"] * 6
     assert found["chain"]["newest_hash"] == found["rows"][-1]["row_hash"]
@@ -75,7 +75,7 @@ def test_every_step_is_a_line(capsys: pytest.CaptureFixture[str], tables: Path) 
 
 def test_a_plan_that_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str], tables: Path) -> None:
     """A mistyped id is not an empty audit."""
-    assert "p3" in command_line.run(capsys, "reset", "audit", "p3", "--tables", tables).complaint(2)
+    assert "p3" in command_line.run(capsys, "change", "audit", "p3", "--tables", tables).complaint(2)
 
 
 def test_an_altered_row_is_an_error(capsys: pytest.CaptureFixture[str], tables: Path) -> None:
@@ -90,4 +90,4 @@ def test_an_altered_row_is_an_error(capsys: pytest.CaptureFixture[str], tables: 
     schema = pa.schema(DeltaTable(folder).schema().to_arrow())
     (tables / "forged").mkdir()
     write_deltalake(tables / "forged" / "reset_audit", pa.Table.from_pylist(rows, schema=schema))
-    assert "row 3" in command_line.run(capsys, "reset", "audit", "--tables", tables / "forged").complaint(3)
+    assert "row 3" in command_line.run(capsys, "change", "audit", "--tables", tables / "forged").complaint(3)

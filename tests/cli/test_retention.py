@@ -30,7 +30,7 @@ class CountedWorld(World):
 
 
 KEEP_MS = 1_000
-AT_ONCE = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0, log_keep_ms=0)
+AT_ONCE = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def told(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | int
 
 
 def life(world: World, capsys: pytest.CaptureFixture[str], offset: int) -> dict[str, Any]:
-    (found,) = told(world, capsys, "record", "fraud", "payments", 0, offset)["lives"]
+    (found,) = told(world, capsys, "record", "show", "fraud", "payments", 0, offset)["lives"]
     return dict(found)
 
 
@@ -96,22 +96,22 @@ def test_a_record_whose_history_was_dropped(
     assert reasons(found)[:2] == [UnknownReason.DELIVERIES, UnknownReason.DROPPED]
     assert {UnknownReason.NEVER_IN_SCOPE, UnknownReason.EARLIER}.isdisjoint(reasons(found))
     assert found["not_known"][1]["before"] == instant_text(WRITTEN_MS + 6)
-    text = run(capsys, "record", "fraud", "payments", "0", str(offset), "--tables", world.config.uri).stdout
+    text = run(capsys, "record", "show", "fraud", "payments", "0", str(offset), "--tables", world.config.uri).stdout
     assert f"anything before {instant_text(WRITTEN_MS + 6)}: older changes are not kept" in text
 
 
 def test_counts_without_old_changes_are_at_least(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """A list or a rate that begins before that time is a lower bound and says so; one that begins later is exact."""
     build(world.tables)
-    assert told(world, capsys, "archived", "fraud")["at_least"] is False
+    assert told(world, capsys, "record", "archived", "fraud")["at_least"] is False
     drop(world, 6)
-    found = told(world, capsys, "archived", "fraud")
+    found = told(world, capsys, "record", "archived", "fraud")
     assert (found["records"], found["at_least"]) == (0, True)
     assert found["completeness"]["kept_from"] == instant_text(WRITTEN_MS + 6)
-    assert told(world, capsys, "archived", "fraud", "--since", WRITTEN_MS + 6)["at_least"] is False
-    (rate,) = told(world, capsys, "rates", "fraud")["rates"]
+    assert told(world, capsys, "record", "archived", "fraud", "--since", WRITTEN_MS + 6)["at_least"] is False
+    (rate,) = told(world, capsys, "record", "rates", "fraud")["rates"]
     assert (rate["counts"]["acknowledged"], rate["at_least"]) == (1, True)
-    (rate,) = told(world, capsys, "rates", "fraud", "--every", "1s", "--since", WRITTEN_MS + 6)["rates"]
+    (rate,) = told(world, capsys, "record", "rates", "fraud", "--every", "1s", "--since", WRITTEN_MS + 6)["rates"]
     assert rate["counts"]["acknowledged"] == 1
 
 
@@ -127,7 +127,7 @@ def test_a_history_that_is_built_after_the_records_were_dropped(
     assert {UnknownReason.GAP, UnknownReason.EARLIER}.isdisjoint(reasons(found))
     (missing,) = HistoryReader(world.tables).completeness("fraud").missing
     assert (missing.reason, missing.first_record, missing.last_record) == (UnknownReason.DROPPED, 0, 2)
-    text = run(capsys, "archived", "fraud", "--tables", world.config.uri).stdout
+    text = run(capsys, "record", "archived", "fraud", "--tables", world.config.uri).stdout
     assert "state records 0:0 to 0:2" in text
     assert "not kept" in text
 
@@ -137,7 +137,7 @@ def test_records_dropped_before_the_history_had_them(world: World, capsys: pytes
     build(world.tables)
     world.write(*(update(KEY, 3, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)))
     world.observe("r2")
-    keep = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0, log_keep_ms=0)
+    keep = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0)
     history = shutil.copytree(Path(world.config.uri, "delivery_history"), Path(world.config.uri).parent / "history")
     maintain(world.config, keep, now_ms=WRITTEN_MS + 10 + KEEP_MS)
     shutil.rmtree(Path(world.config.uri, "delivery_history"))  # only the records' retention is looked at here

@@ -41,7 +41,6 @@ def parts(draw: st.DrawFn) -> pa.Table:
                         "archived",
                     )
                 },
-                "worst_status": draw(st.sampled_from([None, "ok", "idle", "stuck"])),
             }
         )
     return pa.Table.from_pylist(rows, schema=TRENDS)
@@ -72,7 +71,7 @@ def test_longer_intervals_are_the_same_however_they_come_about(rows: pa.Table, c
 
 def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
     """An interval has the lag of its last observation, known or not; the highest lag that is known; the sums of the
-    counts that are known; the worst status."""
+    counts that are known."""
     common = {
         "group_id": "g",
         "bucket_ms": FINE_MS,
@@ -86,7 +85,6 @@ def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
             "most_unfinished_records": 7,
             "acknowledged": 3,
             "released": 1,
-            "worst_status": "stuck",
         },
         {
             **common,
@@ -94,7 +92,6 @@ def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
             "most_unfinished_records": None,
             "acknowledged": None,
             "released": 2,
-            "worst_status": "ok",
         },
     ]
     (row,) = added_buckets(pa.Table.from_pylist(rows, schema=TRENDS)).to_pylist()
@@ -107,4 +104,3 @@ def test_the_last_value_counts_and_what_is_not_known_stays_so() -> None:
         "archived": None,
     }
     assert {name: row[name] for name in expected} == expected
-    assert row["worst_status"] == "stuck"

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from samples.memory_source import MemoryLog, MemoryTask
 
@@ -33,12 +32,9 @@ from acktrail.connect.testing import (
     ObservationSuite,
     SinkSuite,
     SourceSuite,
-    TransformSuite,
 )
-from acktrail.connect.transforms import Filter, Mask, Route
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
-from acktrail.tables.sinks.parquet_sink import ParquetSink
 from acktrail.times import new_run_id
 
 _PAIRS = [(b"\x00\x09", b"")]
@@ -216,80 +212,6 @@ def _records(source_partition: SourcePartition, first: int, end: int) -> SourceB
     return SourceBatch(source_partition=source_partition, rows={"state_records": rows}, position=end, span=span)
 
 
-class TestParquetSinkOfAnyRows(SinkSuite):
-    """Rows of a stranger in plain files."""
-
-    connector_class = ParquetSink
-
-    def config(self) -> Mapping[str, str]:
-        return {"folder": str(self.folder / "files")}
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows = self.stored()
-        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
-
-    def stored(self) -> pa.Table:
-        """As any engine reads them."""
-        folder = self.folder / "files" / self.table
-        if not folder.exists():
-            return self.batch(self.partitions()[0], 0, 0).rows[self.table]
-        return ds.dataset(folder, partitioning="hive").to_table()
-
-    def commits(self) -> int:
-        return len(list((self.folder / "files").rglob("*.parquet")))
-
-
-class TestParquetSinkOfLogs(TestParquetSinkOfAnyRows):
-    """State records in plain files."""
-
-    reads_logs = True
-    cluster_id = "memory"
-    table = "state_records"
-    partitions = TestDeltaSinkOfLogs.partitions
-    position_after = TestDeltaSinkOfLogs.position_after
-    batch = TestDeltaSinkOfLogs.batch
-
-    def numbers(self, source_partition: SourcePartition) -> list[int]:
-        rows, partition = self.stored(), int(source_partition.rsplit("/", 1)[1])
-        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
-
-
-class TestFilter(TransformSuite):
-    """Rows of some groups."""
-
-    connector_class = Filter
-
-    def config(self) -> Mapping[str, str]:
-        return {"groups": "pay*", "topics.exclude": "test*"}
-
-    def tables(self) -> Mapping[str, pa.Table]:
-        return _named()
-
-
-class TestMask(TransformSuite):
-    """Hidden texts."""
-
-    connector_class = Mask
-
-    def config(self) -> Mapping[str, str]:
-        return {"columns": "group_id", "with": "hash", "key": "k"}
-
-    def tables(self) -> Mapping[str, pa.Table]:
-        return _named()
-
-
-class TestRoute(TransformSuite):
-    """Renamed tables."""
-
-    connector_class = Route
-
-    def config(self) -> Mapping[str, str]:
-        return {"regex": "state_(.*)", "replacement": r"raw_\1"}
-
-    def tables(self) -> Mapping[str, pa.Table]:
-        return _named()
-
-
 class TestStateSourceConfiguration(ConnectorSuite):
     """Its behaviour is tested against real brokers elsewhere."""
 
@@ -297,9 +219,3 @@ class TestStateSourceConfiguration(ConnectorSuite):
 
     def config(self) -> Mapping[str, str]:
         return {"kafka.bootstrap.servers": "localhost:1"}
-
-
-def _named() -> Mapping[str, pa.Table]:
-    groups = ["payments", "orders", None, "payroll", "payments"]
-    rows = pa.table({"group_id": groups, "topic": ["t", "test-1", "t", None, "test-2"], "n": range(5)})
-    return {"state_records": rows, "topics": rows.drop_columns(["topic"])}

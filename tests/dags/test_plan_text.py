@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
-from acktrail.group_changes.planning.notices import Notice, Severity
-from acktrail.group_changes.planning.plan import ResetPlan
+from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.plan import ResetPlan
 from acktrail_dags.plan_text import plan_text
 
 HOSTILE = "g|`<img src=x>`[a](javascript:x)**\n| --- |"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from reset.scenes import a_plan, a_request, a_snapshot
 
+from acktrail.change import api
+from acktrail.change.change_kind import load_plan
+from acktrail.change.lifecycle import plan_status
 from acktrail.config import TablesConfig
 from acktrail.errors import OutcomeUnknown, Unreachable
-from acktrail.group_changes import api
-from acktrail.group_changes.lifecycle import plan_status
 
 pytestmark = pytest.mark.airflow
 
@@ -110,7 +111,7 @@ def test_the_requester_does_not_approve(tmp_path: Path, monkeypatch: pytest.Monk
     from acktrail_dags.reset_steps import validate_reset
 
     made = planned(tmp_path)
-    plan = api.load_reset(TablesConfig(uri=str(tmp_path)), made["plan_id"])
+    plan = load_plan(TablesConfig(uri=str(tmp_path)), made["plan_id"])
     assert api.approval_needed(plan) == ""
     monkeypatch.setenv("ACKTRAIL_RESET_APPROVAL", "second-person")
     assert "ann asked for it and may not" in plan_text(plan, where="k:9092", approval=api.approval_needed(plan))

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from reset.change_tables import a_journal, attempt, planned, unlocked
 
+from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
+from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry
-from acktrail.group_changes.lifecycle.plan_life import ChangeStatus
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.lists import change_list
 from acktrail_dashboard.lists.change_list import audit_check, plan_page, plan_story
@@ -45,19 +45,18 @@ def test_every_plan_is_on_a_page_with_how_it_stands(changed: TablesConfig, monke
 
 def test_one_plan_has_its_whole_life(changed: TablesConfig) -> None:
     """From the plan to the proof: notices, share partitions, every step of the audit, the outcome."""
-    partitions = Tables(changed).rows("reset_plan_partitions", {"plan_id": "2026000001"})
-    story = plan_story(changed, "2026000001", partitions)
+    story = plan_story(changed, "2026000001")
     assert (story.standing, story.tone, story.plan_problem) == ("DONE", "ok", None)
     events = [step.event for step in story.steps]
     assert events[0] == "planned"
     assert events[-1] == "lease_released"
     assert {"lease_taken", "before_call", "after_call", "verified"} <= set(events)
-    assert len(story.partitions) == len(partitions) == len(story.executions)
+    assert len(story.partitions) == story.row["partitions"] == len(story.executions)
     assert {tone for _, tone in story.executions} == {"ok"}
-    rejected = plan_story(changed, "2026000002", ())
+    rejected = plan_story(changed, "2026000002")
     assert [(each["decision"], each["why"]) for each in rejected.decisions] == [("reject", "<b>not now</b>")]
     with pytest.raises(UnknownName, match="2026000009"):
-        plan_story(changed, "2026000009", ())
+        plan_story(changed, "2026000009")
 
 
 def test_every_standing_has_a_tone() -> None:
@@ -87,11 +86,11 @@ def test_a_stored_plan_that_was_edited_is_not_believed(tmp_path: Path) -> None:
     (text,) = Tables(config).read("reset_plans", where=pc.field("plan_id") == "2026000001")["plan"].to_pylist()
     edited = text.replace('"reason": "', '"reason": "edited ', 1)
     assert edited != text
-    notices, problem = change_list._notices(edited, "2026000001")
-    assert notices == ()
+    plan, problem = change_list._parsed(edited, "2026000001")
+    assert plan is None
     assert problem is not None
     assert "hash" in problem
-    assert change_list._notices("no json", "x")[1] == "plan x: is no JSON"
+    assert change_list._parsed("no json", "x")[1] == "plan x: is no JSON"
 
 
 def test_tables_that_cannot_be_read_are_not_called_broken(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``acktrail report`` on real Delta tables."""
+"""``acktrail dashboard report`` on real Delta tables."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import urllib.error
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
 from reset.change_tables import unlocked
-from samples.dashboard_tables import CHECKS, HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
+from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
 from servers.web_server import web_server
 
@@ -113,18 +112,12 @@ def test_no_topic_id_stands_for_a_name(site: Site) -> None:
 def test_samples_are_as_the_jobs_leave_tables(site: Site, sample: RunTables) -> None:
     """Rules are in the catalogue, subjects are keys, and the counts of a run are those of its results: else pictures
     and pages show what no cluster has."""
-    results, totals = (site.tables.rows(name) for name in ("quality_results", "quality_totals"))
+    results = site.tables.rows("quality_results")
     rules = {row["rule"] for row in site.tables.rows("findings")} | {row["expectation"] for row in results}
     rules |= {*sample.findings["rule"].to_pylist(), *sample.quality_results["expectation"].to_pylist()}
     assert rules <= RULE_BY_ID.keys()
     for row in [*site.tables.rows("findings"), *sample.findings.to_pylist()]:
         assert row["subject"] == f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
-    counted = Counter((row["run_id"], row["suite"], row["state"]) for row in results)
-    checked = [row for row in totals if row["run_id"] in {run_id for run_id, _, _ in counted}]
-    assert len(checked) == CHECKED_RUNS * len({suite for suite, _ in CHECKS})
-    for row in checked:
-        for state in ("holds", "fails", "not_evaluated"):
-            assert row[state] == counted[row["run_id"], row["suite"], state], (row["run_id"], row["suite"])
 
 
 def test_a_record_in_quarantine_shows_why_and_its_bytes(site: Site) -> None:
@@ -265,7 +258,6 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
     site.tables.prepare()
     write_evidence_tables(site.tables)
     put(site.tables, "findings", [{"rule": RULE, "severity": "critical", "subject": "s", "cluster_id": "c"}])
-    put(site.tables, "quality_totals", [{"run_id": "r", "evaluated_at": NOW, "suite": "s", "cluster_id": "c"}])
     for file in (root / "findings").glob("*.parquet"):
         file.write_bytes(file.read_bytes()[:100])
     newest = max((root / "quality_results" / "_delta_log").glob("*.json"))

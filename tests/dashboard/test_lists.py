@@ -165,21 +165,12 @@ def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
             result("new", "e", later, suite="export_ranges", success=None, state="not_evaluated", error="raised"),
         ],
     )  # fmt: skip
-    totals = rows(
-        "quality_totals",
-        [
-            {"run_id": run, "evaluated_at": at, "suite": suite, "holds": 2, "fails": 1, "not_evaluated": 0,
-             "critical_fails": 1}
-            for run, at in (("old", AT - timedelta(hours=1)), ("new", AT), ("new", later))
-            for suite in ("state_records", "export_ranges")
-        ],
-    )  # fmt: skip
-    runs = check_runs(totals, 10)
+    runs = check_runs(results, 10)
     assert [(run.run_id, run.holds, run.fails, run.evaluated_at) for run in runs] == [
-        ("new", 4, 2, later),
-        ("old", 4, 2, AT - timedelta(hours=1)),
+        ("new", 1, 2, later),
+        ("old", 1, 0, AT - timedelta(hours=1)),
     ]
-    assert check_runs(totals, 1) == runs[:1]
+    assert check_runs(results, 1) == runs[:1]
     exports, records = check_grid(results, runs)
     assert [rule.expectation for rule in records.rules] == ["a", "d", "b", "c"]
     cells = {rule.expectation: [(cell.text, cell.label, cell.tone) for cell in rule.cells] for rule in records.rules}
@@ -198,8 +189,8 @@ def test_the_grid_has_a_cell_for_each_rule_and_run() -> None:
 
 def test_a_failure_without_a_count_has_a_mark_and_a_rule_without_rows_its_reason() -> None:
     """What failed is never an empty cell; what was not evaluated says why."""
-    runs = check_runs(rows("quality_totals", [{"run_id": "r", "evaluated_at": AT, "suite": "state_records"}]), 1)
-    (suite,) = check_grid(rows("quality_results", [result("r", "x", **FAILS | {"unexpected_count": None})]), runs)
+    results = rows("quality_results", [result("r", "x", **FAILS | {"unexpected_count": None})])
+    (suite,) = check_grid(results, check_runs(results, 1))
     assert suite.rules[0].cells[0].text == "✗"
     unknown = result("r", "x", success=None, state="not_evaluated", reason="no rows")
     assert check_results(rows("quality_results", [unknown]))[0].why == "no rows"

@@ -65,14 +65,14 @@ def test_without_tables_lists_are_empty_and_a_group_is_unknown(tmp_path: Path) -
 
     assert [status for status, _ in answers.values()] == [200, 200, 200, 404, 404]
     assert "No share group has a status yet." in answers[""][1]
-    assert "acktrail reconcile" in answers["groups"][1]
+    assert "acktrail run reconcile" in answers["groups"][1]
     assert "unknown share group 'fraud-scoring'" in answers["group?id=fraud-scoring"][1]
 
 
 def test_tables_without_rows_are_like_none(tmp_path: Path) -> None:
     """Tables that were created and never filled."""
     tables = Tables(TablesConfig(uri=str(tmp_path)))
-    for name in ("queue_statuses", "status_changes", "queue_trends", "run_totals", "quality_totals", "findings"):
+    for name in ("queue_statuses", "status_changes", "queue_trends", "run_totals", "quality_results", "findings"):
         tables.create(name)
     with served(tmp_path) as url:
         assert [get(url, path)[0] for path in PAGES] == [200, 200, 200, 404, 404]

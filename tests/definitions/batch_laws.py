@@ -1,15 +1,18 @@
-"""What batches of one share partition have in common: how many offsets are complete, which rules order them."""
+"""What batches of one share partition have in common: how many offsets are complete, and how they are ordered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from acktrail.model.delivery import StateBatch, covered
-from acktrail.model.strict.violations import Rule
 
-ORDER_RULES: Final = frozenset({Rule.BATCH_FIRST_LE_LAST, Rule.BATCHES_ASCENDING, Rule.BATCHES_NON_OVERLAPPING})
-"""Batches that break none of these are ascending and disjoint."""
+
+def in_order(batches: Sequence[StateBatch]) -> bool:
+    """Whether they are ascending and disjoint: none ends before it begins, each begins after the one before ends."""
+    return all(batch.first_offset <= batch.last_offset for batch in batches) and all(
+        one.last_offset < other.first_offset for one, other in pairwise(batches)
+    )
 
 
 def terminal_count(batches: Iterable[StateBatch], start_offset: int | None) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 from drivers.airflow_reviewer import AirflowReviewer, Approval
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import task_log
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.group_changes.audit.journal import read_audit
 
 __all__ = ["Scene", "asked_until", "succeeded"]
 

@@ -17,6 +17,7 @@ from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.suite_totals import suite_totals
 from acktrail_expectations.gate import log_summary, pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, ValidationSummary
 
@@ -65,8 +66,8 @@ def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_
 
 def totals(config: TablesConfig) -> list[str]:
     """The run of each validation that has totals, after comparing them with its results."""
-    rows = Tables(config).read("quality_totals").to_pylist()
-    results = Tables(config).read("quality_results").to_pylist()
+    stored = Tables(config).read("quality_results")
+    rows, results = suite_totals(stored).to_pylist(), stored.to_pylist()
     for row in rows:
         own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
         assert row["holds"] + row["fails"] + row["noted"] + row["not_evaluated"] == len(own) > 0

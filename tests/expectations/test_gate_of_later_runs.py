@@ -195,7 +195,7 @@ def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog
     assert {row["reason"] for row in rows if row["state"] == "not_evaluated"} == {
         "no state record came since the last validation",
         "nothing was exported since the last validation",
-        "records are compared with their raw bytes by acktrail validate --all",
+        "records are compared with their raw bytes by acktrail run validate --all",
     }
     logged = [record.getMessage() for record in caplog.records]
     assert logged[0] == (

@@ -37,7 +37,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> RunChecks:
 
 @pytest.mark.full
 def test_the_checkpoint_finds_what_the_gate_finds(checks: RunChecks, tmp_path: Path) -> None:
-    """Results of the checkpoint are those of ``acktrail validate --all``: counts, examples, reasons, severities."""
+    """Results of the checkpoint are those of ``acktrail run validate --all``: counts, examples, reasons, severities."""
     life = everyday()
     config = fill(tmp_path, life, reconciliations=changed(reconciliations(life), 0, verdict="durable_ahead"))
 

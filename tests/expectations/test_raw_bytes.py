@@ -22,7 +22,7 @@ from acktrail_expectations.results import QualityResult, RuleState, ValidationSu
 from acktrail_expectations.suites import state_records
 
 RULE = "record_matches_raw_bytes"
-WITH_ALL = "records are compared with their raw bytes by acktrail validate --all"
+WITH_ALL = "records are compared with their raw bytes by acktrail run validate --all"
 
 Damage = Callable[[pa.Table], pa.Table]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,17 @@ import pyarrow as pa
 import pytest
 from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
+from acktrail.change import api
+from acktrail.change.collection.facts import TargetOffset
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.impact import Impact
+from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.planning.strategies import Clamp
+from acktrail.change.request.reset_request import StrategyKind, TopicScope
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
-from acktrail.group_changes import api
-from acktrail.group_changes.collection.facts import TargetOffset
-from acktrail.group_changes.planning.plan_file import plan_json
-from acktrail.group_changes.request.reset_request import StrategyKind, TopicScope
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import ValidationSummary, recorded
@@ -59,6 +63,8 @@ REFUSED: dict[str, Any] = {
     "group_id": "g",
     "topic": "u",
     "partition": 0,
+    "wanted_offset": None,
+    "target_offset": None,
     "refused": True,
 }
 DONE: dict[str, Any] = {
@@ -87,36 +93,41 @@ def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
     return config
 
 
-def plan_text(*, topic: str = "t", **asked: Any) -> str:
-    """A plan of partition 0 of `topic` as it is stored."""
-    facts = replace(partition_facts(), topic=topic)
-    named = a_snapshot(facts, topics=(replace(TOPIC, topic=topic),))
-    return plan_json(a_plan(a_request(topics=(TopicScope(topic=topic),), **asked), named))
+def plan_text(*rows: dict[str, Any], allow_skip: bool = False) -> str:
+    """A plan as it is stored: of the share partitions `rows`; those with `refused` have a refusal."""
+    plan = a_plan(a_request(topics=(TopicScope(topic="orders"),), allow_skip=allow_skip))
+    (planned,) = plan.partitions
+    assert planned.impact is not None
+    partitions, notices = [], []
+    for row in rows:
+        named = {each.name: row[each.name] for each in fields(planned) if each.name in row}
+        impact = replace(planned.impact, **{each.name: row[each.name] for each in fields(Impact) if each.name in row})
+        partitions.append(replace(planned, **named, impact=None if row["refused"] else impact))
+        if row["refused"]:
+            about = {name: row[name] for name in ("group_id", "topic", "partition")}
+            notices.append(Notice(severity=Severity.REFUSAL, rule="some_rule", text="refused", **about))
+    return plan_json(with_hash(replace(plan, partitions=tuple(partitions), notices=tuple(notices))))
 
 
 def plan_of(
     folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
 ) -> TablesConfig:
-    """Tables with a plan of `partitions` share partitions (default: the number of `rows`) and `rows`."""
-    text = plan_text(allow_skip=allow_skip)
+    """Tables with a plan of the share partitions `rows`, whose row says `partitions` (default: their number)."""
+    text = plan_text(*rows, allow_skip=allow_skip)
     count = len(rows) if partitions is None else partitions
     plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}
-    config = stored(folder, "reset_plans", plan)
-    Tables(config).append(
-        "reset_plan_partitions", pa.Table.from_pylist(list(rows), schema=TABLES["reset_plan_partitions"])
-    )
-    return config
+    return stored(folder, "reset_plans", plan)
 
 
 def result_of(folder: Path, *rows: dict[str, Any], planned: int = 1) -> TablesConfig:
     """Tables with the results `rows` of a plan of `planned` share partitions."""
-    config = plan_of(folder, *({**PLANNED, "partition": partition} for partition in range(planned)))
+    config = plan_of(folder, *parts(planned, PLANNED))
     return stored(folder, "reset_executions", *rows) if rows else config
 
 
 def test_a_plan_in_order_passes_and_is_recorded_once(tmp_path: Path) -> None:
     """Refused share partitions break nothing; a second validation gives back what is recorded."""
-    clamped = {**PLANNED, "partition": 1, "wanted_offset": -4, "clamp": "below"}
+    clamped = {**PLANNED, "partition": 1, "wanted_offset": -4, "clamp": Clamp.BELOW_LOG_START}
     config = plan_of(tmp_path, PLANNED, clamped, REFUSED)
     first = validate_plan(config, "p")
     assert first.failed == ()
@@ -260,7 +271,7 @@ def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path,
     for _ in range(2):
         with pytest.raises(QualityGateFailed, match="row_count_as_planned") as caught:
             validate_plan(config, "p")
-        assert f"{rows}, share partitions of the plan: {partitions};" in caught.value.hint
+        assert f"{rows}, in the row of the plan: {partitions};" in caught.value.hint
 
     (failed,) = results_of(config, "reset-plan-p").critical_failures
     assert failed.observed_value is not None
@@ -269,31 +280,14 @@ def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path,
 
 
 def test_a_plan_of_unknown_size_is_stopped(tmp_path: Path) -> None:
-    """Nothing says whether its rows are all of it."""
-    config = stored(tmp_path, "reset_plan_partitions", PLANNED)
-    text = plan_text()
-    stored(tmp_path, "reset_plans", {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": text})
+    """Nothing says whether its share partitions are all of it."""
+    row = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": plan_text(PLANNED)}
+    config = stored(tmp_path, "reset_plans", row)
 
     with pytest.raises(QualityGateFailed) as caught:
         validate_plan(config, "p")
 
-    assert "share partitions of the plan: unknown" in caught.value.hint
-
-
-def test_results_are_renewed_when_the_number_of_rows_changed(tmp_path: Path) -> None:
-    """What passed does not vouch for rows that are gone, and rules that had no row are looked at once there is one."""
-    config = plan_of(tmp_path, *parts(2, PLANNED))
-    assert validate_plan(config, "p").failed == ()
-    empty = TABLES["reset_plan_partitions"].empty_table()
-    with Tables(config).rewritable("reset_plan_partitions"):
-        Tables(config).replace("reset_plan_partitions", empty)
-
-    with pytest.raises(QualityGateFailed, match="row_count_as_planned"):
-        validate_plan(config, "p")
-
-    stored(tmp_path, "reset_plan_partitions", *parts(2, {**PLANNED, "skipped": 1}))
-    with pytest.raises(QualityGateFailed, match="skips_only_where_allowed"):
-        validate_plan(config, "p")
+    assert "in the row of the plan: unknown" in caught.value.hint
 
 
 @pytest.mark.parametrize(("rows", "planned"), [(3, 4), (4, 3), (1, 0)], ids=["one missing", "one too many", "no plan"])
@@ -304,7 +298,7 @@ def test_a_result_that_is_not_about_the_whole_plan_is_critical(tmp_path: Path, r
     with pytest.raises(QualityGateFailed, match="row_count_as_planned") as caught:
         validate_result(config, "p")
 
-    assert f"a result: {rows}, rows of the plan in reset_plan_partitions: {planned};" in caught.value.hint
+    assert f"a result: {rows}, share partitions of the plan: {planned};" in caught.value.hint
 
 
 def test_what_an_earlier_attempt_did_counts(tmp_path: Path) -> None:

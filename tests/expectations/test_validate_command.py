@@ -1,4 +1,4 @@
-"""``acktrail validate``: results on stdout, the verdict in the exit code."""
+"""``acktrail run validate``: results on stdout, the verdict in the exit code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     error = raised(result)
     assert isinstance(error, QualityGateFailed)
     assert error.exit_code == 6
-    assert "acktrail validate --run-id run-1" in error.hint
+    assert "acktrail run validate --run-id run-1" in error.hint
 
 
 def test_many_failures_are_one_short_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""``acktrail stream`` that kills itself at the moment of a micro-batch that the environment names."""
+"""``acktrail run stream`` that kills itself at the moment of a micro-batch that the environment names."""
 
 from __future__ import annotations
 

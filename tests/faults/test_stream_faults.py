@@ -36,11 +36,20 @@ KILLS = 20
 
 @pytest.fixture
 def streamed(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[Export]:
-    """``acktrail stream`` into tables of its own, as a process that is not started yet."""
+    """``acktrail run stream`` into tables of its own, as a process that is not started yet."""
     tables = TablesConfig(uri=str(tmp_path / "tables"))
     with kafka_proxy(broker.bootstrap_servers) as network:
         address = network.config().bootstrap_servers
-        command = [sys.executable, stream_process.__file__, "stream", "--every", "0.5", "--bootstrap-server", address]
+        command = [
+            sys.executable,
+            stream_process.__file__,
+            "run",
+            "stream",
+            "--every",
+            "0.5",
+            "--bootstrap-server",
+            address,
+        ]
         command += ["--tables", tables.uri, "--master", "local[2,4]"]  # a task is tried again, as on a cluster
         stream = ConnectWorker(tmp_path, [*command, "--max-offsets", "500"], {})
         yield Export(broker, tables, stream, network)

@@ -187,7 +187,17 @@ def test_two_names_are_two_labels(first: str, second: str) -> None:
 
 def test_a_scrape_follows_the_tables(health: HealthTables) -> None:
     """Served by the command until a signal: what a run writes is there with the next reading."""
-    command = [sys.executable, "-m", "acktrail.cli.main", "metrics", "--listen", "127.0.0.1:0", "--every", "1s"]
+    command = [
+        sys.executable,
+        "-m",
+        "acktrail.cli.main",
+        "tables",
+        "metrics",
+        "--listen",
+        "127.0.0.1:0",
+        "--every",
+        "1s",
+    ]
     with subprocess.Popen([*command, "--tables", health.config.uri], stderr=subprocess.PIPE, text=True) as served:
         try:
             assert served.stderr is not None
@@ -213,11 +223,15 @@ def test_a_file_is_whole_or_not_there(health: HealthTables, tmp_path: Path, caps
     folder = tmp_path / "textfile"
     folder.mkdir()
     for _ in range(2):
-        assert run(capsys, "metrics", "--out", folder / "a.prom", "--tables", health.config.uri).code == 0
+        assert run(capsys, "tables", "metrics", "--out", folder / "a.prom", "--tables", health.config.uri).code == 0
     assert [file.name for file in folder.iterdir()] == ["a.prom"]
-    printed = run(capsys, "metrics", "--tables", health.config.uri).stdout
+    printed = run(capsys, "tables", "metrics", "--tables", health.config.uri).stdout
     assert set(parsed((folder / "a.prom").read_text())) == set(parsed(printed))
-    lost = run(capsys, "metrics", "--out", tmp_path / "no" / "a.prom", "--tables", health.config.uri)
+    lost = run(capsys, "tables", "metrics", "--out", tmp_path / "no" / "a.prom", "--tables", health.config.uri)
     assert "cannot be written" in lost.complaint(3)
-    assert "is not host:port" in run(capsys, "metrics", "--listen", "x", "--tables", health.config.uri).complaint(3)
-    assert "granularity" in run(capsys, "metrics", "--granularity", "x", "--tables", health.config.uri).complaint(2)
+    assert "is not host:port" in run(
+        capsys, "tables", "metrics", "--listen", "x", "--tables", health.config.uri
+    ).complaint(3)
+    assert "granularity" in run(
+        capsys, "tables", "metrics", "--granularity", "x", "--tables", health.config.uri
+    ).complaint(2)

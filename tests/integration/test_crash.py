@@ -43,7 +43,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         fill(broker, _records())
         command = [
             str(Path(sys.executable).with_name("acktrail")),
-            *("export", "--connector", "state", "--flush-records", "5000"),
+            *("run", "export", "--connector", "state", "--flush-records", "5000"),
             *("--bootstrap-server", broker.bootstrap_servers, "--tables", str(tmp_path / "tables")),
         ]
         log = tmp_path / "tables" / "state_records" / "_delta_log"

@@ -39,7 +39,7 @@ NOT_RUN: Final = {
         "docs/poison-record.md",
         "kafka-console-consumer.sh --bootstrap-server broker-1:9092 --topic orders --partition 0 --offset 7",
     ): "a tool of Kafka",
-    ("docs/operate.md", "acktrail export --continuous"): "runs until Ctrl-C",
+    ("docs/operate.md", "acktrail run export --continuous"): "runs until Ctrl-C",
 }
 """The first line of each block that is marked so in its document, and the reason that stands there."""
 
@@ -180,7 +180,9 @@ def test_every_documented_command_works(ran: list[Ran], documents: tuple[str, tu
 def test_the_readme_leads_from_nothing_to_a_report(ran: list[Ran]) -> None:
     """What its block exports is reconciled, validated and reported: the group's one share partition."""
     of_readme = {each.line.split("#")[0].strip(): each for each in ran if each.document == "README.md"}
-    reconciled = of_readme["acktrail reconcile && acktrail validate && acktrail report --out report.html"]
+    reconciled = of_readme[
+        "acktrail run reconcile && acktrail run validate && acktrail dashboard report --out report.html"
+    ]
     assert re.search(r"verdict +match +1\b", reconciled.stdout), reconciled.stdout
 
 

@@ -1,4 +1,4 @@
-"""``acktrail reconcile`` and spark-submit, as processes."""
+"""``acktrail run reconcile`` and spark-submit, as processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ def test_results_are_all_there_is_on_stdout(world: World) -> None:
     """By spark-submit, as by ``acktrail`` (``test_event_log``)."""
     world.write(snapshot(key_of("a"), 0, (batch(0, 0, 4, 5),)))
     world.observe("r1")
-    command = (BIN / "spark-submit", ROOT / "spark_jobs" / "submit.py", "reconcile", "--tables", world.config.uri)
+    command = (
+        BIN / "spark-submit",
+        ROOT / "spark_jobs" / "submit.py",
+        "run",
+        "reconcile",
+        "--tables",
+        world.config.uri,
+    )
     done = run(*command, "--json", ACKTRAIL_SPARK_MASTER="")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -45,7 +52,7 @@ def test_what_a_person_reads(world: World) -> None:
     """A line about the run and a table of counts, with names that cannot steer a terminal."""
     world.write(snapshot(key_of("a")))
     world.observe("r\x1b[2J")
-    done = run(BIN / "acktrail", "reconcile", "--tables", world.config.uri)
+    done = run(BIN / "acktrail", "run", "reconcile", "--tables", world.config.uri)
     assert done.returncode == 0, done.stderr
     assert "1 share partitions" in done.stdout
     assert "match" in done.stdout
@@ -56,7 +63,7 @@ def test_an_error_is_one_line(world: World) -> None:
     """An observation that does not exist: the nearest name, exit code 2, no traceback, nothing on stdout, no Spark."""
     world.write(snapshot(key_of("a")))
     world.observe("nightly-1")
-    done = run(BIN / "acktrail", "reconcile", "--tables", world.config.uri, "--run-id", "nightly-2")
+    done = run(BIN / "acktrail", "run", "reconcile", "--tables", world.config.uri, "--run-id", "nightly-2")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "acktrail: unknown observation 'nightly-2' (did you mean 'nightly-1'?)",
@@ -68,7 +75,13 @@ def test_a_wrong_java_is_one_line(world: World, tmp_path: Path) -> None:
     world.write(snapshot(key_of("a")))
     world.observe("r1")
     done = run(
-        BIN / "acktrail", "reconcile", "--tables", world.config.uri, JAVA_HOME=str(tmp_path), ACKTRAIL_SPARK_MASTER=""
+        BIN / "acktrail",
+        "run",
+        "reconcile",
+        "--tables",
+        world.config.uri,
+        JAVA_HOME=str(tmp_path),
+        ACKTRAIL_SPARK_MASTER="",
     )
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()

@@ -71,7 +71,7 @@ def _own_kb(pid: int) -> int:
 
 @contextmanager
 def served(token: str = "known") -> Iterator[Served]:
-    command = [ACKTRAIL, "spark", "serve", "--port", str(free_port())]
+    command = [ACKTRAIL, "run", "spark", "serve", "--port", str(free_port())]
     with subprocess.Popen(
         command, env=environment(**{TOKEN: token}), stdout=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
@@ -84,7 +84,7 @@ def served(token: str = "known") -> Iterator[Served]:
 
 def test_without_a_token_there_is_no_server() -> None:
     """Every user of the machine could run code as the one who started it."""
-    done = acktrail("spark", "serve", "--port", str(free_port()))
+    done = acktrail("run", "spark", "serve", "--port", str(free_port()))
     assert done.returncode == 3
     assert TOKEN in done.stderr
 
@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_is_said_before_spark_starts() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = acktrail("spark", "serve", "--port", str(taken.getsockname()[1]), **{TOKEN: "known"})
+        done = acktrail("run", "spark", "serve", "--port", str(taken.getsockname()[1]), **{TOKEN: "known"})
     assert done.returncode == 3
     assert "Address already in use" in done.stderr
 
@@ -110,18 +110,18 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
     for each in (world, here):
         busy(each, 1, groups=8)
         each.observe("r0")
-    assert acktrail("reconcile", "--master", "in-process", "--tables", here.config.uri).returncode == 0
+    assert acktrail("run", "reconcile", "--master", "in-process", "--tables", here.config.uri).returncode == 0
     with served() as server:
-        refused = acktrail("spark", "check", server.url, **{TOKEN: "guessed"})
+        refused = acktrail("run", "spark", "check", server.url, **{TOKEN: "guessed"})
         assert refused.returncode != 0
         assert "known" not in refused.stderr
-        place = json.loads(acktrail("spark", "check", server.url, "--json", **{TOKEN: "known"}).stdout)
+        place = json.loads(acktrail("run", "spark", "check", server.url, "--json", **{TOKEN: "known"}).stdout)
         assert (place["master"], place["application_name"]) == ("local[2]", "acktrail")
         sizes = []
         for number in range(30):
             world.observe(f"again{number}")
             words = ("--master", server.url, "--tables", world.config.uri)
-            done = acktrail("reconcile", *words, **{TOKEN: "known"})
+            done = acktrail("run", "reconcile", *words, **{TOKEN: "known"})
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1

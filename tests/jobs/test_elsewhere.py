@@ -76,7 +76,7 @@ def test_a_driver_on_yarn_gives_the_same(tmp_path: Path) -> None:
     with running_yarn(tmp_path) as site:
         known = environment(HADOOP_CONF_DIR=str(site), PYSPARK_PYTHON=sys.executable)
         for run_id, code in (("r0", 0), ("never-observed", 1)):
-            command = [*submit, script, "reconcile", "--tables", there.config.uri, "--run-id", run_id]
+            command = [*submit, script, "run", "reconcile", "--tables", there.config.uri, "--run-id", run_id]
             done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=400, check=False)
             assert done.returncode == code, done.stderr[-3000:]
     for name in ("share_partition_states", "reconciliations", "findings", "delivery_history", "queue_statuses"):

@@ -29,7 +29,7 @@ STEPS = {"replay the state records, judge and write", "build the history of reco
 def started(world: World, master: str, *settings: str) -> subprocess.Popen[str]:
     submitted = " ".join(f"--conf {each}" for each in settings)
     return subprocess.Popen(
-        [ACKTRAIL, "reconcile", "--tables", world.config.uri, "--master", master, "--json"],
+        [ACKTRAIL, "run", "reconcile", "--tables", world.config.uri, "--master", master, "--json"],
         env=environment(PYSPARK_SUBMIT_ARGS=f"{submitted} pyspark-shell", PYSPARK_PYTHON=sys.executable),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -284,7 +284,7 @@ def optimized(world: World, table: str) -> None:
 
 def maintained(world: World, _: str) -> None:
     """By acktrail itself."""
-    maintain(world.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0, log_keep_ms=0))
+    maintain(world.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0))
 
 
 @pytest.mark.few(3)
@@ -308,13 +308,13 @@ def test_it_continues_or_gives_its_reason_in_one_line(
     written: Written = {}
     live(world, written, 3)
     world.export("r1")
-    assert run(capsys, "history", "--tables", world.config.uri).stderr == ""
+    assert run(capsys, "run", "history", "--tables", world.config.uri).stderr == ""
     if deed is not None:
         deed(world, table)
     live(world, written, 4)
     world.export("r2")
     for _ in range(2):
-        lines = run(capsys, "history", "--tables", world.config.uri).stderr.splitlines()
+        lines = run(capsys, "run", "history", "--tables", world.config.uri).stderr.splitlines()
         assert len(lines) == (reason is not None)
         assert all(line.startswith(f"history: starts again from the first record: {reason}") for line in lines)
         assert found(world) == expected(written)

@@ -235,7 +235,7 @@ def compact_and_vacuum(tables: Tables) -> None:
 
 def maintained(tables: Tables) -> None:
     """By acktrail itself, with all that it removes."""
-    maintain(tables.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0, log_keep_ms=0))
+    maintain(tables.config, MaintenancePolicy(small_files=1, vacuum_after_ms=0))
 
 
 def add_an_earlier_record_and_compact(tables: Tables) -> None:

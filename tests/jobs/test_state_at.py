@@ -96,7 +96,7 @@ def test_records_lost_before_the_moment(world: World) -> None:
 
 
 def asked(capsys: pytest.CaptureFixture[str], tables: TablesConfig, *arguments: str) -> Done:
-    return run(capsys, "state", *arguments, "--tables", tables.uri)
+    return run(capsys, "record", "state", *arguments, "--tables", tables.uri)
 
 
 def test_the_command(lived: tuple[World, Written], capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,4 +140,4 @@ def test_what_the_export_cannot_tell_is_said(world: World, capsys: pytest.Captur
     assert [(row["completeness"], row["at_least"]) for row in late.rows] == [("no_snapshot", True)]
     assert [row["notes"] for row in late.rows] == [late.stderr.splitlines()]
     nothing = asked(capsys, TablesConfig(uri=Tables(world.config).root + "-none"))
-    assert "run `acktrail export`" in nothing.complaint(3)
+    assert "run `acktrail run export`" in nothing.complaint(3)

@@ -63,7 +63,7 @@ def tables_in(folder: Path) -> TablesConfig:
 def stream(
     spark: SparkSession, kafka: KafkaConfig, tables: TablesConfig, checkpoint: Path | None = None, **plan: int
 ) -> ExportSummary:
-    """One run of ``acktrail stream`` in this process."""
+    """One run of ``acktrail run stream`` in this process."""
     run = ExportRun(kafka, tables, None, Event(), None, lambda _: None)
     made = TableStream(
         run=run,
@@ -248,7 +248,7 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
     leaves, a task a share of the partitions, and stdout has the summary alone."""
     streamed, exported = tables_in(tmp_path / "streamed"), tables_in(tmp_path / "exported")
     place_of = {
-        "local-cluster": [BIN / "acktrail", "stream", "--master", "local-cluster[2,1,1024]"],
+        "local-cluster": [BIN / "acktrail", "run", "stream", "--master", "local-cluster[2,1,1024]"],
         "spark-submit": [BIN / "spark-submit", "--master", "local[2]", ROOT / "spark_jobs/submit.py", "stream"],
     }
     command = [*place_of[place], "--bootstrap-server", kafka.bootstrap_servers, "--tables", streamed.uri, "--json"]
@@ -265,8 +265,8 @@ def test_executors_of_a_cluster_write_the_tables(place: str, kafka: KafkaConfig,
 def test_what_cannot_stream_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No Spark, a Connect server (which nobody asks), no broker, no place for a checkpoint: the class of the error is
     in the exit code."""
-    there = ("stream", "--bootstrap-server", "127.0.0.1:1", "--tables")
-    assert "acktrail export" in run(capsys, *there, tmp_path, "--master", "in-process").complaint(2)
+    there = ("run", "stream", "--bootstrap-server", "127.0.0.1:1", "--tables")
+    assert "acktrail run export" in run(capsys, *there, tmp_path, "--master", "in-process").complaint(2)
     connected = run(capsys, *there, tmp_path, "--master", "sc://localhost:1").complaint(2)
     assert "a stream needs a driver of its own" in connected
     assert "--checkpoint" in run(capsys, *there, "s3://bucket/tables").complaint(2)

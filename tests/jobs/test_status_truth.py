@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from drivers.command_line import run
 from jobs.test_statuses import Clock
 from jobs.world import Topic, batch, key_of, snapshot, topic_id, update
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
+from acktrail.tables.seen_archives import note_seen
 from acktrail_jobs.commands.reconcile import reconcile
 
 KEY = key_of("billing")
@@ -236,21 +235,13 @@ def test_rejected_records_stay_until_somebody_has_seen_them(world: Sick, capsys:
         assert "400 records are archived in all, and not acknowledged" in row["reason"]
     said = run(capsys, "findings", "--group", "bill*", "--seen-by", "Ada", "--tables", world.config.uri)
     assert "billing orders 0: 400 archived record(s), seen by Ada" in said.stdout
-    _noted_now(world)
+    note_seen(world.tables, ["bill*"], "Ada", world.now)
     assert world.look()["status"] == "idle"
     assert "poison_records_archived" not in world.found()
     world.log(0, 401)
     world.write(update(KEY, 0, 401, (batch(400, 400, state=4),)))
     assert world.look()["status"] == "reject_storm"
     assert world.found()["poison_records_archived"] == "warning"
-
-
-def _noted_now(world: Sick) -> None:
-    """The name is noted at the time of the world's clock."""
-    noted = world.rows("findings_seen")
-    shutil.rmtree(Path(world.config.uri) / "findings_seen")
-    rows = pa.Table.from_pylist([{**row, "seen_at": world.now} for row in noted], schema=TABLES["findings_seen"])
-    world.tables.append("findings_seen", rows)
 
 
 def test_archived_records_are_shown_for_a_time(world: Sick, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,4 +267,4 @@ def test_acknowledging_needs_a_group_and_something_to_acknowledge(
         done = run(capsys, "findings", "--seen-by", "Ada", *more, "--tables", world.config.uri)
         assert done.code == 2
         assert "Traceback" not in done.stderr
-    assert not world.tables.exists("findings_seen")
+    assert world.tables.read("status_changes", where=pc.field("archived_seen").is_valid()).num_rows == 0

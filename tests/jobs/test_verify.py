@@ -37,7 +37,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def asked(tables: TablesConfig, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    done = run(capsys, "verify", "--tables", tables.uri, "--json")
+    done = run(capsys, "tables", "verify", "--tables", tables.uri, "--json")
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.code == (6 if found["differences"] else 0)
     return found
@@ -50,7 +50,7 @@ def test_what_runs_left_is_what_the_records_say(kept: World, capsys: pytest.Capt
     assert found["records"] == kept.tables.read("state_records").num_rows
     assert found["changes"] == kept.tables.read("delivery_history").num_rows > 100
     assert found["share_partitions"] >= len(kept.states)
-    text = run(capsys, "verify", "--tables", kept.config.uri)
+    text = run(capsys, "tables", "verify", "--tables", kept.config.uri)
     assert (text.code, text.stdout.strip().endswith("all as the records say")) == (0, True)
 
 
@@ -91,10 +91,10 @@ def test_a_table_that_cannot_be_read_is_named(kept: World, capsys: pytest.Captur
     folder = Path(shutil.copytree(kept.config.uri, tmp_path / "tables"))
     for file in (folder / "replay_memory").glob("*.parquet"):
         file.unlink()
-    done: Done = run(capsys, "verify", "--tables", str(folder))
+    done: Done = run(capsys, "tables", "verify", "--tables", str(folder))
     complaint = done.complaint(3)
     assert "replay_memory" in complaint
-    assert "acktrail reconcile" in complaint
+    assert "acktrail run reconcile" in complaint
 
 
 def _altered(rows: pa.Table, dice: random.Random) -> tuple[pa.Table, str]:
@@ -110,8 +110,8 @@ def test_nothing_to_verify(world: World, capsys: pytest.CaptureFixture[str]) -> 
     """Before the first run: what to do, exit code 3, nothing written."""
     world.write(snapshot(key_of("a")))
     world.observe("r1")
-    done: Done = run(capsys, "verify", "--tables", world.config.uri)
-    assert "run `acktrail reconcile`" in done.complaint(3)
+    done: Done = run(capsys, "tables", "verify", "--tables", world.config.uri)
+    assert "run `acktrail run reconcile`" in done.complaint(3)
     assert not world.tables.exists("delivery_history")
 
 

@@ -18,8 +18,8 @@ from reset.change_tables import a_journal, attempt
 from samples.dashboard_tables import HOSTILE
 from samples.evidence_tables import put
 
+from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event
 from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.health.open_findings import open_findings

@@ -204,8 +204,10 @@ def test_column_files_decode_as_dumps_do(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
 
     for command in ("decode", "replay"):
-        assert run(capsys, command, tmp_path / "a.parquet") == run(capsys, command, tmp_path / "a.jsonl")
-    assert "column" in run(capsys, "replay", _without_key(tmp_path)).complaint(2)
+        assert run(capsys, "record", command, tmp_path / "a.parquet") == run(
+            capsys, "record", command, tmp_path / "a.jsonl"
+        )
+    assert "column" in run(capsys, "record", "replay", _without_key(tmp_path)).complaint(2)
 
 
 def _without_key(folder: Path) -> Path:

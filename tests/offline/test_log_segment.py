@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
-from state_topics.segment_bytes import COMPRESSORS, CONTROL, TRANSACTIONAL, batch, control_batch
+from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
 
 from acktrail.columnar.decoding.batch_codecs import unpacked
-from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
 from acktrail.offline.read import log_segment as batches_module
 from acktrail.offline.read.log_segment import read_segment
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
+from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord
 from acktrail.wire.record_batch import Compression
 
@@ -275,29 +275,6 @@ def test_transactions(tmp_path: Path) -> None:
     assert [(d.status, d.first_offset, d.last_offset) for d in damage] == [("undecided_transaction", 6, 6)]
 
 
-def test_control_batches_of_the_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """R000-45, R001-02: drafts i and ii lie in control batches of the user's topic; then these are read, and the
-    user's records are not."""
-    records = [
-        RawRecord(
-            state_partition=5, offset=offset, timestamp_ms=0, key=wire(f"W-i-{kind}-key"), value=wire(f"W-{name}-value")
-        )
-        for offset, kind, name in ((4, "cp", "i-cp"), (6, "delta", "ii-delta"))
-    ]
-    folder = tmp_path / "orders-5"
-    folder.mkdir()
-    file = folder / "00.log"
-    parts = [batch(run_of(0, 3)), batch(records[:1], attributes=CONTROL), batch(records[1:], attributes=CONTROL)]
-    file.write_bytes(b"".join(parts))
-
-    done = run(capsys, "decode", "--dialect", "ii", file)
-
-    assert [(row["type"], row["offset"], row["partition"]) for row in done.rows] == [
-        ("checkpoint", 4, 5),
-        ("delta", 6, 5),
-    ]
-
-
 def test_the_state_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It comes from the folder's name, else from the option; where nobody says it, it is -1 and the command says so."""
     for folder, named in ((FOLDER, 3), ("__share_group_state-12.0aF-delete", None), ("__consumer_offsets-0", 0)):
@@ -312,7 +289,7 @@ def test_the_state_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert {r.state_partition for r in read_segment(plain, ReadReport(state_partition=7))} == {7}
     with pytest.raises(InputError, match="state partition 3, not 7"):
         list(read_segment(tmp_path / FOLDER / "0.log", ReadReport(state_partition=7)))
-    said = run(capsys, "decode", plain)
+    said = run(capsys, "record", "decode", plain)
     assert {row["state_partition"] for row in said.rows} == {-1}
     assert "--state-partition" in said.stderr
 
@@ -348,15 +325,15 @@ def test_damage_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     file = segment(tmp_path, *parts[:3], parts[3][:70])
     dump = as_dump(tmp_path / "same.jsonl", [records[0], records[2]])
 
-    decoded, replayed = run(capsys, "decode", file), run(capsys, "replay", file)
+    decoded, replayed = run(capsys, "record", "decode", file), run(capsys, "record", "replay", file)
 
     rows = decoded.rows
     assert [row["decode_status"] for row in rows] == ["decoded", "corrupt_batch", "decoded", "torn_tail"]
     assert [row["offset"] for row in rows] == [0, 1, 2, 3]
     assert [row["position"] for row in rows if "position" in row] == [len(parts[0]), sum(map(len, parts[:3]))]
     assert decoded.stderr == "4 read, 2 decoded, 2 not readable\n"
-    assert [row for row in rows if row["decode_status"] == "decoded"] == run(capsys, "decode", dump).rows
-    assert replayed.rows == run(capsys, "replay", dump).rows
+    assert [row for row in rows if row["decode_status"] == "decoded"] == run(capsys, "record", "decode", dump).rows
+    assert replayed.rows == run(capsys, "record", "replay", dump).rows
     assert "corrupt batch: " in replayed.stderr
     assert f"byte {len(parts[0])}, offsets 1 to 1: the CRC-32C is wrong" in replayed.stderr
     assert "torn tail: " in replayed.stderr
@@ -365,13 +342,13 @@ def test_damage_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_segments_in_any_order_are_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Several segments, a packed one and a dump of one log replay as that log, in whatever order they are named."""
-    key = DIALECTS["4.2"].decode(wire("W-4x-snapshot-key"), None).key
+    key = KAFKA_4_2.decode(wire("W-4x-snapshot-key"), None).key
     records = state_batches(6)
     first = segment(tmp_path, batch(records[:3]))
     second = segment(tmp_path, gzip.compress(batch(records[3:5])), name="3.log.gz")
     dump = as_dump(tmp_path / "rest.jsonl", records[4:])
 
-    done = [run(capsys, "replay", *files) for files in ((first, second, dump), (dump, second, first))]
+    done = [run(capsys, "record", "replay", *files) for files in ((first, second, dump), (dump, second, first))]
 
     assert done[0] == done[1]
     assert [row["group"] for row in done[0].rows] == [key.group_id]

@@ -16,8 +16,8 @@ from state_topics.segment_bytes import batch
 from acktrail.cli.commands import copied_logs as command
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.replay_sorted import replay_sorted
+from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail.wire.raw_record import RawRecord
-from acktrail_simulation.drafts.record_encoders import encode_in
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -29,7 +29,7 @@ def logs(draw: st.DrawFn) -> list[RawRecord]:
     found, offset = [], 0
     for _ in range(draw(st.integers(0, 12))):
         home = draw(st.integers(0, len(owned) - 1))
-        key, value = encode_in("4.2", draw(records(st.just(owned[home]))))
+        key, value = KAFKA_4_2.encode(draw(records(st.just(owned[home]))))
         if draw(st.integers(0, 9)) == 0:
             value = (value or b"xyz")[:-3]
         found.append(RawRecord(state_partition=home, offset=offset, timestamp_ms=0, key=key, value=value))
@@ -51,9 +51,9 @@ def test_the_same_as_record_by_record(
     file = dump(tmp_path / "a.jsonl", found)
     with monkeypatch.context() as patch:
         patch.setattr(command, "_LARGE_BYTES", 1 << 40)
-        folded = run(capsys, "replay", file, "--dialect", "4.2")
+        folded = run(capsys, "record", "replay", file, "--dialect", "4.2")
         patch.setattr(command, "_LARGE_BYTES", 0)
-        swept = run(capsys, "replay", file, "--dialect", "4.2")
+        swept = run(capsys, "record", "replay", file, "--dialect", "4.2")
 
     assert replay_sorted([file], ReadReport()) is not None
     assert swept == folded
@@ -73,7 +73,7 @@ def test_any_other_order_is_left_to_the_fold(
     swept = replay_sorted(files, ReadReport())
 
     if swept is not None:
-        assert list(swept.states) == run(capsys, "replay", *files, "--dialect", "4.2").rows
+        assert list(swept.states) == run(capsys, "record", "replay", *files, "--dialect", "4.2").rows
 
 
 def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_two_logs_are_not_mixed(
         for end in (b"\x00\x01\x00", b"\x01\x01\x00")
     ]
 
-    line = run(capsys, "replay", dump(tmp_path / "a.jsonl", found)).complaint(2)
+    line = run(capsys, "record", "replay", dump(tmp_path / "a.jsonl", found)).complaint(2)
 
     assert "two different records at state partition 3, offset 5" in line
 
@@ -115,7 +115,7 @@ def test_damage_is_told_once(
     said = []
     for size, files in ((1 << 40, [folder / "0.log"]), (0, [folder / "0.log"]), (0, [folder / "0.log", again])):
         monkeypatch.setattr(command, "_LARGE_BYTES", size)
-        said.append(run(capsys, "replay", *files))
+        said.append(run(capsys, "record", "replay", *files))
 
     assert said[0] == said[1]
     assert said[2].stdout == said[0].stdout

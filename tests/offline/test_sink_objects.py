@@ -96,7 +96,7 @@ def test_without_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     records = captured()[:40]
     file = object_of(tmp_path, records, keys=False)
 
-    done = run(capsys, "import", file, "--tables", tmp_path / "tables", *CLUSTER, "--json")
+    done = run(capsys, "tables", "import", file, "--tables", tmp_path / "tables", *CLUSTER, "--json")
 
     summary = json.loads(done.stdout)
     assert (summary["records_new"], summary["records_quarantined"], summary["records_decoded"]) == (40, 40, 0)
@@ -113,8 +113,8 @@ def test_an_import_is_whole_and_can_be_repeated(tmp_path: Path, capsys: pytest.C
     every = [*files, *(file.with_name(file.name.replace(".bin", ".keys.bin")) for file in files)]
     root = tmp_path / "tables"
 
-    first = json.loads(run(capsys, "import", *every, "--tables", root, *CLUSTER, "--json").stdout)
-    again = json.loads(run(capsys, "import", files[0], "--tables", root, *CLUSTER, "--json").stdout)
+    first = json.loads(run(capsys, "tables", "import", *every, "--tables", root, *CLUSTER, "--json").stdout)
+    again = json.loads(run(capsys, "tables", "import", files[0], "--tables", root, *CLUSTER, "--json").stdout)
 
     assert first["records_new"] == first["records_decoded"] + first["records_quarantined"] == len(records)
     assert (first["gaps"], again["records_new"], again["records_known"]) == ([], 0, 30)

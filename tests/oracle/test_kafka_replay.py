@@ -158,9 +158,9 @@ def test_replay_equals_kafkas(
 
 @pytest.mark.parametrize("version", releases("4.4.0", *sorted(RELEASES.keys() - {"4.4.0"})))
 def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a dump that a broker of each release wrote, `acktrail replay` and the sweep over all share partitions (which
-    it takes for large dumps) give what the release's own classes give: of the log as it was at many a moment, and of
-    what pruning would leave, where updates stand without a snapshot."""
+    """On a dump that a broker of each release wrote, `acktrail record replay` and the sweep over all share partitions
+    (which it takes for large dumps) give what the release's own classes give: of the log as it was at many a moment,
+    and of what pruning would leave, where updates stand without a snapshot."""
     records = list(read_dump(RECORDED / f"{version}.jsonl.gz"))
     end = max(record.offset for record in records)
     cuts = range(3, end, max(1, end // 9))
@@ -174,7 +174,7 @@ def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.C
         file.write_text("".join(line + "\n" for line in dump), encoding="utf-8")
         swept = replay_sorted([file], ReadReport())
         assert swept is not None
-        assert_equal(by_key(run(capsys, "replay", file).rows), by_key(theirs[number]))
+        assert_equal(by_key(run(capsys, "record", "replay", file).rows), by_key(theirs[number]))
         assert_equal(by_key([*swept.states]), by_key(theirs[number]))
     assert len(theirs) == len(dumps)
     assert {batch[2] for states in theirs for state in states for batch in state["batches"]} == {0, 2, 4}

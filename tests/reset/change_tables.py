@@ -12,15 +12,15 @@ import deltalake
 from reset.scenes import a_plan
 
 from acktrail.broker.changes import ChangeResult, Outcome
+from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry, chained
+from acktrail.change.audit.journal import Journal, planned_entry
+from acktrail.change.execution.attempt import answer_detail, request_detail
+from acktrail.change.lifecycle.plan_life import GroupStatus, Status, standings
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import plan_row
+from acktrail.change.verification.verify import closing, group_outcome, open_attempts
 from acktrail.config import TablesConfig
-from acktrail.group_changes.audit.audit_chain import AuditEntry, Event, audit_entry, chained
-from acktrail.group_changes.audit.journal import Journal, planned_entry
-from acktrail.group_changes.execution.attempt import answer_detail, request_detail
-from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.lifecycle.plan_life import GroupStatus, Status, standings
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import partition_rows, plan_row
-from acktrail.group_changes.verification.verify import closing, group_outcome, open_attempts
 from acktrail.tables.cluster_check import create_for
 
 __all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
@@ -61,15 +61,13 @@ def many_attempts(root: Path, numbers: Sequence[int], at_once: int = 30) -> None
         plans = [planned(f"2026{number:06d}") for number in numbers[first : first + at_once]]
         journal = a_journal(root, f"{numbers[first]}-many")
         rows = {plan.plan_id: {**ORIGIN, **plan_row(plan)} for plan in plans}
-        parts = {plan.plan_id: [{**ORIGIN, **part} for part in partition_rows(plan)] for plan in plans}
         journal._append(_table(journal, "reset_plans"), list(rows.values()))
-        journal._append(_table(journal, "reset_plan_partitions"), [part for some in parts.values() for part in some])
         journal.write_executions([row for plan in plans for row in _executions(plan, journal)])
         entries: list[AuditEntry] = []
         for plan in plans:
             sent = _sent(plan, journal.now_ms)
             begun = standings(chained(sent, STAMP, sequence=0, previous_hash=""))
-            noted = planned_entry(plan, rows[plan.plan_id], parts[plan.plan_id])
+            noted = planned_entry(plan, rows[plan.plan_id])
             entries += [noted, *sent, *_closing(plan, begun)]
         journal.note(entries)
 

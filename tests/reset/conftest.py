@@ -30,10 +30,11 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def reset(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
-    """``acktrail reset`` with the scene's broker and tables where a command takes them."""
+    """``acktrail change`` with the scene's broker and tables where a command takes them."""
 
     def command(name: str, *words: str) -> Done:
         where = scene.arguments() if name not in ("reject", "show") else scene.arguments()[2:]
-        return run(capsys, "reset", name, *words, *where)
+        path = ("plan", "reset") if name == "plan" else (name,)
+        return run(capsys, "change", *path, *words, *where)
 
     return command

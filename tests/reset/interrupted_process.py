@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.execution.execute_reset import ResetAttempt
 from acktrail.cli.main import main
-from acktrail.group_changes.execution.execute_reset import _ResetAttempt
 
 
 def interrupting(owner: type, name: str, number: int) -> None:
@@ -28,7 +28,7 @@ if __name__ == "__main__":
     when, number = sys.argv.pop(1), int(sys.argv.pop(1))
     signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
     if when == "before":
-        interrupting(_ResetAttempt, "_look_once_more", number)
+        interrupting(ResetAttempt, "_look_once_more", number)
     else:
         for change in ("alter_offsets", "delete_offsets"):
             interrupting(ShareGroupAdmin, change, number)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change import api
+from acktrail.change.change_kind import read_plan
+from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import api
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.planning.plan_file import read_plan
 
 
 def main() -> None:

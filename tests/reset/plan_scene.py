@@ -12,9 +12,9 @@ from drivers.command_line import Done
 from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.audit.journal import read_audit
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.group_changes.audit.journal import read_audit
-from acktrail.group_changes.lifecycle.plan_status import list_plans
 
 __all__ = ["ONE_RELEASE", "RECORDS", "TOPIC", "Command", "Scene"]
 

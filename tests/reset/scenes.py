@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from samples.random_records import batches
 
-from acktrail.group_changes.collection.facts import (
+from acktrail.change.collection.facts import (
     ClusterFacts,
     GroupFacts,
     PartitionFacts,
@@ -16,9 +16,9 @@ from acktrail.group_changes.collection.facts import (
     Snapshot,
     TopicFacts,
 )
-from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.planning.plan import ResetPlan, build_plan
-from acktrail.group_changes.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.plan import ResetPlan, build_plan
+from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 

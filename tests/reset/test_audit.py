@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.config import TablesConfig
-from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
-from acktrail.group_changes.audit.audit_chain import (
+from acktrail.change.audit import journal as journal_module
+from acktrail.change.audit.audit_chain import (
     AuditEntry,
     AuditRow,
     Event,
@@ -27,9 +26,10 @@ from acktrail.group_changes.audit.audit_chain import (
     check_chain,
     first_link,
 )
-from acktrail.group_changes.audit.journal import Journal, read_audit
-from acktrail.group_changes.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings, worst_status
-from acktrail.tables.delta import compaction
+from acktrail.change.audit.journal import Journal, read_audit
+from acktrail.change.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings, worst_status
+from acktrail.config import TablesConfig
+from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -100,9 +100,11 @@ BEGUN = (lease(), entry(Event.BEFORE_CALL))
         ((*BEGUN, entry(Event.VERIFIED, "not_done"), lease(attempt=2)), ChangeStatus.STARTED),
     ],
 )
-def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus) -> None:
-    """After every sequence of rows, also one that a killed process broke off; the newest attempt counts."""
-    (found,) = standings(rows_of(*entries))
+@pytest.mark.parametrize("group_id", ["g", None])
+def test_where_a_change_stands(entries: tuple[AuditEntry, ...], standing: ChangeStatus, group_id: str | None) -> None:
+    """After every sequence of rows, also one that a killed process broke off; the newest attempt counts. A change that
+    is about no group stands as that of a group."""
+    (found,) = standings(rows_of(*(replace(one, group_id=group_id) for one in entries)))
     assert found.standing is standing
     later = found.at(NOW_MS + 3_600_000)
     assert later.standing is standing
@@ -123,8 +125,15 @@ def test_what_keeps_others_away() -> None:
         ((lease(), entry(Event.BEFORE_CALL), entry(Event.LEASE_REFUSED, group_id=None, plan_id="p2")), True),
     ):
         found = standings(rows_of(*entries))
-        assert (blocking(found, "g", now_ms=NOW_MS) is not None) is blocks, entries
-        assert blocking(found, "other", now_ms=NOW_MS) is None
+        assert (blocking(found, "g", plan_id="p2", now_ms=NOW_MS) is not None) is blocks, entries
+        assert blocking(found, "other", plan_id="p2", now_ms=NOW_MS) is None
+
+
+def test_a_plan_that_is_about_no_group_keeps_itself_away() -> None:
+    """Its lease keeps a second process from the same plan, and nobody from another one."""
+    found = standings(rows_of(replace(lease(), group_id=None)))
+    assert blocking(found, "", plan_id=found[0].plan_id, now_ms=NOW_MS) is not None
+    assert blocking(found, "", plan_id="another", now_ms=NOW_MS) is None
 
 
 def test_a_plan_stands_where_its_worst_group_does() -> None:
@@ -153,8 +162,7 @@ def test_writers_that_overtake_each_other_keep_one_chain(tmp_path: Path) -> None
 
 def test_files_are_put_together_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers that compact the table at every end of a change, side by side: every row lands once, in one chain."""
-    compact = compaction.compact_small_files
-    monkeypatch.setattr(compaction, "compact_small_files", lambda *at: compact(*at, more_than=1))
+    monkeypatch.setattr(journal_module, "_SMALL_FILES", 1)
     journal(tmp_path).note([entry(Event.PLANNED)])
 
     def write(plan_id: str) -> None:
@@ -188,7 +196,7 @@ def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
     first.note([entry(Event.BEFORE_CALL, plan_id="p2", group_id="b")])
     with pytest.raises(ChangeInProgress) as unknown:
         late.take_lease([lease(plan_id="p3", group_id="b")])
-    assert "acktrail reset verify p2" in unknown.value.hint
+    assert "acktrail change verify p2" in unknown.value.hint
 
 
 def test_a_lost_row_stops_the_writer(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from reset.change_tables import a_journal, attempt, delta, many_attempts
 
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import first_open
 from acktrail.config import TablesConfig
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.audit.journal import first_open
 
 FEW, MANY, LOOKS = 10, 1_000, 8
-TABLES = ("reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions")
+TABLES = ("reset_audit", "reset_plans", "reset_executions")
 
 
 def bytes_read() -> int:

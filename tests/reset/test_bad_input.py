@@ -10,11 +10,11 @@ import pytest
 from drivers.command_line import run
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
+from acktrail.change import api
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows
+from acktrail.change.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes import api
-from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows
-from acktrail.group_changes.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
 
 NINES = "9" * 5_000
 
@@ -42,7 +42,7 @@ NINES = "9" * 5_000
 def test_a_plan_is_refused_in_one_line(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     """No traceback, no defect, no line as long as the input."""
     scope = [] if "--topic" in options else ["--topic", "t"]
-    done = run(capsys, "reset", "plan", "--group", "g", *scope, *options, "--bootstrap-server", "127.0.0.1:1")
+    done = run(capsys, "change", "plan", "reset", "--group", "g", *scope, *options, "--bootstrap-server", "127.0.0.1:1")
     complaint = done.complaint(2)
     assert says in complaint
     assert len(complaint) < 400
@@ -52,7 +52,7 @@ def test_a_plan_is_refused_in_one_line(options: list[str], says: str, capsys: py
 @pytest.mark.parametrize("value", ["nan", "inf", "1e308", "-1"])
 def test_an_age_is_a_number(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Hours and seconds that are no number are refused as such."""
-    assert "Invalid value" in run(capsys, "reset", "apply", "p", option, value).complaint(2)
+    assert "Invalid value" in run(capsys, "change", "apply", "p", option, value).complaint(2)
 
 
 @pytest.mark.parametrize(

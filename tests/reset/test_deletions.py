@@ -15,7 +15,7 @@ from reset.plan_scene import Scene
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset
-from acktrail.group_changes.audit.integrity import checked_audit
+from acktrail.change.audit.integrity import checked_audit
 
 pytestmark = pytest.mark.broker
 
@@ -38,7 +38,7 @@ class Shell:
     def delete(self, *words: str) -> str:
         """Carry a deletion out; the plan's id."""
         done = json.loads(self(*words, "--execute", "--json").stdout)
-        assert set(done["outcomes"].values()) == {"DONE"}
+        assert set(done["groups"].values()) == {"DONE"}
         return str(done["plan_id"])
 
 
@@ -81,7 +81,7 @@ def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
     assert made["totals"]["to_deliver"] == (10 if setting == "earliest" else 0)
 
     deletion = shell.delete("groups", "delete", group)
-    (outcome,) = json.loads(shell("reset", "show", deletion, "--json", online=False).stdout)["executions"]
+    (outcome,) = json.loads(shell("change", "show", deletion, "--json", online=False).stdout)["executions"]
     assert (outcome["status"], outcome["partition"]) == ("OK", 0)
     if setting == "earliest":
         assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
@@ -94,13 +94,15 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
     taken back is not taken back twice."""
     topic, group = begun(scene)
     words = (
-        ("groups", "delete", group) if what == "group" else ("offsets", "delete", "--group", group, "--topic", topic)
+        ("groups", "delete", group)
+        if what == "group"
+        else ("groups", "delete-offsets", "--group", group, "--topic", topic)
     )
     deletion = shell.delete(*words)
     assert starts(scene, group) == []
-    assert shell("reset", "export", "--plan", deletion).stdout == f"{topic},0,4\n"
+    assert shell("change", "export", "--plan", deletion).stdout == f"{topic},0,4\n"
 
-    plan = shell.plan("reset", "undo", deletion)
+    plan = shell.plan("change", "undo", deletion)
     assert (plan["kind"], plan["undoes"], plan["partitions"][0]["target_offset"]) == ("undo", deletion, 4)
     totals = plan["totals"]
     assert (totals["to_deliver"], totals["delivered_again"], totals["skipped"]) == (6, 4, 0)
@@ -108,13 +110,13 @@ def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell
     assert totals["in_flight_discarded"] == 2
     assert {"states_stay_forgotten", "archived_again", "delivered_again"} <= {one["rule"] for one in plan["notices"]}
 
-    done = shell("reset", "undo", deletion, "--execute")
+    done = shell("change", "undo", deletion, "--execute")
     assert done.code == 0, done.stderr
     assert starts(scene, group) == [4]
     assert len(scene.deliveries(group, topic, totals["to_deliver"])) == 6
-    assert "standing UNDONE" in shell("reset", "show", deletion, online=False).stdout
-    assert "[plan_undone]" in shell("reset", "undo", deletion).complaint(2)
-    assert checked_audit(scene.tables).broken_at is None
+    assert "standing UNDONE" in shell("change", "show", deletion, online=False).stdout
+    assert "[plan_undone]" in shell("change", "undo", deletion).complaint(2)
+    assert checked_audit(scene.tables).flaws == ()
 
 
 def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, shell: Shell) -> None:
@@ -124,14 +126,14 @@ def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, shell: She
     deletion = shell.delete("groups", "delete", group)
     with ShareGroupAdmin(scene.kafka) as admin:
         admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=7)])
-    refused = shell("reset", "undo", deletion, "--execute")
+    refused = shell("change", "undo", deletion, "--execute")
     assert (refused.code, "[moved_on]" in refused.stderr) == (2, True)
     assert starts(scene, group) == [7]
-    assert shell("reset", "undo", deletion, "--execute", "--allow-moved-on").code == 0
+    assert shell("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
     assert starts(scene, group) == [4]
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=latest")
     configs = json.loads(shell(*setting, "--execute", "--json").stdout)["plan_id"]
-    assert "has no start offsets" in shell("reset", "undo", configs).complaint(2)
+    assert "has no start offsets" in shell("change", "undo", configs).complaint(2)
 
 
 def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell: Shell, tmp_path: Path) -> None:
@@ -142,10 +144,10 @@ def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(made))
     scene.workload.produce(topic, 3)
-    assert shell("reset", "apply", str(file)).code == 0
+    assert shell("change", "apply", str(file)).code == 0
     again = shell.plan("groups", "delete", group)
     assert (again["preview_hash"], again["totals"]["skipped"]) == (made["preview_hash"], made["totals"]["skipped"] + 3)
     scene.settle(group, topic, 1, lambda _: ACCEPT)
-    assert "[preview_changed]" in shell("reset", "apply", made["plan_id"], "--execute").complaint(2)
-    assert shell("reset", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0
+    assert "[preview_changed]" in shell("change", "apply", made["plan_id"], "--execute").complaint(2)
+    assert shell("change", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0
     assert starts(scene, group) == []

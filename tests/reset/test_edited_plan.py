@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from reset.plan_scene import ONE_RELEASE, TOPIC, Command, Scene
 from reset.scenes import a_plan, a_request, a_snapshot, logs
 
+from acktrail.change.collection.changes_since_plan import changes_since_plan
+from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
+from acktrail.change.plan_hash import from_json_value, to_json_value, with_hash
+from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.errors import AcktrailError
-from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
-from acktrail.group_changes.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.group_changes.json_values import from_json_value, to_json_value, with_hash
-from acktrail.group_changes.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import plan_json
-from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
 
 KINDS = (
     StrategyKind.TO_EARLIEST,

@@ -12,9 +12,9 @@ from broker.workload import Workload, start_at
 from drivers.command_line import Done, run
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.planning.notices import Notice, Severity, refusal_error
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
-from acktrail.group_changes.planning.notices import Notice, Severity, refusal_error
 
 pytestmark = pytest.mark.broker
 
@@ -54,11 +54,11 @@ def member(workload: Workload, broker: EmbeddedBroker) -> Iterator[str]:
 def commands(plan: Path) -> dict[str, tuple[str | Path, ...]]:
     """Every command that changes the group, as a dry run and for real."""
     changes: dict[str, tuple[str | Path, ...]] = {
-        "apply": ("reset", "apply", plan),
+        "apply": ("change", "apply", plan),
         "delete group": ("groups", "delete", GROUP),
-        "delete offsets": ("offsets", "delete", "--group", GROUP, "--topic", TOPIC),
+        "delete offsets": ("groups", "delete-offsets", "--group", GROUP, "--topic", TOPIC),
     }
-    planned = {"plan": ("reset", "plan", "--group", GROUP, "--topic", TOPIC, "--to-earliest")}
+    planned = {"plan": ("change", "plan", "reset", "--group", GROUP, "--topic", TOPIC, "--to-earliest")}
     return {**planned, **changes, **{f"{name} --execute": (*change, "--execute") for name, change in changes.items()}}
 
 
@@ -66,7 +66,7 @@ def test_members_are_try_again_later(ask: Callable[..., Done], tmp_path: Path, r
     """While the group has a member every command ends with 4 and names it; nothing is sent."""
     request.getfixturevalue("workload")
     plan = tmp_path / "plan.json"
-    assert ask("reset", "plan", "--group", GROUP, "--topic", TOPIC, "--to-earliest", "--out", plan).code == 0
+    assert ask("change", "plan", "reset", "--group", GROUP, "--topic", TOPIC, "--to-earliest", "--out", plan).code == 0
     client = request.getfixturevalue("member")
 
     ends = {name: ask(*command) for name, command in commands(plan).items()}
@@ -82,17 +82,27 @@ def test_a_dry_run_of_apply_shows_what_would_be_sent(
     request.getfixturevalue("workload")
     plan = tmp_path / "plan.json"
     planned = ask(
-        "reset", "plan", "--group", GROUP, "--topic", f"{TOPIC}:0", "--to-latest", "--allow-skip", "--out", plan
+        "change",
+        "plan",
+        "reset",
+        "--group",
+        GROUP,
+        "--topic",
+        f"{TOPIC}:0",
+        "--to-latest",
+        "--allow-skip",
+        "--out",
+        plan,
     )
     assert planned.code == 0, planned.stderr
 
-    text = ask("reset", "apply", plan)
-    shown = json.loads(ask("reset", "apply", plan, "--json").stdout)
+    text = ask("change", "apply", plan)
+    shown = json.loads(ask("change", "apply", plan, "--json").stdout)
 
     assert text.code == 0
     assert text.stdout.splitlines()[0].split() == ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-START-OFFSET"]
-    assert shown["share_partitions"] == [
-        {"group": GROUP, "topic": TOPIC, "partition": 0, "start_offset_now": 0, "start_offset": 5}
+    assert shown["parts"] == [
+        {"group": GROUP, "topic": TOPIC, "partition": 0, "start_offset": 0, "new_start_offset": 5}
     ]
     assert (shown["would_send"], shown["sent"]) == (1, 0)
 

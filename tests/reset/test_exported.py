@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import CLUSTER
 
+from acktrail.change.collection.exported_records import exported_between, is_covered
 from acktrail.config import TablesConfig
-from acktrail.group_changes.collection.exported_records import exported_between, is_covered
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables

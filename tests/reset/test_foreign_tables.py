@@ -29,26 +29,23 @@ def test_every_command_that_writes_binds_root_and_cluster(
     plan = tmp_path / "plan.json"
     brokers = ("--bootstrap-server", scene.kafka.bootstrap_servers)
     asked = ("--group", group, "--topic", TOPIC)
-    made = run(capsys, "reset", "plan", *asked, "--to-earliest", "--out", str(plan), *brokers)
+    made = run(capsys, "change", "plan", "reset", *asked, "--to-earliest", "--out", str(plan), *brokers)
     assert made.code == 0, made
     create_for(Tables(TablesConfig(uri=str(root))), bound, "another-cluster")
     before = files(root)
-    target = ("--target-bootstrap-server", scene.kafka.bootstrap_servers, "--target-tables", str(root))
     setting = "share.auto.offset.reset=earliest"
     for words in (
-        ("reset", "plan", *asked, "--to-earliest", *brokers),
-        ("reset", "apply", str(plan), "--execute", *brokers),
-        ("reset", "verify", str(plan), *brokers),
-        ("reset", "approve", str(plan), *brokers),
-        ("reset", "reject", str(plan)),
+        ("change", "plan", "reset", *asked, "--to-earliest", *brokers),
+        ("change", "apply", str(plan), "--execute", *brokers),
+        ("change", "verify", str(plan), *brokers),
+        ("change", "approve", str(plan), *brokers),
+        ("change", "reject", str(plan)),
         ("groups", "delete", group, "--execute", *brokers),
         ("groups", "config", "set", "--group", group, setting, "--execute", *brokers),
-        ("offsets", "delete", *asked, "--execute", *brokers),
-        ("export", *brokers),
-        ("migrate", "apply", str(plan), "--execute", *target),
+        ("groups", "delete-offsets", *asked, "--execute", *brokers),
+        ("run", "export", *brokers),
     ):
-        where = () if words[0] == "migrate" else ("--tables", str(root))
-        done = run(capsys, *words, *where)
+        done = run(capsys, *words, "--tables", str(root))
         assert done.code == 3, (words, done)
         assert "belong to cluster another-cluster" in done.stderr, (words, done)
         assert files(root) == before, words

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import logs, partition_facts
 
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, TargetOffset
-from acktrail.group_changes.collection.records_below_start import passed_range
-from acktrail.group_changes.planning.impact import CountUnit, Impact, impact_of
-from acktrail.group_changes.planning.strategies import Clamp, Resolution, resolve
-from acktrail.group_changes.request.reset_request import OutOfRange, Strategy, StrategyKind
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts, TargetOffset
+from acktrail.change.collection.records_below_start import passed_range
+from acktrail.change.planning.impact import CountUnit, Impact, impact_of
+from acktrail.change.planning.strategies import Clamp, Resolution, resolve
+from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.record_counts import joined
 

@@ -15,14 +15,14 @@ from drivers import command_line
 from reset.change_tables import a_journal, attempt, delta, forget_commits, planned, unlocked
 from reset.scenes import a_plan
 
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.plan_file import plan_row
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.planning.plan_file import partition_rows, plan_row
-from acktrail.tables.delta.compaction import compact_small_files
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.rewrite_commit import compact_files
 
 ATTEMPTS = 4
 
@@ -52,11 +52,8 @@ def test_what_was_written_is_whole(root: Path) -> None:
     before = checked_audit(config(root))
     assert (before.plans, before.executions) == (ATTEMPTS, ATTEMPTS)
     assert (before.plans_without_audit, before.executions_without_audit, before.flaws) == (0, 0, ())
-    for table in ("reset_audit", "reset_plans", "reset_plan_partitions", "reset_executions"):
-        tables = Tables(config(root))
-        snapshot = tables.snapshot(table)
-        assert snapshot is not None
-        assert compact_small_files(tables, snapshot, more_than=1)
+    for table in ("reset_audit", "reset_plans", "reset_executions"):
+        assert compact_files(Tables(config(root)), table, more_than=1) == 0
         assert len(delta(root, table).file_uris()) == 1
     assert checked_audit(config(root)) == before
     attempt(root, ATTEMPTS)
@@ -115,14 +112,6 @@ def without_a_plan(root: Path) -> None:
     unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
 
 
-def another_start(root: Path) -> None:
-    unlocked(root, "reset_plan_partitions").update({"start_offset": "start_offset + 1"}, predicate="partition = 0")
-
-
-def without_its_parts(root: Path) -> None:
-    unlocked(root, "reset_plan_partitions").delete("plan_id = '2026000001'")
-
-
 def another_result(root: Path) -> None:
     unlocked(root, "reset_executions").update({"status": "'FAILED'"}, predicate="plan_id = '2026000002'")
 
@@ -148,8 +137,6 @@ def without_newest_results(root: Path) -> None:
         (nameless_row, "lost its sequence"),
         (another_reason, "reset_plans: plan 2026000001 was altered"),
         (without_a_plan, "reset_plans: plan 2026000001 is missing"),
-        (another_start, "reset_plan_partitions: a share partition of plan 2026000000 was altered"),
-        (without_its_parts, "reset_plan_partitions: plan 2026000001 had 1 share partitions and has 0"),
         (another_result, "reset_executions: a result of plan 2026000002"),
         (without_a_result, "results of plan 2026000002, attempt 1: 1 were written and 0 are there"),
         (without_newest_results, "results of plan 2026000003"),
@@ -161,7 +148,7 @@ def test_what_is_done_to_the_tables_is_found(
     """A cut-off end, an emptied, restored or rewritten audit, altered, lost or doubled rows of every table: one line
     that says what, exit code 3."""
     tampered(root)
-    assert words in command_line.run(capsys, "reset", "audit", "--tables", root).complaint(3)
+    assert words in command_line.run(capsys, "change", "audit", "--tables", root).complaint(3)
 
 
 @pytest.mark.parametrize("tampered", [cut_off, emptied, doubled_row])
@@ -182,7 +169,7 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
     anchor = tmp_path / "anchor.json"
     earlier = shutil.copytree(root, tmp_path / "earlier")
     attempt(root, 7)
-    first = command_line.run(capsys, "reset", "audit", "--tables", root, "--anchor", anchor)
+    first = command_line.run(capsys, "change", "audit", "--tables", root, "--anchor", anchor)
     assert first.code == 0
     assert f"anchor {anchor}: now at row" in first.stderr
     attempt(root, 8)
@@ -190,7 +177,7 @@ def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
     kept = json.loads(anchor.read_text())
     assert kept["sequence"] == len(delta(root, "reset_audit").to_pyarrow_table()) - 1
     assert checked_audit(config(earlier)).flaws == ()
-    refused = command_line.run(capsys, "reset", "audit", "--tables", earlier, "--anchor", anchor)
+    refused = command_line.run(capsys, "change", "audit", "--tables", earlier, "--anchor", anchor)
     assert f"row {kept['sequence']}: it is missing: {anchor} has noted" in refused.complaint(3)
     assert json.loads(anchor.read_text()) == kept
     anchor.write_text("{}")
@@ -207,7 +194,7 @@ def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:
         a_journal(root).write_plan(other)
 
 
-def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_said_to_be_unknown(tmp_path: Path) -> None:
     """Plans and results without a hash in the audit are counted, and are no error; a plan that is stored again is noted
     then."""
     root, plan = tmp_path, a_plan()
@@ -215,7 +202,6 @@ def test_what_an_older_release_wrote_is_said_to_be_unknown(tmp_path: Path) -> No
     journal._tables.create("reset_plans", properties={"cluster_id": "c1"})
     origin = {"cluster_id": "c1", "run_id": "r"}
     journal._tables.append("reset_plans", [{**origin, **plan_row(plan)}])
-    journal._tables.append("reset_plan_partitions", [{**origin, **part} for part in partition_rows(plan)])
     report = checked_audit(config(root))
     assert (report.plans, report.plans_without_audit) == (0, 1)
     journal.write_plan(plan)

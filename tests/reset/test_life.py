@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.config import ApprovalRule
-from acktrail.errors import ChangeInProgress, ChangeRefused
-from acktrail.group_changes.audit.audit_chain import AuditEntry, AuditRow, Event, chained, first_link
-from acktrail.group_changes.lifecycle.plan_life import (
+from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, chained, first_link
+from acktrail.change.lifecycle.plan_life import (
     LIFE,
     ChangeStatus,
     PlanLife,
@@ -24,8 +22,10 @@ from acktrail.group_changes.lifecycle.plan_life import (
     life_of,
     worst_status,
 )
-from acktrail.group_changes.lifecycle.plan_status import check_approvals, check_approver, requesters
-from acktrail.group_changes.lifecycle.undo import UndoLedger
+from acktrail.change.lifecycle.plan_status import check_approvals, check_approver, requesters
+from acktrail.change.lifecycle.undo import UndoLedger
+from acktrail.config import ApprovalRule
+from acktrail.errors import ChangeInProgress, ChangeRefused
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -139,7 +139,7 @@ def test_time_and_refusals_count_while_nothing_was_attempted() -> None:
     assert life(is_refused=True).standing is ChangeStatus.REFUSED
     assert life(*FAILED, is_expired=True, is_refused=True).standing is ChangeStatus.FAILED
     done = {("g", "orders", 0): (Status.OK, 5)}
-    undone = life(*DONE, ledger=UndoLedger(outcomes={"p1": done, "p2": done}, undos={"p1": ["p2"]}))
+    undone = life(*DONE, undone=UndoLedger(outcomes={"p1": done, "p2": done}, undos={"p1": ["p2"]}).undone("p1"))
     assert (undone.standing, undone.undone_by) == (ChangeStatus.UNDONE, ("p2",))
 
 
@@ -164,7 +164,7 @@ def test_what_nobody_knows_is_verified_first(step: Step) -> None:
     """Whatever is asked of a plan whose outcome is open: verify."""
     with pytest.raises(ChangeInProgress) as caught:
         life(*UNKNOWN).after(step)
-    assert "acktrail reset verify p1" in caught.value.hint
+    assert "acktrail change verify p1" in caught.value.hint
     assert caught.value.exit_code == 4
 
 
@@ -184,7 +184,7 @@ def test_who_may_approve(rule: ApprovalRule, approved_by: list[str], passes: boo
     asked_by = requesters("ann", "bob")
     with nullcontext() if passes else pytest.raises(ChangeRefused, match="needs an approval") as refused:
         check_approvals("p1", approved_by, asked_by, rule)
-    assert passes or "acktrail reset approve p1" in refused.value.hint
+    assert passes or "acktrail change approve p1" in refused.value.hint
     own = pytest.raises(ChangeRefused, match="own_approval") if rule is ApprovalRule.SECOND_PERSON else nullcontext()
     with own:
         check_approver("BOB", asked_by, rule)

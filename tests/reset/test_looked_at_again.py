@@ -21,14 +21,14 @@ from servers.releases import releases
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import NewStartOffset
 from acktrail.broker.state.state_topic import StateTopic
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import read_audit
+from acktrail.change.execution.execute_reset import raise_unless_ok
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import OutcomeUnknown, PlanStale
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.audit.journal import read_audit
-from acktrail.group_changes.execution.execute_reset import raise_unless_ok
-from acktrail.group_changes.lifecycle.plan_status import list_plans
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -213,7 +213,7 @@ def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
 
     def export() -> None:
-        assert command_line.run(capsys, "export", "--connector", "state", *options).code == 0
+        assert command_line.run(capsys, "run", "export", "--connector", "state", *options).code == 0
 
     export()
     forgetful.work(kept, WORKED, after=export)

@@ -19,11 +19,11 @@ from reset.world import change_plan
 from servers.real_broker import kill
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change import api
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.errors import OutcomeUnknown
-from acktrail.group_changes import api
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.lifecycle.plan_status import list_plans
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 def unknown(done: Done, plan_id: str) -> bool:
     """Whether a command ended as it must when a request left and nobody knows what became of it."""
     assert done.code == 5, done
-    assert f"acktrail reset verify {plan_id}" in done.stderr
+    assert f"acktrail change verify {plan_id}" in done.stderr
     return True
 
 
@@ -90,9 +90,9 @@ def test_what_verification_cannot_note_is_unknown(
     scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Rows of `reset_executions`, or the end of the audit, cannot be written after the look: nothing is settled."""
+    from acktrail.change.audit.journal import Journal
+    from acktrail.change.verification import verify
     from acktrail.errors import ConfigurationError
-    from acktrail.group_changes.audit.journal import Journal
-    from acktrail.group_changes.verification import verify
 
     plan = scene.earliest(scene.group())
 
@@ -120,8 +120,8 @@ def test_a_later_group_does_not_hide_that_one_before_it_was_sent(
     """The audit row before the second request cannot be written: the first one left all the same."""
     groups = sorted([scene.group(), scene.group()])
     plan = scene.earliest(groups[0], groups=groups)
+    from acktrail.change.audit.journal import Journal
     from acktrail.errors import ConfigurationError
-    from acktrail.group_changes.audit.journal import Journal
 
     note = Journal.note
 
@@ -142,8 +142,8 @@ def test_nothing_of_this_applies_before_the_request_leaves(
     scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit row before the first request cannot be written: exit code 3, nothing was sent, the group is free."""
+    from acktrail.change.audit.journal import Journal
     from acktrail.errors import ConfigurationError
-    from acktrail.group_changes.audit.journal import Journal
 
     group = scene.group()
     plan, note = scene.earliest(group), Journal.note
@@ -166,7 +166,7 @@ def test_changes_of_other_kinds_are_unknown_too(
 ) -> None:
     """Tables lost after a deletion of offsets, and after a change of configurations."""
     group = scene.group()
-    deletion = ("offsets", "delete", "--group", group, "--topic", TOPIC, "--execute")
+    deletion = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=earliest", "--execute")
     for name, words in (("delete_offsets", deletion), ("alter_group_configs", setting)):
         with lost_tables(monkeypatch, scene, name):
@@ -194,11 +194,11 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
     request: interrupted, nothing is sent, and the group is free."""
     group = scene.group()
     plan = scene.earliest(group)
-    words = (str(int(number)), "reset", "apply", plan["plan_id"], "--execute")
+    words = (str(int(number)), "change", "apply", plan["plan_id"], "--execute")
     assert process(scene, "before", *words)[0] == 130
     assert (scene.standing(plan["plan_id"]), scene.starts(group)) == ("REFUSED", [5, 5])
     code, message = process(scene, "after", *words)
-    assert (code, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message
+    assert (code, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
     assert scene.standing(plan["plan_id"]) == "UNKNOWN"
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
 
@@ -207,10 +207,10 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
 def test_a_signal_after_a_deletion_is_not_silent(scene: Scene) -> None:
     """The same for what is not a reset."""
     group = scene.group()
-    words = ("offsets", "delete", "--group", group, "--topic", TOPIC, "--execute")
+    words = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
     code, message = process(scene, "after", str(int(signal.SIGTERM)), *words)
     plan_id = list_plans(scene.tables)[0]["plan_id"]
-    assert (code, f"acktrail reset verify {plan_id}" in message) == (5, True), message
+    assert (code, f"acktrail change verify {plan_id}" in message) == (5, True), message
     assert scene.standing(plan_id) == "UNKNOWN"
 
 
@@ -219,7 +219,7 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
     group = scene.group()
     plan = scene.earliest(group)
     acktrail = str(Path(sys.executable).with_name("acktrail"))
-    command = [acktrail, "reset", "apply", plan["plan_id"], "--execute", "--watch", "600", *scene.arguments()]
+    command = [acktrail, "change", "apply", plan["plan_id"], "--execute", "--watch", "600", *scene.arguments()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         until(lambda: Event.AFTER_CALL in scene.events(plan["plan_id"]), what="the answer to be noted")
         running.send_signal(signal.SIGTERM)
@@ -227,7 +227,7 @@ def test_a_signal_while_verification_waits(scene: Scene) -> None:
             _, message = running.communicate(timeout=300)
         finally:
             running.kill()
-    assert (running.returncode, f"acktrail reset verify {plan['plan_id']}" in message) == (5, True), message
+    assert (running.returncode, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
 
 
@@ -249,8 +249,9 @@ def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
         pytest.raises(OutcomeUnknown) as caught,
     ):
         scene.execute_change(deletion)
-    assert f"acktrail reset verify {deletion['plan_id']}" in caught.value.hint
+    assert f"acktrail change verify {deletion['plan_id']}" in caught.value.hint
     scene.broker.start()
     with Cluster(scene.kafka) as cluster:
-        assert api.settle_change(cluster, scene.tables, change_plan(deletion)) == {other: "done"}
+        made = change_plan(deletion)
+        assert api.verify(cluster, api.open_journal(scene.tables, made), made).groups == {other: "done"}
     assert scene.standing(deletion["plan_id"]) == "DONE"

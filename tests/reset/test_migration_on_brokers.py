@@ -20,12 +20,12 @@ from reset.world import BASE_MS, Fates, Part, World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.change.cluster import Cluster
+from acktrail.change.migration.mirror_evidence import SourceOffset, find_translations
+from acktrail.change.request.migration_request import Migration, TranslationWay
 from acktrail.cli.main import _run
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.migration.mirror_evidence import SourceOffset, find_translations
-from acktrail.group_changes.request.migration_request import Migration, TranslationWay
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -59,12 +59,13 @@ class Clusters:
     source_tables: str
 
     def migrate(self, capsys: pytest.CaptureFixture[str], name: str, *words: str) -> Done:
-        where = ["--target-tables", self.target.tables.uri]
-        if name != "show":
-            where += ["--target-bootstrap-server", self.target.kafka.bootstrap_servers]
+        tables, brokers = self.target.tables.uri, self.target.kafka.bootstrap_servers
         if name == "plan":
+            where = ["--target-tables", tables, "--target-bootstrap-server", brokers]
             where += ["--group", GROUP, "--tables", self.source_tables, "--json"]
-        return run(capsys, "migrate", name, *words, *where)
+            return run(capsys, "change", "plan", "migration", *words, *where)
+        where = ["--tables", tables] if name == "show" else ["--tables", tables, "--bootstrap-server", brokers]
+        return run(capsys, "change", name, *words, *where)
 
     def plan(self, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
         done = self.migrate(capsys, "plan", *words)
@@ -74,7 +75,7 @@ class Clusters:
     def carry_out(self, capsys: pytest.CaptureFixture[str], plan: dict[str, Any]) -> None:
         done = self.migrate(capsys, "apply", plan["plan_id"], "--execute", "--watch", "0", "--json")
         assert done.code == 0, done
-        statuses = [row["status"] for row in json.loads(done.stdout)["verified"]]
+        statuses = [row["status"] for row in json.loads(done.stdout)["partitions"]]
         assert len(statuses) == len(plan["partitions"])
         assert all(status.startswith("OK") for status in statuses)
 
@@ -89,7 +90,7 @@ def clusters(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
         source = World.at(old.config(), folder / "source")
         source.make_topic(TOPIC, len(STARTS), RECORDS)
         fates = source.settle(GROUP, TOPIC, len(STARTS) * RECORDS, _decide)
-        assert _run(["export", "--bootstrap-server", old.bootstrap_servers, "--tables", source.tables.uri]) == 0
+        assert _run(["run", "export", "--bootstrap-server", old.bootstrap_servers, "--tables", source.tables.uri]) == 0
         records = _records(source)
         for name, fillers in ((TOPIC, {}), (f"eu.{TOPIC}", FILLERS), (f"mm.{TOPIC}", FILLERS)):
             target.workload.create_topic(name, len(STARTS))
@@ -304,7 +305,7 @@ def test_one_cluster_is_no_migration(clusters: Clusters, capsys: pytest.CaptureF
     own = clusters.source.kafka.bootstrap_servers
     other = clusters.target.kafka.bootstrap_servers
     tables = ("--group", GROUP, "--tables", clusters.source_tables)
-    same = run(capsys, "migrate", "plan", "--translate", "same", "--target-bootstrap-server", own, *tables)
+    same = run(capsys, "change", "plan", "migration", "--translate", "same", "--target-bootstrap-server", own, *tables)
     assert "[same_cluster]" in same.complaint(2)
     assert "the tables are of cluster" in clusters.migrate(
         capsys, "plan", "--translate", "same", "--ask-source", "--bootstrap-server", other
@@ -339,7 +340,7 @@ def test_the_commands_of_the_page_run(
     assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == STARTS
 
     where = ("--bootstrap-server", clusters.target.kafka.bootstrap_servers, "--tables", str(tmp_path / "new"))
-    undone = run(capsys, "reset", "undo", plan["plan_id"], "--execute", "--allow-moved-on", "--watch", "0", *where)
+    undone = run(capsys, "change", "undo", plan["plan_id"], "--execute", "--allow-moved-on", "--watch", "0", *where)
     assert undone.code == 0, undone
     with ShareGroupAdmin(clusters.target.kafka) as admin:
         found = admin.describe_offsets(GROUP, {TOPIC: list(STARTS)})

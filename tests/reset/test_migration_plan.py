@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_snapshot, group_facts, partition_facts
 
-from acktrail.cli.reset.carried_text import carried_text
-from acktrail.cli.reset.reset_text import plan_text
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.collection.facts import CarriedState, PartitionFacts, TargetOffset
+from acktrail.change.migration.carried_text import carried_text
+from acktrail.change.migration.mirror_evidence import SourceOffset, Translations
+from acktrail.change.migration.plan_migration import parse_migration_request, target_offsets
+from acktrail.change.migration.source_states import SourcePartition, SourceStates
+from acktrail.change.planning.plan import ResetKind, ResetPlan
+from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.request.migration_request import Migration, TranslationWay
+from acktrail.change.request.reset_request import OutOfRange, ResetRequest
+from acktrail.cli.change.change_text import plan_text
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes.collection.facts import CarriedState, PartitionFacts, TargetOffset
-from acktrail.group_changes.migration.mirror_evidence import SourceOffset, Translations
-from acktrail.group_changes.migration.plan_migration import parse_migration_request, target_offsets
-from acktrail.group_changes.migration.source_states import SourcePartition, SourceStates
-from acktrail.group_changes.planning.plan import ChangeKind, ResetPlan
-from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
-from acktrail.group_changes.request.migration_request import Migration, TranslationWay
-from acktrail.group_changes.request.reset_request import OutOfRange, ResetRequest
 from acktrail.model.mirrored_offsets import TranslatedOffset
 
 SAME = {"way": "same", "groups": ["g"]}
@@ -116,7 +117,7 @@ def test_sums_are_of_what_is_carried() -> None:
     exact, open_, refused = facts(40), facts(30, passed=None, passed_most=5, reason="why"), facts(None)
     rows = [replace(each, partition=index) for index, each in enumerate((exact, open_, refused))]
     made = plan(*rows)
-    assert made.kind is ChangeKind.MIGRATION
+    assert made.kind is ResetKind.MIGRATION
     totals = made.carried
     assert totals is not None
     assert (totals.partitions, totals.unknown) == (2, 1)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from acktrail.change.migration.plan_migration import parse_migration_request
+from acktrail.change.migration.source_states import SourceStates, as_read, read_source
+from acktrail.change.request.migration_request import TranslationWay
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
-from acktrail.group_changes.migration.plan_migration import parse_migration_request
-from acktrail.group_changes.migration.source_states import SourceStates, as_read, read_source
-from acktrail.group_changes.request.migration_request import TranslationWay
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text

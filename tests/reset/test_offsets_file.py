@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
-from acktrail.group_changes.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 
 
 def rows_of(tmp_path: Path, content: bytes) -> list[tuple[str | None, str, int, int]]:

@@ -14,9 +14,9 @@ from reset.world import World
 
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.groups.group_kinds import DELETE_OFFSETS
 from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.execution.execute_group_change import raise_unless_changed
 
 pytestmark = pytest.mark.broker
 
@@ -51,7 +51,7 @@ def test_a_deletion_is_shown_first_and_done_as_shown(
     world: World, group: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The preview names what is lost and changes nothing; its hash lets the same thing happen, and nothing else."""
-    wanted = ("offsets", "delete", "--group", group, "--topic", topic)
+    wanted = ("groups", "delete-offsets", "--group", group, "--topic", topic)
     shown = command(capsys, world, *wanted, "--json")
     preview = json.loads(shown.stdout)
     assert (shown.code, described(world, group)) == (0, 2)
@@ -62,7 +62,7 @@ def test_a_deletion_is_shown_first_and_done_as_shown(
     assert "[preview_changed]" in other.complaint(2)
     assert described(world, group) == 2
     done = command(capsys, world, *wanted, "--execute", "--expect", preview["preview_hash"], "--json")
-    assert json.loads(done.stdout)["outcomes"] == {group: "DONE"}
+    assert json.loads(done.stdout)["groups"] == {group: "DONE"}
     assert described(world, group) == 0
     again = command(capsys, world, *wanted)
     assert (again.code, "[no_such_state]" in again.stderr) == (2, True)
@@ -131,12 +131,12 @@ def test_an_unknown_outcome_is_settled(
     monkeypatch.setattr(ShareGroupAdmin, "delete_offsets", lost)
     plan = world.plan_deletion([group], [topic])
     done = world.execute_change(plan)
-    assert done.outcomes == {group: "DONE"}
+    assert done.groups == {group: "DONE"}
     with pytest.raises(OutcomeUnknown):
-        raise_unless_changed(done)
-    shown = run(capsys, "reset", "show", plan["plan_id"], "--tables", world.tables.uri)
+        DELETE_OFFSETS.raise_unless_done(done)
+    shown = run(capsys, "change", "show", plan["plan_id"], "--tables", world.tables.uri)
     assert "state_is_lost" in shown.stdout
-    assert checked_audit(world.tables).broken_at is None
+    assert checked_audit(world.tables).flaws == ()
 
 
 def test_what_moved_since_the_preview_is_not_done(

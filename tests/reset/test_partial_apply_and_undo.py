@@ -11,9 +11,9 @@ from confluent_kafka import AcknowledgeType
 from reset.plan_scene import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
 from reset.world import reset_plan
 
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.lifecycle.undo import undo_request
 from acktrail.errors import ChangeInProgress, ChangeRefused, PlanStale
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.lifecycle.undo import undo_request
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -27,7 +27,7 @@ def test_a_partial_apply_says_what_it_left_out(scene: Scene, reset: Command) -> 
     done = reset("apply", plan["plan_id"], "--execute", "--partial", "--watch", "0", "--json")
     assert done.code == 7, done.stderr
     found = json.loads(done.stdout)
-    outcomes = {(row["group_id"], row["partition"]): (row["status"], row["error"]) for row in found["outcomes"]}
+    outcomes = {(row["group_id"], row["partition"]): (row["status"], row["error"]) for row in found["partitions"]}
     assert outcomes.keys() == {(name, index) for name in (group, f"{group}-missing") for index in (0, 7)}
     assert outcomes[group, 0][0].startswith("OK")
     assert outcomes[group, 7] == ("LEFT_OUT", "unknown_partition: there is no partition 7: the topic has 2")

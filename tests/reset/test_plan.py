@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reset.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
 
+from acktrail.change.change_kind import parse_plan, read_plan
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
+from acktrail.change.collection.records_below_start import with_passed
+from acktrail.change.plan_hash import fingerprint, from_json_value, hash_of, to_json_value
+from acktrail.change.planning.notices import RefusedParts, Severity, refusal_error
+from acktrail.change.planning.number_text import forgotten
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import check_age, plan_json
+from acktrail.change.request.reset_request import OutOfRange, StrategyKind
 from acktrail.errors import InputError, MalformedFile, PlanStale
-from acktrail.group_changes.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
-from acktrail.group_changes.collection.records_below_start import with_passed
-from acktrail.group_changes.json_values import fingerprint, from_json_value, hash_of, to_json_value
-from acktrail.group_changes.planning.notices import RefusedParts, Severity, refusal_error
-from acktrail.group_changes.planning.number_text import forgotten
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import check_age, parse_plan, plan_json, read_plan
-from acktrail.group_changes.request.reset_request import OutOfRange, StrategyKind
 from acktrail.model.delivery import StateBatch
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
@@ -78,13 +79,13 @@ def test_no_number_or_word_can_be_changed_by_hand() -> None:
     ("edit", "says"),
     [
         (lambda d: d | {"version": 3}, "[other_version]"),
-        (lambda d: d | {"format": "x"}, "is no reset plan"),
+        (lambda d: d | {"format": "x"}, "is no plan of a change"),
         (lambda d: d | {"more": 1}, "field 'more' is not known"),
         (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
         (lambda d: d | {"created_at_ms": "1"}, "int wanted, str found"),
         (lambda d: d | {"created_at_ms": True}, "int wanted, bool found"),
         (lambda d: d | {"plan_hash": "sha256:0"}, "[edited_plan]"),
-        (lambda d: [d], "is no reset plan"),
+        (lambda d: [d], "is no plan of a change"),
     ],
 )
 def test_other_files_are_told_apart(tmp_path: Path, edit: Any, says: str) -> None:

@@ -8,10 +8,10 @@ import pytest
 from reset.plan_scene import ONE_RELEASE, TOPIC, Command, Scene
 from reset.world import reset_plan
 
+from acktrail.change import api
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.journal import read_audit
 from acktrail.errors import ChangeRefused, PlanStale
-from acktrail.group_changes import api
-from acktrail.group_changes.audit.audit_chain import Event
-from acktrail.group_changes.audit.journal import read_audit
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -96,7 +96,7 @@ def test_deletions_have_the_same_life(scene: Scene, reset: Command, monkeypatch:
     assert scene.starts(group) == []
     scene.put(group, {0: 5, 1: 5})
     done = scene.execute_change(wanted)
-    assert (done.results, done.outcomes) == ((), {group: "DONE"})
+    assert (done.execution.results, done.groups) == ((), {group: "DONE"})
     assert scene.starts(group) == [5, 5]
 
 
@@ -105,7 +105,7 @@ def test_a_plan_that_was_done_is_not_sent_again(scene: Scene, reset: Command) ->
     really and as a dry run, although nothing moved in the plan's eyes."""
     group = scene.group()
     plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
-    assert reset("apply", plan["plan_id"], "--execute").stdout == "every share partition is at its target already\n"
+    assert reset("apply", plan["plan_id"], "--execute").stdout == "everything is done already\n"
     scene.put(group, {0: 5, 1: 5})
     for words in ((), ("--execute",)):
         assert "[plan_carried_out]" in reset("apply", plan["plan_id"], *words).complaint(2)

@@ -16,10 +16,10 @@ from servers.releases import releases
 from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.broker.client.broker_client import BrokerClient, NoResponse
 from acktrail.broker.client.error_codes import NONE
+from acktrail.change import api
+from acktrail.change.cluster import Cluster
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
-from acktrail.group_changes import api
-from acktrail.group_changes.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

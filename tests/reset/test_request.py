@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_request
 
-from acktrail.errors import ChangeRefused
-from acktrail.group_changes.json_values import from_json_value, to_json_value
-from acktrail.group_changes.request.reset_request import (
+from acktrail.change.plan_hash import from_json_value, to_json_value
+from acktrail.change.request.reset_request import (
     LARGEST_OFFSET,
     ResetRequest,
     Strategy,
@@ -24,6 +23,7 @@ from acktrail.group_changes.request.reset_request import (
     parse_moment,
     parse_topic,
 )
+from acktrail.errors import ChangeRefused
 from acktrail.times import instant_text
 
 NOW_MS = 1_700_000_000_000

@@ -21,12 +21,12 @@ from acktrail.broker.changes import ChangeResult, NewStartOffset, Outcome
 from acktrail.broker.client.coordinators import SendResult
 from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.broker.groups.change_requests import ChangeTarget, PartResponse, results_per_target
+from acktrail.change import api
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.cluster import Cluster
+from acktrail.change.execution.execute_reset import raise_unless_ok
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
-from acktrail.group_changes import api
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.execution.execute_reset import raise_unless_ok
-from acktrail.group_changes.lifecycle.plan_status import list_plans
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -85,7 +85,9 @@ def test_the_command_says_what_forbids_a_plan(
     options += [f"--{kind}" if value is None else f"--{kind}={value}" for kind, value in wanted["strategies"].items()]
     options += [f"--{flag.replace('_', '-')}" for flag in ("allow_skip", "allow_create") if wanted.get(flag)]
     options += ["--out-of-range", wanted.get("out_of_range", "clamp")]
-    done = run(capsys, "reset", "plan", *options, "--json", "--bootstrap-server", world.kafka.bootstrap_servers)
+    done = run(
+        capsys, "change", "plan", "reset", *options, "--json", "--bootstrap-server", world.kafka.bootstrap_servers
+    )
 
     assert done.code == 2, done.stderr
     assert f"[{rule}]" in done.stderr
@@ -192,7 +194,7 @@ def test_a_killed_process_leaves_an_unknown_that_verify_settles(
     assert standing(world, plan) == "UNKNOWN"
     with pytest.raises(ChangeInProgress) as held:
         world.execute(earliest(world, group, strategies={"to-current": None}))
-    assert f"acktrail reset verify {plan['plan_id']}" in held.value.hint
+    assert f"acktrail change verify {plan['plan_id']}" in held.value.hint
     verified = world.verify(plan, wait_s=1)
     assert {row["status"] for row in verified} == {status}
     assert standing(world, plan) == at_rest
@@ -274,7 +276,7 @@ def test_every_answer_is_verified_and_noted(
 
 
 def _audit(world: World) -> list[dict[str, Any]]:
-    from acktrail.group_changes.audit.journal import read_audit
+    from acktrail.change.audit.journal import read_audit
 
     return [row.to_row() for row in read_audit(world.tables)]
 
@@ -345,5 +347,5 @@ def test_partial_sends_what_is_not_refused(world: World, group: str) -> None:
 def test_the_audit_is_whole_after_all_of_this(world: World, group: str) -> None:
     """Every attempt of this module, also the killed and refused ones, lies in one unbroken chain."""
     report = checked_audit(world.tables)
-    assert report.broken_at is None
+    assert report.flaws == ()
     assert report.rows > 20

@@ -194,7 +194,7 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.group_changes.request.offsets_csv import offset_rows, planned_offsets
+    from acktrail.change.request.offsets_csv import offset_rows, planned_offsets
 
     text, left_out = planned_offsets(reset_plan(outcomes["from-file"].plan))
     ours = tmp_path / "ours.csv"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, logs
 
-from acktrail.cli.reset.reset_text import CellState, offset_bar
-from acktrail.group_changes.collection.facts import PartitionFacts
-from acktrail.group_changes.request.reset_request import OutOfRange, StrategyKind
+from acktrail.change.collection.facts import PartitionFacts
+from acktrail.change.request.reset_request import OutOfRange, StrategyKind
+from acktrail.cli.change.change_text import CellState, offset_bar
 from acktrail.model.delivery import DeliveryState
 
 MARKS = {

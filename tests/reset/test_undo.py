@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reset.scenes import a_plan, a_request, a_snapshot, partition_facts
 
-from acktrail.group_changes.collection.facts import TargetOffset
-from acktrail.group_changes.lifecycle.plan_life import Status
-from acktrail.group_changes.lifecycle.undo import UndoLedger
-from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
-from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.collection.facts import TargetOffset
+from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.lifecycle.undo import UndoLedger
+from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.model.delivery import DeliveryState, StateBatch
 
 A, B = ("g", "orders", 0), ("g", "orders", 1)
@@ -29,12 +30,11 @@ def test_what_was_taken_back_and_done_again_may_be_taken_back_again() -> None:
     }
     ledger = UndoLedger(outcomes=done, undos={"plan": ["u1", "u2", "u3"]})
     assert ledger.taken_back("plan") == {A: "u1", B: "u2"}
-    assert ledger.is_undone("plan")
-    assert ledger.undone_by("plan") == ("u1", "u2")
+    assert ledger.undone("plan") == (("u1", "u2"), True)
     assert ledger.taken_back("plan", but="u2") == {A: "u1"}
     again = UndoLedger(outcomes={**done, "redo": {A: OK}}, undos={"plan": ["u1", "u2"], "u1": ["redo"]})
     assert again.taken_back("plan") == {B: "u2"}
-    assert not again.is_undone("plan")
+    assert not again.undone("plan").is_all
 
 
 @given(st.lists(st.sampled_from([A, B]), max_size=6))

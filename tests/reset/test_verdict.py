@@ -10,11 +10,11 @@ from reset.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partit
 from samples.golden_vectors import SEED
 
 from acktrail.broker.changes import Outcome
-from acktrail.group_changes.collection.changes_since_plan import changes_since_plan
-from acktrail.group_changes.collection.exported_records import states_at
-from acktrail.group_changes.collection.facts import PartitionState, Snapshot
-from acktrail.group_changes.lifecycle.plan_life import Status
-from acktrail.group_changes.verification.partition_outcome import (
+from acktrail.change.collection.changes_since_plan import changes_since_plan
+from acktrail.change.collection.exported_records import states_at
+from acktrail.change.collection.facts import PartitionState, Snapshot
+from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,
     ResetOutcome,

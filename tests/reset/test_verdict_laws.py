@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acktrail.broker.changes import Outcome
-from acktrail.group_changes.collection.facts import PartitionState
-from acktrail.group_changes.lifecycle.plan_life import Status
-from acktrail.group_changes.verification.partition_outcome import (
+from acktrail.change.collection.facts import PartitionState
+from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,
     ResetOutcome,

@@ -16,16 +16,17 @@ from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Producer
 
 from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.change import api
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.execution.attempt import OpenRequests
+from acktrail.change.groups.collect_group_change import plan_deletion
+from acktrail.change.groups.group_change_plan import GroupChangePlan
+from acktrail.change.lifecycle.undo import undo_request
+from acktrail.change.plan_hash import to_json_value
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.group_changes import api
-from acktrail.group_changes.cluster import Cluster
-from acktrail.group_changes.collection.collect_group_change import plan_deletion
-from acktrail.group_changes.json_values import to_json_value
-from acktrail.group_changes.lifecycle.undo import undo_request
-from acktrail.group_changes.planning.group_change_plan import GroupChangePlan
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import parse_plan
-from acktrail.group_changes.request.reset_request import ResetRequest, parse_request
 
 __all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
 
@@ -160,7 +161,7 @@ class World:
 
     def would_send(self, plan: dict[str, Any], **named: Any) -> Any:
         with Cluster(self.kafka) as cluster:
-            return api.would_send(cluster, self.tables, reset_plan(plan), **named)
+            return api.recheck(cluster, self.tables, reset_plan(plan), **named)
 
     def execute(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         made = reset_plan(plan)
@@ -171,7 +172,7 @@ class World:
         made = reset_plan(plan)
         with Cluster(self.kafka) as cluster:
             journal = api.open_journal(self.tables, made)
-            return to_json_value(api.verify(cluster, journal, made, wait_s=wait_s, watch_s=watch_s))
+            return to_json_value(api.verify(cluster, journal, made, wait_s=wait_s, watch_s=watch_s).partitions)
 
     def note_decision(self, plan: dict[str, Any], **named: Any) -> str:
         return api.note_decision(self.tables, reset_plan(plan), **named)
@@ -181,8 +182,14 @@ class World:
             return to_json_value(plan_deletion(cluster, groups, topics))
 
     def execute_change(self, plan: dict[str, Any]) -> Any:
+        """Carry a plan of any kind out, and settle it: its outcome."""
+        made = parse_plan(json.dumps(plan), "plan")
         with Cluster(self.kafka) as cluster:
-            return api.execute_change(cluster, self.tables, change_plan(plan))
+            journal, requests = api.open_journal(self.tables, made), OpenRequests(made.plan_id)
+            with requests:
+                done = api.execute(cluster, journal, made, requests=requests)
+                settled = api.verify(cluster, journal, made, requests=requests)
+            return api.outcome(journal, made, settled, done)
 
     def reset(self, **params: Any) -> dict[str, Any]:
         """Plan, carry out, verify; everything must be done."""

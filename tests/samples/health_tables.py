@@ -64,15 +64,13 @@ class HealthTables:
 
     def validated(self, minutes: float = 4.0, *, critical_fails: int = 0, run_id: str = "run-2") -> None:
         """One validation of one suite of five expectations, one of them not evaluated."""
-        row = {
-            "suite": "state_records",
-            "holds": 4 - critical_fails,
-            "fails": critical_fails,
-            "noted": 0,
-            "not_evaluated": 1,
-        }
-        row |= {"critical_fails": critical_fails, "rows_compared": 90, "run_id": run_id}
-        self._append("quality_totals", [{**row, "evaluated_at": self.ago(minutes)}])
+        row = {"suite": "state_records", "severity": "critical", "run_id": run_id, "evaluated_at": self.ago(minutes)}
+        states = ["fails"] * critical_fails + ["holds"] * (4 - critical_fails) + ["not_evaluated"]
+        counts = (90, 0, 0, 0, None)
+        self._append(
+            "quality_results",
+            [{**row, "state": state, "element_count": rows} for state, rows in zip(states, counts, strict=True)],
+        )
 
     def changed(self, minutes: float, group: str, before: str | None, after: str | None) -> None:
         """Partition 0 of a topic changed its status."""

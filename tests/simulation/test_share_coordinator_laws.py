@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from samples.coordinator_random_calls import Step, coordinator, requests, scripts, take
 from simulation.coordinator_calls import KEY, ageless, records, started
 
-from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
+from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.strict.strict_replay import replay_strictly
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
@@ -120,17 +119,3 @@ def test_any_update_may_be_a_snapshot(steps: list[Step], data: st.DataObject) ->
     )
 
     assert {k: ageless(s) for k, s in replay(log).items()} == {k: ageless(s) for k, s in found.memory.states.items()}
-
-
-@given(scripts(prune=False), limits, st.sampled_from((KAFKA_4_4, KAFKA_TRUNK)))
-def test_its_log_breaks_no_rule(steps: list[Step], limit: int, rules: CoordinatorRules) -> None:
-    """R002-06, R002-12: epochs step, updates name their snapshot, start offsets do not go back, batches are in order:
-    strict replay of what Kafka 4.4 writes finds nothing but states that the leader chose to write."""
-    found = coordinator(limit=limit, rules=rules)
-    for step in steps:
-        take(found, step)
-    placed = [RecordAt(partition=0, offset=e.offset, record=e.record) for e in found.log.entries]
-    strict = replay_strictly(placed)
-
-    assert {finding.rule.value for finding in strict.violations} <= {"uninitialised_has_no_batches"}
-    assert strict.states == found.memory.states

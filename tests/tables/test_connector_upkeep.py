@@ -22,7 +22,7 @@ from acktrail.tables.sinks.open_tables import OpenTables
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, TableUpkeep, maintain, preview
 
 PART, OTHER = SourcePartition("folder/a"), SourcePartition("folder/b")
-AT_ONCE = MaintenancePolicy(small_files=1, vacuum_after_ms=0, log_keep_ms=0)
+AT_ONCE = MaintenancePolicy(small_files=1, vacuum_after_ms=0)
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
+from acktrail.tables.upkeep.file_rewrite import rewrite
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 
@@ -53,7 +53,7 @@ def test_bounds_in_the_log_hold_long_texts(tmp_path: Path) -> None:
             found = snapshot.read(columns=["offset"], where=pc.field("group_id") == group_id)
             assert found["offset"].to_pylist() == [number]
         if not compacted:
-            assert commit_rewrite(tables, "state_records", rewrite(snapshot, table_files(snapshot)), what="test")
+            assert commit_rewrite(tables, "state_records", rewrite(snapshot, snapshot.files()), what="test")
 
 
 def test_rows_keep_their_order_over_row_groups_and_pieces(tmp_path: Path) -> None:

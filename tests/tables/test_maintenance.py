@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import random
 import subprocess
 import sys
@@ -29,13 +30,13 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.upkeep import compaction_plan, file_rewrite
-from acktrail.tables.upkeep.compaction_plan import TableFile, compaction_bins
-from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
-from acktrail.tables.upkeep.growth import forecast
-from acktrail.tables.upkeep.log_cleanup import LogFile, unneeded
+from acktrail.tables.upkeep.compaction_plan import compaction_bins
+from acktrail.tables.upkeep.file_rewrite import rewrite
+from acktrail.tables.upkeep.growth import growth
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.range_merging import merged_ranges
 from acktrail.tables.upkeep.retention_cut import Retention
@@ -43,7 +44,7 @@ from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 RECORDS = "state_records"
 RANGES = "export_ranges"
-AT_ONCE = MaintenancePolicy(vacuum_after_ms=0, log_keep_ms=0)
+AT_ONCE = MaintenancePolicy(vacuum_after_ms=0)
 FIRST_MS = 1_700_000_000_000
 """The time of a ``MemoryLog``'s record at offset 0; each is a ms later than the one before."""
 
@@ -88,10 +89,10 @@ def rows_of(tables: Tables) -> pa.Table:
     return tables.read(RECORDS).sort_by([("state_partition", "ascending"), ("offset", "ascending")]).combine_chunks()
 
 
-def files_of(tables: Tables, name: str = RECORDS) -> list[TableFile]:
+def files_of(tables: Tables, name: str = RECORDS) -> tuple[DataFile, ...]:
     snapshot = tables.snapshot(name)
     assert snapshot is not None
-    return table_files(snapshot)
+    return snapshot.files()
 
 
 def ensure_accounted(tables: Tables) -> None:
@@ -143,7 +144,6 @@ def test_rows_before_are_rows_after(tables: Tables) -> None:
     ensure_accounted(tables)
     folder = Path(tables.root, RECORDS)
     assert len(list(folder.glob("*.parquet"))) == 2
-    assert len(list((folder / "_delta_log").glob("*.json"))) < 30
 
 
 def test_a_lookup_reads_one_row_group(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     exporter = Exporter(tables, 40, 20, 2)
     exporter.commit(12)
     before, at = rows_of(tables), exporter.positions
-    keep = MaintenancePolicy(retention=Retention(keep_ms=1_000), vacuum_after_ms=0, log_keep_ms=0)
+    keep = MaintenancePolicy(retention=Retention(keep_ms=1_000), vacuum_after_ms=0)
     cut = 150
     for _ in range(2):  # the second one has nothing to do
         report = maintain(tables.config, keep, now_ms=FIRST_MS + cut + 1_000)
@@ -238,7 +238,7 @@ def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
 MAINTENANCE = (
     "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
     "from acktrail.tables.upkeep.retention_cut import Retention\n"
-    "policy = MaintenancePolicy(retention=Retention(keep_ms=1_000), small_files=2, vacuum_after_ms=0, log_keep_ms=0)\n"
+    "policy = MaintenancePolicy(retention=Retention(keep_ms=1_000), small_files=2, vacuum_after_ms=0)\n"
     "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
     "progress=lambda text: print(text, flush=True))\n"
 )
@@ -271,13 +271,13 @@ def test_files_that_others_replaced_are_left_to_them(tables: Tables) -> None:
     exporter.commit(4)
     snapshot = tables.snapshot(RECORDS)
     assert snapshot is not None
-    first, second = (rewrite(snapshot, table_files(snapshot)) for _ in range(2))
+    first, second = (rewrite(snapshot, snapshot.files()) for _ in range(2))
     exporter.commit(1)
     assert commit_rewrite(tables, RECORDS, first, what="compact")
     assert not commit_rewrite(tables, RECORDS, second, what="compact")
     snapshot = tables.snapshot(RECORDS)
     assert snapshot is not None
-    third = rewrite(snapshot, table_files(snapshot))
+    third = rewrite(snapshot, snapshot.files())
     snapshot.delta.optimize.compact()
     assert not commit_rewrite(tables, RECORDS, third, what="compact")
     assert rows_of(tables)["offset"].to_pylist() == list(range(35))
@@ -345,44 +345,42 @@ def test_merged_ranges_have_every_offset_and_count(parts: list[tuple[int, str, i
     assert again.to_pylist() == merged
 
 
-def test_a_log_keeps_every_version_that_can_be_asked_for() -> None:
-    """What is removed lies before a checkpoint that is old enough and not after the version to keep from."""
-
-    def log(*checkpoints: int) -> list[LogFile]:
-        return [
-            LogFile(
-                path=f"{version}{kind}", version=version, size_bytes=1, modified_ms=version, is_checkpoint=bool(kind)
-            )
-            for version in range(100)
-            for kind in ("", *(["c"] if version in checkpoints else []))
-        ]
-
-    files = log(25, 50, 75)
-    assert {file.version for file in unneeded(files, older_than_ms=60, keep_from=None)} == set(range(50))
-    assert {file.version for file in unneeded(files, older_than_ms=60, keep_from=49)} == set(range(25))
-    assert unneeded(files, older_than_ms=10, keep_from=None) == unneeded(log(), older_than_ms=99, keep_from=None) == []
+def test_a_log_is_cut_before_an_old_checkpoint(tables: Tables) -> None:
+    """Commits of a day ago lie behind a checkpoint and go; younger ones stay, and every row is read as before."""
+    exporter = Exporter(tables, 7)
+    exporter.commit(60)
+    before, log = rows_of(tables), Path(tables.root, RECORDS, "_delta_log")
+    then = time.time() - 90_000
+    for file in log.glob("*.*"):
+        if file.name[:20] <= f"{30:020d}":
+            os.utime(file, (then, then))
+    maintain(tables.config, MaintenancePolicy(small_files=100))
+    versions = sorted({int(file.name[:20]) for file in log.glob("*.json")})
+    assert versions == list(range(24, 61))
+    assert rows_of(tables).equals(before)
+    exporter.commit(1)
 
 
 def test_compaction_writes_a_row_few_times() -> None:
     """A table that grows by small files for long, compacted now and then: few files that are not full, and each row
     written at most three times more."""
-    files: list[TableFile] = []
+    files: list[DataFile] = []
     written = rows = 0
     for day in range(60):
-        files += [TableFile(path=f"{day}/{n}", size_bytes=60 * 6_000, rows=6_000, modified_ms=day) for n in range(144)]
+        files += [DataFile(path=f"{day}/{n}", size_bytes=60 * 6_000, rows=6_000, modified_ms=day) for n in range(144)]
         rows += 144 * 6_000
         for _ in range(2):
             for own in compaction_bins(files, more_than=8):
                 total = sum(file.rows or 0 for file in own)
                 written += total
                 files = [file for file in files if file not in own]
-                files.append(TableFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
-        assert sum(not file.is_full for file in files) <= 16
+                files.append(DataFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
+        assert sum(not compaction_plan._is_full(file) for file in files) <= 16
     assert written <= 3 * rows
 
 
-def test_a_year_is_foretold_from_a_day(tables: Tables) -> None:
-    """Commits a minute apart make 1,440 files a day; a year of them is that times 365 without maintenance."""
+def test_what_a_day_brings_is_in_the_log(tables: Tables) -> None:
+    """Commits a minute apart make 1,440 files a day."""
     Exporter(tables, 7).commit(20)
     newest_ms = int(time.time() * 1_000)
     for number, file in enumerate(sorted(Path(tables.root, RECORDS, "_delta_log").glob("*.json"))):
@@ -391,9 +389,6 @@ def test_a_year_is_foretold_from_a_day(tables: Tables) -> None:
             if "commitInfo" in line:
                 line["commitInfo"]["timestamp"] = newest_ms - (20 - number) * 60_000
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (found,) = (each for each in forecast(tables.config, MaintenancePolicy()) if each.table == RECORDS)
+    (found,) = (each for each in growth(tables.config) if each.table == RECORDS)
     assert found.day is not None
-    assert found.year is not None
-    assert (found.day.commits, found.day.files, found.day.rows) == (1_440, 1_440, 1_440 * 7)
-    assert found.year.files[0] == 20 + 365 * 1_440
-    assert found.year.files[1] < 3_000
+    assert (found.files, found.day.commits, found.day.files, found.day.rows) == (20, 1_440, 1_440, 1_440 * 7)

@@ -66,7 +66,7 @@ def test_maintenance_in_a_bucket(s3: S3) -> None:
     tables, exporter = Tables(config), Exporter(Tables(config), 20, 3)
     exporter.commit(10)
     before = rows_of(tables)
-    maintain(config, MaintenancePolicy(vacuum_after_ms=0, log_keep_ms=0))
+    maintain(config, MaintenancePolicy(vacuum_after_ms=0))
     assert rows_of(tables).equals(before)
     assert sum(key.endswith(".parquet") and "_delta_log" not in key for key in s3.keys("maintained")) == 2
     exporter.commit(1)

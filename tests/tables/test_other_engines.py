@@ -14,13 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 from drivers.command_line import run
 from reset.scenes import a_plan
 
+from acktrail.change.api import store_plan
+from acktrail.change.plan_hash import with_hash
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
-from acktrail.group_changes.api import store_plan
-from acktrail.group_changes.json_values import with_hash
 from acktrail.tables.delta.store import Tables
 
-NAME = "reset_plan_partitions"
+NAME = "reset_executions"
 
 
 def updated(table: DeltaTable) -> None:
@@ -79,7 +79,7 @@ def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], 
 def test_a_plan_is_shown_after_another_engine_wrote(
     tmp_path: Path, rewrite: Callable[[DeltaTable], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`acktrail reset show` finds the plan and its hash is right."""
+    """`acktrail change show` finds the plan and its hash is right."""
     plan = a_plan()
     for plan_id in ("p0", plan.plan_id, "p9"):
         store_plan(TablesConfig(uri=str(tmp_path)), with_hash(replace(plan, plan_id=plan_id)))
@@ -90,6 +90,6 @@ def test_a_plan_is_shown_after_another_engine_wrote(
         table.optimize.compact()
     else:
         large(table)
-    shown = run(capsys, "reset", "show", plan.plan_id, "--tables", str(tmp_path))
+    shown = run(capsys, "change", "show", plan.plan_id, "--tables", str(tmp_path))
     assert (shown.code, shown.stderr) == (0, "")
     assert plan.plan_id in shown.stdout

@@ -165,7 +165,7 @@ def test_a_compacted_file_loses_only_its_oldest_rows(tmp_path: Path, capsys: pyt
     assert rows_of(tables)["offset"].to_pylist() == list(range(own.rows_dropped, 240_000))
     (smaller,) = files_of(tables)
     assert smaller.size_bytes <= (keep.keep_bytes or 0) * 1.01
-    command = ["maintain", "--tables", tables.root, "--keep-size", "1MB"]
+    command = ["tables", "maintain", "--tables", tables.root, "--keep-size", "1MB"]
     told = json.loads(run(capsys, *command, "--json").stdout)
     (planned,) = (each for each in told["tables"] if each["table"] == RECORDS)
     first, *_, last = planned["days_dropped"]

@@ -54,7 +54,7 @@ def test_without_a_history_nothing_is_known(world: World) -> None:
     """Not exported, exported and not used, of another group: unknown, with a reason each."""
     assert numbers(told(world)) == (0, 0, 10)
     world.export("r1")
-    assert "acktrail history" in (told(world).reason or "")
+    assert "acktrail run history" in (told(world).reason or "")
     build(world.tables)
     own = AffectedRange(key=key_of("other"), first_offset=0, last_offset=4, state_partition=0, record_offset=2)
     found = SettledHistory(world.tables, "c1", None, [own]).outcomes()[own.key]

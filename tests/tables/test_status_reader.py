@@ -97,7 +97,7 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
     """Parts of an interval become one row in the order of their chunks; the row before the first interval is carried
     to it; a group's rows are its own."""
     tables = _tables(tmp_path)
-    common = {"group_id": "g", "bucket_ms": FINE_MS, "observations": 1, "acknowledged": 2, "worst_status": "ok"}
+    common = {"group_id": "g", "bucket_ms": FINE_MS, "observations": 1, "acknowledged": 2}
     own = {**common, "topic_id": "t1", "partition": 0}
     rows = [
         {**own, "chunk": 1, "bucket_at": NOW, "unfinished_records": 4, "most_unfinished_records": 4},

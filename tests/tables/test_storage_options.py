@@ -18,7 +18,6 @@ from acktrail.tables.delta.storage_credentials import client_options, missing_cr
 from acktrail.tables.delta.storage_errors import storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
-from acktrail.tables.sinks.file_storage import file_storage
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -159,14 +158,12 @@ def of_google(address: str) -> TablesConfig:
 def test_other_clouds_are_asked_and_their_refusals_understood(
     object_storage: RunningStorage, made: Any, code: str, says: str
 ) -> None:
-    """Options reach the clients of Azure and Google for tables, leases and plain files; a refusal is one line without a
-    key."""
+    """Options reach the clients of Azure and Google for tables and leases; a refusal is one line without a key."""
     object_storage.control(refuse_with=code)
     config = made(object_storage.address)
     calls = (
         lambda: Tables(config).read("state_records"),
         lambda: WorkerLease(config, "x", owner="w").acquire(),
-        lambda: file_storage(config).folders(""),
     )
     for call in calls:
         with pytest.raises(ConfigurationError) as caught:

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
-from acktrail.tables.delta import store
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -237,22 +236,6 @@ def test_upsert_of_equal_keys_takes_the_last(tables: Tables) -> None:
     assert tables.upsert("findings", findings()) == before
 
 
-def test_table_of_an_older_release_grows(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table without a newer column takes it with the next append; old rows have null there; both releases write."""
-    newer = TABLES["state_records"]
-    older = pa.schema([field for field in newer if field.name not in {"run_id", "batches"}])
-    with monkeypatch.context() as release:
-        release.setattr(store, "TABLES", {**TABLES, "state_records": older})
-        tables.append("state_records", records(0))
-    assert tables.read("state_records")["run_id"].to_pylist() == [None]
-    tables.append("state_records", records(1).append_column("run_id", pa.array(["new"])))
-    with monkeypatch.context() as release:
-        release.setattr(store, "TABLES", {**TABLES, "state_records": older})
-        tables.append("state_records", records(2))
-    read = tables.read("state_records", columns=["offset", "run_id"]).sort_by("offset")
-    assert read.to_pydict() == {"offset": [0, 1, 2], "run_id": [None, "new", None]}
-
-
 def test_positions_survive_checkpoints(tables: Tables) -> None:
     """Positions are known after the log was checkpointed, also one that did not move since."""
     tables.append("state_records", records(0), transactions={"resting": 7})
@@ -309,7 +292,7 @@ def test_a_harmed_file_is_one_clear_error(
             reading()
         assert f"table state_records: {file.name} " in caught.value.message
         assert (caught.value.table, caught.value.file) == ("state_records", file.name)
-        assert "acktrail repair" in caught.value.hint
+        assert "acktrail tables repair" in caught.value.hint
 
 
 _COMMIT = "_delta_log/00000000000000000027.json"

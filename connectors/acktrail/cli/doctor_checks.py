@@ -25,7 +25,7 @@ from acktrail.tables.known_names import KnownNames, known_names
 
 _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
-_REPAIR: Final = "`acktrail repair` shows what can be repaired"
+_REPAIR: Final = "`acktrail tables repair` shows what can be repaired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +186,8 @@ def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[Docto
 
 
 def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:
-    """What ``find_damage`` reports, as `acktrail repair` shows it; raw bytes that contradict decoded columns; then the
-    number of rows of each other table. Reads everything."""
+    """What ``find_damage`` reports, as `acktrail tables repair` shows it; raw bytes that contradict decoded columns;
+    then the number of rows of each other table. Reads everything."""
     tables = Tables(config)
     with table_progress() as progress:
         try:

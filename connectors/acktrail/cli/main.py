@@ -16,76 +16,88 @@ from acktrail.errors import AcktrailError, MissingDependency
 
 COMMANDS: Final = MappingProxyType(
     {
-        "demo": "acktrail.cli.commands.demo:demo",
+        "broker": "acktrail.cli.commands.broker:app",
+        "doctor": "acktrail.cli.commands.doctor:doctor",
         "status": "acktrail.cli.commands.status:status",
         "findings": "acktrail.cli.commands.findings:findings",
-        "broker": "acktrail.cli.commands.broker:app",
-        "airflow": "acktrail.cli.commands.demo:airflow",
-        "connect": "acktrail.cli.commands.connect:app",
-        "export": "acktrail.cli.commands.export:export",
+        "run.export": "acktrail.cli.commands.export:export",
         "groups": "acktrail.cli.commands.groups:app",
-        "offsets": "acktrail.cli.commands.groups:offsets",
-        "reset": "acktrail.cli.reset.plan_command:app",
-        "decode": "acktrail.cli.commands.copied_logs:decode",
-        "replay": "acktrail.cli.commands.copied_logs:replay",
-        "import": "acktrail.cli.commands.export:import_files",
-        "doctor": "acktrail.cli.commands.doctor:doctor",
-        "repair": "acktrail.cli.commands.export:repair",
-        "maintain": "acktrail.cli.commands.upkeep:maintain",
-        "metrics": "acktrail.cli.commands.metrics:metrics",
-        "record": "acktrail.cli.commands.delivery_history:record",
-        "archived": "acktrail.cli.commands.delivery_history:archived",
-        "dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
-        "rates": "acktrail.cli.commands.delivery_history:rates",
-        "profiles": "acktrail.cli.commands.profiles:app",
-        "migrate": "acktrail.cli.commands.migrate:app",
+        "record.show": "acktrail.cli.commands.delivery_history:record",
+        "record.archived": "acktrail.cli.commands.delivery_history:archived",
+        "record.dead-letters": "acktrail.cli.commands.dead_letters:dead_letters",
+        "record.rates": "acktrail.cli.commands.delivery_history:rates",
+        "record.decode": "acktrail.cli.commands.copied_logs:decode",
+        "record.replay": "acktrail.cli.commands.copied_logs:replay",
+        "change.plan.reset": "acktrail.cli.change.plan_command:plan_reset",
+        "change.plan.migration": "acktrail.cli.change.migration_command:plan_migration",
+        "change.approve": "acktrail.cli.change.plan_command:approve",
+        "change.reject": "acktrail.cli.change.plan_command:reject",
+        "change.apply": "acktrail.cli.change.apply_command:apply",
+        "change.verify": "acktrail.cli.change.apply_command:verify",
+        "change.undo": "acktrail.cli.change.apply_command:undo",
+        "change.list": "acktrail.cli.change.report_commands:list_plans",
+        "change.show": "acktrail.cli.change.report_commands:show",
+        "change.audit": "acktrail.cli.change.report_commands:audit",
+        "change.export": "acktrail.cli.change.report_commands:export",
+        "tables.import": "acktrail.cli.commands.export:import_files",
+        "tables.repair": "acktrail.cli.commands.export:repair",
+        "tables.maintain": "acktrail.cli.commands.upkeep:maintain",
+        "tables.metrics": "acktrail.cli.commands.metrics:metrics",
+        "connect": "acktrail.cli.commands.connect:app",
+        "config.profiles": "acktrail.cli.commands.profiles:app",
+        "config.dags": "acktrail.cli.commands.dag_files:dags",
     }
 )
-"""Command name to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
+"""Path of a command to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start
 stays quick."""
 
 COMMANDS_ENTRY_POINT: Final = "acktrail.commands"
 
-EXTRAS: Final = MappingProxyType(
+GROUPS: Final = MappingProxyType(
     {
-        "archived": "tables",
-        "connect": "connect",
-        "dashboard": "dashboard",
-        "dead-letters": "tables",
-        "demo": "all",
-        "doctor": "kafka,tables",
-        "evidence": "tables",
-        "export": "kafka,tables",
-        "findings": "tables",
-        "groups": "kafka,tables",
-        "history": "spark",
-        "import": "tables",
-        "maintain": "tables",
-        "metrics": "connect",
-        "migrate": "kafka,tables",
-        "offsets": "kafka,tables",
-        "profiles": "kafka,tables",
-        "rates": "tables",
-        "reconcile": "spark",
-        "record": "tables",
-        "report": "tables",
-        "reset": "kafka,tables",
-        "spark": "spark",
-        "state": "spark",
-        "status": "tables",
-        "stream": "kafka,spark",
-        "validate": "quality",
-        "verify": "spark",
+        "run": "The pipeline, step by step: export, history, reconcile, validate.",
+        "record": "What became of records, and records of the state topic as they are written.",
+        "change": "Changes of share groups: plan (a dry run), approve, apply, verify, undo.",
+        "change.plan": "Say what a change would do to every record, and change nothing.",
+        "tables": "The tables themselves: upkeep, repair, import, what they hold for Prometheus.",
+        "dashboard": "What the tables say, as web pages, as a report, as evidence of a run.",
+        "config": "Where brokers and tables come from, and what Airflow needs to know.",
     }
 )
-"""Extras of the wheel by command; others need none, except for file formats that only an extra reads."""
+"""What the groups of commands are for, by path."""
+
+EXTRAS: Final = MappingProxyType(
+    {
+        "change": "kafka,tables",
+        "config.profiles": "kafka,tables",
+        "connect": "connect",
+        "dashboard": "tables",
+        "dashboard.serve": "dashboard",
+        "demo": "all",
+        "doctor": "kafka,tables",
+        "findings": "tables",
+        "groups": "kafka,tables",
+        "record": "tables",
+        "record.state": "spark",
+        "run": "spark",
+        "run.export": "kafka,tables",
+        "run.stream": "kafka,spark",
+        "run.validate": "quality",
+        "status": "tables",
+        "tables": "tables",
+        "tables.metrics": "connect",
+        "tables.verify": "spark",
+    }
+)
+"""Extras of the wheel by the path of a command, or of its group; others need none, except for file formats that only an
+extra reads."""
 
 HELP: Final = """What Apache Kafka's share groups acknowledged, archived and redelivered.
 
 Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
-On a cluster of yours: `acktrail doctor`, then `acktrail export`, `acktrail reconcile`, `acktrail validate`.
+On a cluster of yours: `acktrail doctor`, then `acktrail run export`, `acktrail run reconcile`, `acktrail run validate`.
 Who is in trouble: `acktrail status`, then `acktrail findings`.
-On several clusters: name each in a file of profiles, then `acktrail --profile NAME export`.
+On several clusters: name each in a file of profiles, then `acktrail --profile NAME run export`.
 Nothing here changes a cluster unless a command's help states it.
 
 Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 try again later;
@@ -114,9 +126,9 @@ class CommandGroup(NamedCommands):
 
     own = COMMANDS
     entry_point = COMMANDS_ENTRY_POINT
+    groups = GROUPS
 
 
-_targets = CommandGroup.targets
 app = typer.Typer(
     cls=CommandGroup,
     name="acktrail",
@@ -153,8 +165,8 @@ def _root(
         None,
         _PROFILE,
         metavar="NAME",
-        help="Where brokers and tables come from, with their options: a profile of the file that `acktrail profiles` "
-        "lists. Stands before the command. Default: $ACKTRAIL_PROFILE.",
+        help="Where brokers and tables come from, with their options: a profile of the file that `acktrail config "
+        "profiles` lists. Stands before the command. Default: $ACKTRAIL_PROFILE.",
         autocompletion=_profile_names,
     ),
 ) -> None:
@@ -215,10 +227,10 @@ def _unexpected(error: Exception, arguments: list[str]) -> int:
     """A package that an extra brings is named; all else, missing modules of acktrail's own included, is a defect."""
     package = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package and not package.startswith("acktrail"):
-        command = _command_in(arguments)
-        extras = EXTRAS.get(command, "all")
+        path = _command_in(arguments)
+        extras = EXTRAS.get(path) or EXTRAS.get(path.partition(".")[0], "all")
         missing = MissingDependency(
-            f"the package {package} is not installed, which `acktrail {command}` needs",
+            f"the package {package} is not installed, which `acktrail {path.replace('.', ' ')}` needs",
             hint=f"pip install 'acktrail[{extras}]'",
             data={"package": package, "extras": extras},
         )
@@ -232,10 +244,11 @@ def _unexpected(error: Exception, arguments: list[str]) -> int:
 
 
 def _command_in(arguments: list[str]) -> str:
-    """The command's name: the first argument that is no option, nor the value of one."""
+    """The path of the command: the first arguments that are no option, nor the value of one, while they name it."""
     before = ["", *arguments]
-    pairs = zip(before, arguments, strict=False)
-    return next((each for last, each in pairs if not each.startswith("-") and last != _PROFILE), "")
+    words = [each for last, each in zip(before, arguments, strict=False) if each[:1] != "-" and last != _PROFILE]
+    paths = [".".join(words[:number]) for number in range(len(words), 0, -1)]
+    return next((path for path in paths if path in CommandGroup.targets()), words[0] if words else "")
 
 
 def _say(message: str, hint: str, code: int) -> int:

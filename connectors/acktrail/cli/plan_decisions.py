@@ -60,7 +60,7 @@ def decision_command(
         kafka: KafkaConfig | None,
     ) -> None:
         target = open_tables(tables, tables_options)
-        from acktrail.group_changes.lifecycle.plan_status import account
+        from acktrail.change.lifecycle.plan_status import account
 
         decision = Decision(plan=plan, tables=target, is_approved=is_approved, by=account(), why=reason, kafka=kafka)
         _say(decision, note(decision), as_json=as_json)

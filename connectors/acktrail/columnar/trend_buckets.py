@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from acktrail.columnar.binary_column import Int64Array
 from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.model.queue_status import STATUS_TABLE
 
 FINE_MS: Final = 5 * 60_000
 HOUR_MS: Final = 60 * 60_000
@@ -30,29 +29,24 @@ _QUEUE: Final = ("group_id", "topic_id", "partition")
 _KEY: Final = (*_QUEUE, "bucket_ms", "bucket_at")
 _SUMS: Final = ("observations", "acknowledged", "released", "archived")
 _HIGHEST: Final = ("most_unfinished_records",)
-_LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_KEY, *_SUMS, *_HIGHEST, "chunk", "worst_status"})
-_RANKS: Final = pa.array([status.value for status in STATUS_TABLE])
+_LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_KEY, *_SUMS, *_HIGHEST, "chunk"})
 _KNOWN_ONLY: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _OR_NULL: Final = pc.ScalarAggregateOptions(skip_nulls=False)
 
 
 def added_buckets(parts: pa.Table) -> pa.Table:
     """One row for each key and interval of `parts` (``QUEUE_TRENDS``, the later ones behind), ordered by group, topic,
-    partition and time; rows of whole groups behind those of their share partitions. Counts,
-    `most_unfinished_records` and `worst_status` are of the parts where they are known."""
-    ranks = pc.index_in(parts["worst_status"], value_set=_RANKS)
-    wide = parts.set_column(parts.column_names.index("worst_status"), "worst_status", ranks)
+    partition and time; rows of whole groups behind those of their share partitions. Counts and
+    `most_unfinished_records` are of the parts where they are known."""
     aggregates: list[tuple[str, str, Any]] = [
         *((name, "sum", _KNOWN_ONLY) for name in _SUMS),
         *((name, "max", _KNOWN_ONLY) for name in _HIGHEST),
         *((name, "last", _OR_NULL) for name in _LAST),
-        ("worst_status", "min", _KNOWN_ONLY),
     ]
-    found = wide.group_by(list(_KEY), use_threads=False).aggregate(aggregates)
+    found = parts.group_by(list(_KEY), use_threads=False).aggregate(aggregates)
     names = {f"{name}_{function}": name for name, function, _ in aggregates}
     found = found.rename_columns([names.get(name, name) for name in found.column_names])
     columns = {name: found[name] for name in found.column_names}
-    columns["worst_status"] = _RANKS.take(found["worst_status"].combine_chunks())
     columns["chunk"] = pa.nulls(found.num_rows, pa.int64())
     added = pa.table([columns[name] for name in _TRENDS.names], schema=_TRENDS)
     return added.take(pa.array(_order(added)))

@@ -24,7 +24,7 @@ LOG_REPLACED: Final = "log_replaced"
 """A gap of one offset, a break: Kafka's log is not the one that the records before it came from; how many records lie
 between is not known."""
 DROPPED_BY_RETENTION: Final = "dropped_by_retention"
-"""These offsets were exported, and the tables do not keep them any more (``acktrail maintain --keep``)."""
+"""These offsets were exported, and the tables do not keep them any more (``acktrail tables maintain --keep``)."""
 SKIPPED_BY_REQUEST: Final = "skipped_by_request"
 """No one read these offsets: a person moved the position of the reading past them."""
 

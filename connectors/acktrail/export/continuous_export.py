@@ -35,9 +35,9 @@ def export_continuously(
     """Copy the cluster's share-group state into the tables as it is written, until `stop` is set.
 
     Every `observe_every_s` seconds (None: never) the brokers are sampled before and after, under a run id of its own,
-    as `acktrail reconcile` needs it. Another writer on the same tables, an outage of broker or storage, and a cluster
-    without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends.
-    What a person must correct is raised: ConfigurationError, InputError.
+    as `acktrail run reconcile` needs it. Another writer on the same tables, an outage of broker or storage, and a
+    cluster without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends. What
+    a person must correct is raised: ConfigurationError, InputError.
     """
     check_connectors(connectors)
     if "state" not in connectors:

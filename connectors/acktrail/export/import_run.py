@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,9 +29,8 @@ from acktrail.offline.read.read_report import ReadReport
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.wire.dialects.released import KAFKA_4_2, Dialect
-
-_SHIPPED: Final = "4.0, 4.1 or 4.2"
+from acktrail.wire.dialects.dialect import Dialect
+from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +128,10 @@ def import_files(
 
 def _dialect(plan: ImportPlan, reading: ReadReport) -> Dialect[Any]:
     dialect = choose_dialect(plan.dialect, lambda: sample_of(plan.files, reading))
-    if not dialect.shipped:
+    if dialect.name not in RELEASED:
         raise InputError(
             f"dialect {dialect.name} was never shipped: the tables have no columns for it",
-            hint=f"the tables take {_SHIPPED}; acktrail decode and acktrail replay read the drafts",
+            hint=f"the tables take {', '.join(RELEASED)}; acktrail record decode and replay read others",
         )
     return dialect
 

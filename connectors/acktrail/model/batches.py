@@ -51,15 +51,7 @@ def combine_state_batches(
     batches = prune_state_batches((*so_far, *new), start_offset)
     if len(batches) < 2 or _is_combined(batches):
         return batches
-    return _cover(batches, [(-batch.delivery_count, -batch.delivery_state) for batch in batches])
-
-
-def overlay_state_batches(
-    so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int | None
-) -> tuple[StateBatch, ...]:
-    """As ``combine_state_batches``, but the last writer wins at every offset: how the founding documents read."""
-    batches = prune_state_batches((*so_far, *new), start_offset)
-    return _cover(batches, range(0, -len(batches), -1))
+    return cover(batches, [(-batch.delivery_count, -batch.delivery_state) for batch in batches])
 
 
 def _is_combined(batches: Sequence[StateBatch]) -> bool:
@@ -74,8 +66,11 @@ def _is_combined(batches: Sequence[StateBatch]) -> bool:
     )
 
 
-def _cover(batches: Sequence[StateBatch], ranks: Sequence[Any]) -> tuple[StateBatch, ...]:
-    """A sweep over the boundaries; the heap holds the open batches, the one of the least rank first."""
+def cover(batches: Sequence[StateBatch], ranks: Sequence[Any]) -> tuple[StateBatch, ...]:
+    """The shortest cover, in which the batch with the least rank wins at an offset.
+
+    A sweep over the boundaries; the heap holds the open batches, the one of the least rank first.
+    """
     pairs = [
         (rank, batch) for rank, batch in zip(ranks, batches, strict=True) if batch.first_offset <= batch.last_offset
     ]

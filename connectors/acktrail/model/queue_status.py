@@ -88,7 +88,7 @@ STATUS_TABLE: Final = MappingProxyType(
         QueueStatus.ARCHIVED_UNSEEN: StatusMeaning(
             urgency=Urgency.LOOK,
             meaning="more records were given up than acknowledged, and it has not been acknowledged",
-            advice="look at `acktrail archived`, then `acktrail findings --group GROUP --seen-by NAME`",
+            advice="look at `acktrail record archived`, then `acktrail findings --group GROUP --seen-by NAME`",
         ),
         QueueStatus.LAGGING: StatusMeaning(
             urgency=Urgency.LOOK,

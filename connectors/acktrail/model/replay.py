@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch, covered
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
+
+
+class Policy(StrEnum):
+    """Which records change the state."""
+
+    BROKER = "broker"
+    """Those that change it on a running broker: no epoch drops one, an update without a snapshot becomes the state."""
+    STRICT = "strict"
+    """Those of the founding documents: an update counts only after the snapshot whose epoch it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,21 @@
-"""Records and states as JSON: the stable output of ``acktrail decode`` and ``acktrail replay``. -1 is Kafka's own "not
-known" for epochs and start offset; a delivery complete count is null instead."""
+"""Records and states as JSON: the stable output of ``acktrail record decode`` and ``acktrail record replay``. -1 is
+Kafka's own "not known" for epochs and start offset; a delivery complete count is null instead."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from acktrail.drafts.draft_json import draft_content
 from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
-from acktrail.model.share_partition import SharePartition
-from acktrail.model.strict.violations import DIFFERING_RULES, Rule, Violation, severity_of
 from acktrail.offline.read.read_report import SegmentDamage
 from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
+from acktrail.wire.dialects.dialect import Dialect, JsonForm
 from acktrail.wire.primitives import INT16
 from acktrail.wire.raw_record import AddressedRecord
 from acktrail.wire.state_key import key_form
 
-SKIPPED_BY_RULES: Final = DIFFERING_RULES | {Rule.DELTA_EPOCH_MATCHES, Rule.DELTA_HAS_CHECKPOINT, Rule.CHAIN_UNBROKEN}
-"""Rules whose breach keeps a record out of the state, by policy ``strict`` or by the rules of a draft."""
 _GROUP_NAMES: Final = {
     "group_id": "group",
     "member_id": "member",
@@ -29,16 +25,17 @@ _GROUP_NAMES: Final = {
 """Fields of a group's record with another name in JSON."""
 
 
-def record_json(addressed: AddressedRecord[Any]) -> dict[str, object]:
-    """One decoded record with its address; for one that could not be read, its status and the reason."""
+def record_json(addressed: AddressedRecord[Any], dialect: Dialect[Any]) -> JsonForm:
+    """One decoded record of `dialect` with its address; for one that could not be read, its status and the reason."""
     form = _address("state_partition", addressed)
     if addressed.record is None:
         return form
-    drafted = draft_content(addressed.record, addressed.raw.state_partition)
-    return {**form, **(_content(addressed.record) if drafted is None else drafted)}
+    if dialect.content is not None:
+        return {**form, **dialect.content(addressed.record, addressed.raw.state_partition)}
+    return {**form, **_content(addressed.record)}
 
 
-def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> dict[str, object]:
+def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> JsonForm:
     """``record_json`` of a record of ``__consumer_offsets``."""
     form, record = _address("partition", addressed), addressed.record
     if record is None:
@@ -51,7 +48,7 @@ def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> dict[str,
     return {**form, "type": kind.name.lower(), **content}
 
 
-def damage_json(damage: SegmentDamage) -> dict[str, object]:
+def damage_json(damage: SegmentDamage) -> JsonForm:
     """A damaged piece of a log segment; `offset` and `last_offset` are null where its header cannot be read."""
     return {
         "state_partition": damage.state_partition,
@@ -63,7 +60,7 @@ def damage_json(damage: SegmentDamage) -> dict[str, object]:
     }
 
 
-def state_json(state: SharePartitionState) -> dict[str, object]:
+def state_json(state: SharePartitionState) -> JsonForm:
     """The replayed state of one share partition; `state_epoch` is -1 where only updates were seen."""
     return {
         **key_form(state.key),
@@ -76,22 +73,7 @@ def state_json(state: SharePartitionState) -> dict[str, object]:
     }
 
 
-def finding_json(finding: Violation) -> dict[str, object]:
-    """One rule that one record broke. `changes_state`: only policy ``broker`` applies the record."""
-    subject = finding.subject
-    of_group: dict[str, object] = {"group": subject, "topic_id": None, "partition": finding.partition}
-    return {
-        "rule": finding.rule.value,
-        "severity": severity_of(finding.rule).value,
-        "changes_state": finding.rule in SKIPPED_BY_RULES,
-        **(key_form(subject) if isinstance(subject, SharePartition) else of_group),
-        "state_partition": finding.partition,
-        "offset": finding.offset,
-        "detail": finding.detail,
-    }
-
-
-def _address(partition: str, addressed: AddressedRecord[Any]) -> dict[str, object]:
+def _address(partition: str, addressed: AddressedRecord[Any]) -> JsonForm:
     """Where a record is, its status, and why it could not be read."""
     raw, record = addressed.raw, addressed.record
     form = {partition: raw.state_partition, "offset": raw.offset, "timestamp": raw.timestamp_ms}
@@ -99,32 +81,21 @@ def _address(partition: str, addressed: AddressedRecord[Any]) -> dict[str, objec
     return {**form, "decode_status": addressed.status.value, **error}
 
 
-def _content(record: StateRecord) -> dict[str, object]:
-    match record:
-        case Tombstone():
-            return {"type": "tombstone", **key_form(record.key)}
-        case ShareSnapshot():
-            return {
-                "type": "snapshot",
-                **key_form(record.key),
-                "snapshot_epoch": record.snapshot_epoch,
-                "state_epoch": record.state_epoch,
-                "leader_epoch": record.leader_epoch,
-                "start_offset": absent_if_none(record.start_offset),
-                "delivery_complete_count": record.delivery_complete_count,
-                "create_timestamp": record.create_timestamp_ms,
-                "write_timestamp": record.write_timestamp_ms,
-                "batches": batches_form(record.batches),
-            }
-        case ShareUpdate():
-            return {
-                "type": "update",
-                **key_form(record.key),
-                "snapshot_epoch": record.snapshot_epoch,
-                "leader_epoch": absent_if_none(record.leader_epoch),
-                "start_offset": absent_if_none(record.start_offset),
-                "delivery_complete_count": record.delivery_complete_count,
-                "batches": batches_form(record.batches),
-            }
-        case _:
-            assert_never(record)
+def _content(record: StateRecord) -> JsonForm:
+    if isinstance(record, Tombstone):
+        return {"type": "tombstone", **key_form(record.key)}
+    epochs, times = {}, {}
+    if isinstance(record, ShareSnapshot):
+        epochs = {"state_epoch": record.state_epoch}
+        times = {"create_timestamp": record.create_timestamp_ms, "write_timestamp": record.write_timestamp_ms}
+    return {
+        "type": "snapshot" if isinstance(record, ShareSnapshot) else "update",
+        **key_form(record.key),
+        "snapshot_epoch": record.snapshot_epoch,
+        **epochs,
+        "leader_epoch": absent_if_none(record.leader_epoch),
+        "start_offset": absent_if_none(record.start_offset),
+        "delivery_complete_count": record.delivery_complete_count,
+        **times,
+        "batches": batches_form(record.batches),
+    }

@@ -80,7 +80,7 @@ def newest_run(tables: Tables) -> str:
     complete = [run for run, phases in runs.items() if set(PHASES) <= phases.keys()]
     if not complete:
         raise ConfigurationError(
-            f"no complete observation in the tables at {tables.root}", hint="run `acktrail export` against the cluster"
+            f"no complete observation in the tables at {tables.root}", hint="`acktrail run export` makes one"
         )
     return max(complete, key=lambda run: (runs[run]["after"], run))
 

@@ -4,7 +4,8 @@ A reconciliation runs where something changed since the last one that succeeded,
 ACKTRAIL_RECONCILE_EVERY; where nothing changed, once an hour. A change that comes too soon waits: every export compares
 again with the last reconciliation, until one covers it. A clock that was set back makes it due.
 
-``reconcile_checks`` has the newest reconciliation, what it covered, and the newest check.
+``reconcile_checks`` has the newest reconciliation, what it covered, and the newest attempt. A check that begins none
+writes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CHECKS: Final = "reconcile_checks"
 _OF_EXPORTS: Final = ("offset_observations", "group_observations", "state_records")
 _OF_A_SAMPLE: Final = frozenset({"cluster_id", "run_id", "phase", "observed_at"})
 """Columns that differ between two samples of a cluster in which nothing happened."""
-_NOTHING: Final[Mapping[str, Any]] = {**dict.fromkeys(TABLES[CHECKS].names), "checks": 0}
+_NOTHING: Final[Mapping[str, Any]] = dict.fromkeys(TABLES[CHECKS].names)
 _COMPARED: Final = {
     "records_version": "state records",
     "offsets_digest": "start offsets or log ends",
@@ -103,19 +104,15 @@ def _text(instant: dt.datetime) -> str:
 
 
 def check_due(tables: TablesConfig, exported_run_id: str, run_id: str, now: dt.datetime | None = None) -> DueCheck:
-    """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note the decision. Reads the
-    brokers' answers to that export from the tables, without a broker and without Spark. Raises ConfigurationError
-    (ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written)."""
+    """Decide whether run `run_id` should reconcile after the export `exported_run_id`, and note it where it begins.
+    Reads the brokers' answers to that export from the tables, without a broker and without Spark. Raises
+    ConfigurationError (ACKTRAIL_RECONCILE_EVERY is no duration, or the tables cannot be read or written)."""
     every, instant, stored = reconcile_every(), now or _now(), Tables(tables)
     found = cluster_fingerprint(stored, exported_run_id, "before", records_version(stored.snapshot("state_records")))
     row = _row(stored)
     decided = decide(instant, row, found, every)
-    changes = {"checked_run_id": exported_run_id, "checked_at": instant, "decision": decided.decision.value}
     if decided.decision is CheckDecision.RUN:
-        own = {"attempt_run_id": run_id, "attempted_at": instant, "checks": 0}
-    else:
-        own = {"checks": row["checks"] + 1}
-    _replace_row(stored, {**row, **changes, **own, "reason": decided.reason})
+        _replace_row(stored, {**row, "attempt_run_id": run_id, "attempted_at": instant})
     return decided
 
 
@@ -131,7 +128,7 @@ def note_reconciled(
 ) -> None:
     """Note that run `run_id` was reconciled, with all of `records` (``records_version``)."""
     seen = asdict(cluster_fingerprint(tables, run_id, "after", records))
-    own = {"run_id": run_id, "reconciled_at": now or _now(), "checks": 0}
+    own = {"run_id": run_id, "reconciled_at": now or _now()}
     _replace_row(tables, {**_row(tables), **own, **seen}, cluster_id)
 
 

@@ -50,7 +50,7 @@ def topic_at_time(tables: Tables, at_ms: int | None = None) -> TopicAtTime:
     ConfigurationError (nothing was exported)."""
     snapshot = tables.snapshot("state_records")
     if snapshot is None:
-        raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail export` first")
+        raise ConfigurationError(f"no records in the tables at {tables.root}", hint="run `acktrail run export` first")
     observed_at = _FOR_EVER if at_ms is None else _EPOCH + dt.timedelta(milliseconds=min(at_ms, _LATEST_MS))
     observation = Observation(cluster_id=None, run_id="", after_began_at=_FOR_EVER, observed_at=observed_at)
     exports = _exports(tables)

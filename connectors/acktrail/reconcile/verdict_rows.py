@@ -103,7 +103,7 @@ def reconcile_rows(
         "topic": pc.coalesce(named, columns["described_topic"]),
         "durable_start_offset": columns["start_offset"],
         "log_start_offset": pc.coalesce(columns["log_start_offset_after"], columns["log_start_offset_before"]),
-        **{f"described_{name}_{phase}": columns[f"{name}_{phase}"] for name in _SAID[:2] for phase in PHASES},
+        **{f"described_{name}_after": columns[f"{name}_after"] for name in _SAID[:2]},
     }
     return pa.table([columns[name] for name in RECONCILED.names], schema=RECONCILED)
 

@@ -15,17 +15,15 @@ from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.columnar.share_partition_keys import first_matches
 from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, floored
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
+from acktrail.model.queue_status import QueueStatus
 from acktrail.model.queues.queue_window import COUNTED, WINDOW
 from acktrail.model.share_partition import KEY_COLUMNS
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
 _TRENDS: Final = TABLES["queue_trends"]
-_RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
-_BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_ADDED: Final = ("unfinished_records", *_BY_STATE, *COUNTED)
+_ADDED: Final = ("unfinished_records", *COUNTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +146,7 @@ def _changes(run: StatusRun, statuses: pa.Table, earlier: pa.Array, before: pa.T
         "changed_at": statuses["observed_at"],
         "before": earlier,
         "after": statuses["status"],
+        "archived_seen": pa.nulls(statuses.num_rows, pa.int64()),
     }
     changed = pa.table([columns[name] for name in _CHANGES.names], schema=_CHANGES).filter(pc.invert(is_same))
     gone = before.filter(pc.is_null(first_matches(_keys(before), _keys(statuses))))
@@ -158,6 +157,7 @@ def _changes(run: StatusRun, statuses: pa.Table, earlier: pa.Array, before: pa.T
         "before": gone["status"],
         "after": pa.nulls(gone.num_rows, pa.string()),
         "reason": pa.repeat("the share partition is gone", gone.num_rows),
+        "archived_seen": pa.nulls(gone.num_rows, pa.int64()),
     }
     return pa.concat_tables([changed, pa.table([lost[name] for name in _CHANGES.names], schema=_CHANGES)])
 
@@ -175,13 +175,11 @@ def _trends(statuses: pa.Table, newest: pa.StructArray, earlier: dict[str, pa.Ar
     stays = pc.and_(pc.equal(rows["status"], idle), pc.fill_null(pc.equal(earlier["status"], idle), fill_value=False))
     is_left_out = stays.to_numpy() & (days[0] == days[1])
     shown = rows.filter(pa.array(~is_left_out))
-    ranked = rows.append_column("rank", pc.index_in(rows["status"], value_set=_RANKED))
-    own = ranked.filter(pc.is_in(ranked["group_id"], value_set=pc.unique(shown["group_id"])))
+    own = rows.filter(pc.is_in(rows["group_id"], value_set=pc.unique(shown["group_id"])))
     sums = own.group_by(["cluster_id", "group_id", "observed_at"], use_threads=False).aggregate(
-        [*((name, "sum", pc.ScalarAggregateOptions(min_count=1)) for name in _ADDED), ("rank", "min")]
+        [(name, "sum", pc.ScalarAggregateOptions(min_count=1)) for name in _ADDED]
     )
     groups = sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
-    groups = groups.append_column("status", _RANKED.take(groups["rank_min"].combine_chunks()))
     return pa.concat_tables([_parts(shown), _parts(groups)])
 
 
@@ -194,7 +192,6 @@ def _parts(rows: pa.Table) -> pa.Table:
         "bucket_at": pa.array(begins).cast(_TRENDS.field("bucket_at").type),
         "observations": pa.repeat(pa.scalar(1, pa.int64()), count),
         "most_unfinished_records": rows["unfinished_records"],
-        "worst_status": rows["status"],
     }
     filled = [columns.get(field.name, pa.nulls(count, field.type)) for field in _TRENDS]
     return pa.table(filled, schema=_TRENDS)

@@ -15,6 +15,7 @@ from acktrail.errors import AcktrailError
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.health.export_gaps import export_gaps
 from acktrail.tables.open_runs import newest_reconciliation, open_runs
 from acktrail.times import utc_text
 
@@ -131,7 +132,7 @@ def _newest_export(tables: Tables) -> _Found:
 def _share_groups(tables: Tables) -> _Found:
     run = _newest_observation(tables)
     if run is None:
-        raise _NotKnown("the brokers were never asked: run `acktrail export` without --no-observe")
+        raise _NotKnown("the brokers were never asked: run `acktrail run export` without --no-observe")
     rows = tables.rows("group_observations", {"run_id": run}, columns=["group_id", "group_type", "error_code"])
     seen = {row["group_id"] for row in rows if row["error_code"] != _GROUP_ID_NOT_FOUND}
     described = {row["group_id"]: row["group_type"] for row in rows if not row["error_code"]}
@@ -168,15 +169,11 @@ def _newest_observation(tables: Tables) -> str | None:
 
 def _gaps(tables: Tables) -> _Found:
     """Since the first export: what Kafka had pruned before is no fault of the export's."""
-    snapshot = tables.snapshot("export_ranges")
-    if snapshot is None:
+    if not tables.exists("export_ranges"):
         raise _NotKnown("nothing was exported yet")
-    columns = ["gap_first", "gap_last", "gap_reason"]
-    rows = snapshot.read(columns=columns, where=pc.field("gap_first").is_valid()).to_pylist()
-    own = [row for row in rows if row["gap_reason"] != PRUNED_BEFORE_FIRST_EXPORT]
-    lost = [row for row in own if row["gap_reason"] != LOG_REPLACED]
-    offsets = sum(row["gap_last"] - row["gap_first"] + 1 for row in lost)
-    return {"gaps": len(own), "gap_offsets": offsets, "breaks": len(own) - len(lost)}
+    own = {reason: each for reason, each in export_gaps(tables).items() if reason != PRUNED_BEFORE_FIRST_EXPORT}
+    gaps, offsets = (sum(getattr(each, name) for each in own.values()) for name in ("gaps", "offsets"))
+    return {"gaps": gaps, "gap_offsets": offsets, "breaks": own[LOG_REPLACED].gaps if LOG_REPLACED in own else 0}
 
 
 def _reconciled(tables: Tables) -> _Found:
@@ -192,7 +189,7 @@ def _findings(tables: Tables) -> _Found:
 def _counts_of_runs(tables: Tables, name: str, run_ids: Sequence[str], column: str) -> dict[str, int]:
     """Rows of the runs by the value of `column`."""
     if not run_ids:
-        raise _NotKnown("nothing was reconciled yet: run `acktrail reconcile`")
+        raise _NotKnown("nothing was reconciled yet: run `acktrail run reconcile`")
     rows = tables.rows(name, {"run_id": list(run_ids)}, columns=[column])
     return dict(sorted(Counter(row[column] or "unknown" for row in rows).items()))
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.broker.admin import client_of
 from acktrail.broker.client.broker_client import Backoff
+from acktrail.change.audit.audit_chain import Event, audit_entry
+from acktrail.change.audit.journal import Journal
+from acktrail.change.lifecycle.plan_status import Admission
 from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
-from acktrail.group_changes.audit.audit_chain import Event, audit_entry
-from acktrail.group_changes.audit.journal import Journal
-from acktrail.group_changes.lifecycle.plan_status import Admission
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
 from acktrail_expansion.looks.stored_look import take_look
 from acktrail_expansion.words import counted

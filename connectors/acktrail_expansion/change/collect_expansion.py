@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.broker.admin import client_of
 from acktrail.broker.descriptions import TopicPartition
-from acktrail.group_changes.json_values import with_hash
-from acktrail.group_changes.planning.notices import by_severity, refusal_error
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.notices import by_severity, refusal_error
 from acktrail.times import new_run_id, now_ms
 from acktrail_expansion.change.expansion_notices import notices_on, refusals_of
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share

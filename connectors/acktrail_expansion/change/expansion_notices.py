@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from acktrail.group_changes.planning.notices import Found, Notice, Severity
+from acktrail.change.planning.notices import Found, Notice, Severity
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic
 from acktrail_expansion.law.key_mapping import KeyMapping
 from acktrail_expansion.looks.group_positions import SHARE

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from acktrail import __version__
-from acktrail.group_changes.planning.notices import Notice
-from acktrail.group_changes.planning.plan_file import checked_plan, plan_data, read_text
+from acktrail.change.planning.notices import Notice
+from acktrail.change.planning.plan_file import checked_plan, plan_data, read_text
 from acktrail_expansion.law.key_mapping import KeyMapping
 from acktrail_expansion.law.partition_ledger import expansion_id
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.change.reset_options import Execute, Reason, RequestedBy
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.interruption import interruptible
 from acktrail.cli.plan_decisions import Decision, NotedDecision, decision_command
-from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy
 from acktrail.cli.text.json_text import json_line
 from acktrail.config import KafkaConfig
 from acktrail.plain_tables import printable, table
@@ -49,8 +49,8 @@ def plan(
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.group_changes.lifecycle.plan_status import account
-    from acktrail.group_changes.planning.plan_file import plan_json, write_text
+    from acktrail.change.lifecycle.plan_status import account
+    from acktrail.change.planning.plan_file import plan_json, write_text
     from acktrail_expansion.change.collect_expansion import make_plan
 
     with ShareGroupAdmin(kafka) as admin:
@@ -80,7 +80,7 @@ def plan_text(made: ExpansionPlan) -> str:
 
 
 def _note(decision: Decision) -> NotedDecision:
-    from acktrail.group_changes.api import note_decision
+    from acktrail.change.api import note_decision
     from acktrail_expansion.change.expansion_plan import read_expansion_plan
 
     loaded = read_expansion_plan(Path(decision.plan))
@@ -120,8 +120,8 @@ def apply(
     Example: acktrail expand apply plan.json --execute
     """
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.group_changes.api import open_journal
-    from acktrail.group_changes.lifecycle.plan_status import account
+    from acktrail.change.api import open_journal
+    from acktrail.change.lifecycle.plan_status import account
     from acktrail_expansion.change import apply_expansion as change
     from acktrail_expansion.change.expansion_plan import read_expansion_plan
     from acktrail_expansion.change.expansion_text import result_line

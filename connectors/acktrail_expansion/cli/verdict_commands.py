@@ -51,8 +51,8 @@ def check(
 
     One look at partitions and groups, the audit, and the rules about expansions. Where a verdict is open, or order was
     broken, the keys of the records around the expansion are read as well (READ on the topic; ACKTRAIL_KEY_MAPPINGS says
-    how producers map keys to partitions). Share groups are judged by the exported state records: run `acktrail export`
-    and `acktrail history` before. Changes nothing in the cluster. Exit code 6: a critical rule failed.
+    how producers map keys to partitions). Share groups are judged by the exported state records: `acktrail run export`
+    and `acktrail run history` come before. Changes nothing in the cluster. Exit code 6: a critical rule failed.
 
     Example: acktrail expand check orders
     """
@@ -143,7 +143,7 @@ def show(
     """List the expansions of topics, the worst first, or show one with what proves each verdict on the order of keys.
 
     It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
-    object for each expansion. The exit code is 0 also when order was broken: `acktrail validate` is for scripts.
+    object for each expansion. The exit code is 0 also when order was broken: `acktrail run validate` is for scripts.
     """
     config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables

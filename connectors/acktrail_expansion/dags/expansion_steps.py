@@ -86,8 +86,8 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
 def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
     """The plan for the form. Fails with the rule that forbids it."""
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.group_changes.lifecycle.plan_status import account
-    from acktrail.group_changes.planning.plan_file import plan_json
+    from acktrail.change.lifecycle.plan_status import account
+    from acktrail.change.planning.plan_file import plan_json
     from acktrail_expansion.change.collect_expansion import make_plan
 
     form, asked_by = context["params"], requester(context)
@@ -114,7 +114,7 @@ def expand(planned: PlannedExpansion, approver: str, **context: Unpack[Context])
     """Look, add the partitions unless they are there, look again; once producers must know the count, look once more:
     where the fences are. May be tried again: it sees what is there first."""
     from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.group_changes.api import open_journal
+    from acktrail.change.api import open_journal
     from acktrail_expansion.change.apply_expansion import apply_expansion
     from acktrail_expansion.change.expansion_text import result_line
 

@@ -21,7 +21,6 @@ from acktrail_expansion.law.verdict import OrderVerdict
 from acktrail_expansion.settings import ordered_groups, settle_time
 from acktrail_expectations.gate import pass_gate
 from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, at_least, evaluate, is_true, one_of, rule_check
-from acktrail_expectations.quality_totals import record_totals
 from acktrail_expectations.results import ValidationSummary, record
 from acktrail_expectations.suites.frame_columns import frame_of
 
@@ -58,11 +57,9 @@ def check_expansions(tables: Tables, run_id: str) -> ValidationSummary:
     cluster_id = pc.max(clusters["cluster_id"]).as_py()
     summary = ValidationSummary(cluster_id=cluster_id, run_id=f"expansions-{run_id}", results=tuple(results))
     try:
-        summary = record(tables, summary, _COUNTER, tables.transaction_version("quality_results", _COUNTER))
+        return record(tables, summary, _COUNTER, tables.transaction_version("quality_results", _COUNTER))
     except ConcurrentCommit:
         return replace(summary, recorded=False)
-    record_totals(tables, _COUNTER, summary, pc.field("suite") == SUITE)
-    return summary
 
 
 def pass_expansion_gate(summary: ValidationSummary) -> None:

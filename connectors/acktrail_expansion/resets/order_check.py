@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from acktrail.change.collection.facts import PartitionFacts, Snapshot, TopicFacts
+from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.reset_rules import PlannedRow
+from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
-from acktrail.group_changes.collection.facts import PartitionFacts, Snapshot, TopicFacts
-from acktrail.group_changes.planning.notices import Notice, Severity
-from acktrail.group_changes.planning.reset_rules import PlannedRow
-from acktrail.group_changes.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind
 from acktrail_expansion.resets.reset_order import (
     FencedExpansion,
     GroupPlace,
@@ -142,4 +142,5 @@ def _command(
         return ""
     option = "--" + request.strategy.text.replace(" ", "=").replace(StrategyKind.BY_DURATION, StrategyKind.TO_DATETIME)
     scope = f"{topic}:{','.join(map(str, partitions))}"
-    return f" (`{shlex.join(['acktrail', 'reset', 'plan', '--group', group_id, '--topic', scope, option, *more])}`)"
+    words = ["acktrail", "change", "plan", "reset", "--group", group_id, "--topic", scope, option, *more]
+    return f" (`{shlex.join(words)}`)"

@@ -1,4 +1,4 @@
-"""``acktrail evidence``: write the evidence pack of a run, verify packs against the tables."""
+"""``acktrail dashboard evidence``: write the evidence pack of a run, verify packs against the tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ app = typer.Typer(cls=WritesByDefault, rich_markup_mode=None, add_completion=Fal
 def _about() -> None:
     """Evidence of a run: what was read, which rules held, and hashes of all files of the tables behind it.
 
-    `acktrail evidence RUN` writes a pack, `acktrail evidence verify FILE-OR-FOLDER` compares it with the tables.
+    `acktrail dashboard evidence RUN` writes a pack, `acktrail dashboard evidence verify FILE-OR-FOLDER` compares it
+    with the tables.
     """
 
 
@@ -57,7 +58,7 @@ def _write(
 
     Keep the printed hash elsewhere: a pack with another hash is another pack.
 
-    Example: acktrail evidence --out evidence
+    Example: acktrail dashboard evidence --out evidence
     """
     from acktrail_dashboard.evidence.pack import write_evidence
 
@@ -82,7 +83,7 @@ def _verify(
     Exit code 6: something differs, so a pack or a table was changed. Exit code 7: nothing differs, and some of it
     cannot be compared any more, for a maintenance removed files; each is named with what the log shows.
 
-    Example: acktrail evidence verify evidence
+    Example: acktrail dashboard evidence verify evidence
     """
     from acktrail.tables.delta.file_hashes import FileFate
     from acktrail_dashboard.evidence.verification import packs_in, verify_pack

@@ -56,7 +56,7 @@ def packs_in(place: Path) -> list[Path]:
     if place.is_dir():
         found = sorted(place.glob(f"{EVIDENCE}-*.json"), key=lambda file: (file.stat().st_mtime, file.name))
         if not found:
-            raise InputError(f"no evidence pack in {place}", hint="`acktrail evidence RUN --out FOLDER` writes one")
+            raise InputError(f"no evidence pack in {place}", hint="acktrail dashboard evidence RUN --out FOLDER")
         return found
     if not place.is_file():
         raise InputError(f"no such file or folder: {place}", hint="name a pack or its folder")

@@ -1,21 +1,23 @@
 """Resets and other changes of groups: every plan with its standing, one plan with its whole life, and whether the audit
-is whole. `acktrail.group_changes` reads and judges; here its answers become rows of a page."""
+is whole. `acktrail.change` reads and judges; here its answers become rows of a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import read_plan_row
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.lifecycle.plan_life import ChangeStatus
+from acktrail.change.lifecycle.plan_status import audit_rows, list_plans, plan_status
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import Notice, by_severity
+from acktrail.change.planning.plan_file import partition_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.audit.journal import read_plan_row
-from acktrail.group_changes.lifecycle.plan_life import ChangeStatus
-from acktrail.group_changes.lifecycle.plan_status import audit_rows, list_plans, plan_status
-from acktrail.group_changes.planning.notices import Notice, by_severity
-from acktrail.group_changes.planning.plan_file import parse_plan
 
 PLANS_A_PAGE: Final = 50
 PARTITIONS_SHOWN: Final = 500
@@ -102,7 +104,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStory:
-    """One plan from the request to the proof. `row`: of ``reset_plans``; `partitions`: of ``reset_plan_partitions``;
+    """One plan from the request to the proof. `row`: of ``reset_plans``; `partitions`: of ``partition_rows``;
     `executions`: the newest row of ``reset_executions`` of each share partition, with its tone. `plan_problem`: why the
     stored plan cannot be relied on."""
 
@@ -141,12 +143,12 @@ def plan_page(config: TablesConfig, *, at: int = 1) -> PlanPage:
     return PlanPage(lines=lines, at=at, count=count, total=len(found))
 
 
-def plan_story(config: TablesConfig, plan_id: str, partitions: Sequence[Mapping[str, Any]]) -> PlanStory:
-    """The life of one plan; `partitions` are its rows of ``reset_plan_partitions``. Raises UnknownName: there is no
-    such plan. AcktrailError: the tables cannot be read."""
+def plan_story(config: TablesConfig, plan_id: str) -> PlanStory:
+    """The life of one plan. Raises UnknownName: there is no such plan. AcktrailError: the tables cannot be read."""
     row = read_plan_row(config, plan_id)
     status = plan_status(config, plan_id)
-    notices, problem = _notices(row["plan"], plan_id)
+    plan, problem = _parsed(row["plan"], plan_id)
+    partitions = partition_rows(plan) if plan else []
     order = sorted(partitions, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"]))
     return PlanStory(
         row=row,
@@ -155,7 +157,7 @@ def plan_story(config: TablesConfig, plan_id: str, partitions: Sequence[Mapping[
         decisions=tuple(status["decisions"]),
         undone_by=tuple(status["undone_by"]),
         groups=tuple(status["groups"]),
-        notices=notices,
+        notices=tuple(map(_notice, by_severity(plan.notices))) if plan else (),
         plan_problem=problem,
         partitions=tuple(order[:PARTITIONS_SHOWN]),
         partitions_left_off=max(0, len(order) - PARTITIONS_SHOWN),
@@ -165,7 +167,7 @@ def plan_story(config: TablesConfig, plan_id: str, partitions: Sequence[Mapping[
 
 
 def audit_check(config: TablesConfig) -> AuditCheck:
-    """What `acktrail reset audit` says. A chain that is broken is an answer, no error."""
+    """What `acktrail change audit` says. A chain that is broken is an answer, no error."""
     try:
         report = checked_audit(config)
     except ConfigurationError as error:
@@ -204,13 +206,12 @@ def _line(plan: Mapping[str, Any]) -> PlanLine:
     )
 
 
-def _notices(text: str, plan_id: str) -> tuple[tuple[PlanNotice, ...], str | None]:
-    """The notices of a stored plan, the worst first; what is wrong with it."""
+def _parsed(text: str, plan_id: str) -> tuple[ChangePlan | None, str | None]:
+    """A stored plan, and what is wrong with it."""
     try:
-        plan = parse_plan(text, f"plan {plan_id}")
+        return parse_plan(text, f"plan {plan_id}"), None
     except AcktrailError as error:
-        return (), error.message
-    return tuple(map(_notice, by_severity(plan.notices))), None
+        return None, error.message
 
 
 def _notice(notice: Notice) -> PlanNotice:

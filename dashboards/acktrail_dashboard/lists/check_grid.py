@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.tables.suite_totals import suite_totals
 from acktrail_dashboard.wording import SEVERITIES, canonical
 
 STATES: Final = ("fails", "not_evaluated", "noted", "holds")
@@ -117,9 +118,10 @@ def check_code(suite: str, expectation: str) -> str:
     return f"{crc32(f'{suite} {expectation}'.encode()):08x}"
 
 
-def check_runs(totals: pa.Table, most: int) -> tuple[CheckRun, ...]:
-    """The runs validated last, the newest first, from rows of ``quality_totals``; of several validations of a run the
+def check_runs(results: pa.Table, most: int) -> tuple[CheckRun, ...]:
+    """The runs validated last, the newest first, from rows of ``quality_results``; of several validations of a run the
     newest counts."""
+    totals = suite_totals(results)
     chosen = _newest_runs(totals, most)
     counted = ("holds", "fails", "noted", "not_evaluated", "critical_fails")
     own = totals.filter(pc.is_in(totals["run_id"], value_set=pa.array([run for run, _ in chosen], pa.string())))

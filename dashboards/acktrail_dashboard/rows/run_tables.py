@@ -70,7 +70,7 @@ def chosen_run(reconciliations: pa.Table, newest: str | None, wanted: str | None
     if wanted is not None and wanted not in known:
         raise UnknownName("run", wanted, nearest=known[:3])
     if not known:
-        raise InputError(f"no reconcile run in {root}", hint="run `acktrail reconcile` first")
+        raise InputError(f"no reconcile run in {root}", hint="run `acktrail run reconcile` first")
     return wanted if wanted is not None else known[0]
 
 

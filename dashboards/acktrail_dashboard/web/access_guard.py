@@ -27,7 +27,7 @@ _HEADERS: Final = {
 def session_value(token: str, expires: int) -> str:
     """The cookie of a login: the time of its end (s since the epoch), and a proof of who had the token. It does not
     show the token."""
-    proof = hmac.new(token.encode(), f"acktrail dashboard {expires}".encode(), hashlib.sha256)
+    proof = hmac.new(token.encode(), f"acktrail dashboard serve {expires}".encode(), hashlib.sha256)
     return f"{expires}.{proof.hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""The dashboard as a FastAPI app: on its own by ``acktrail dashboard``, or mounted below a path of another app."""
+"""The dashboard as a FastAPI app: on its own (``acktrail dashboard serve``), or mounted below a path of another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
 _LARGEST_FORM: Final = 8_192
 _COMPRESSED_FROM: Final = 1_000
 _OPENED: Final = (
-    "queue_statuses", "run_totals", "quality_totals", "status_changes", "queue_trends", "held_states", "findings",
+    "queue_statuses", "run_totals", "status_changes", "queue_trends", "held_states", "findings",
     "group_observations", "share_partition_states", "export_ranges",
 )  # fmt: skip
 """What the first pages read."""

@@ -1,4 +1,4 @@
-"""``acktrail dashboard``: the tables as web pages, until Ctrl-C."""
+"""``acktrail dashboard serve``: the tables as web pages, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _command(
 
     Read only. On this machine alone it asks for nothing; listening on another address needs a token.
 
-    Example: acktrail dashboard --tables ./tables
+    Example: acktrail dashboard serve --tables ./tables
     """
     from acktrail_dashboard.web.serving import dashboard_server
 

@@ -1,4 +1,4 @@
-"""What became of one record, in the words of ``acktrail record``."""
+"""What became of one record, in the words of ``acktrail record show``."""
 
 from __future__ import annotations
 

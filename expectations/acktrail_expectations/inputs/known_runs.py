@@ -48,7 +48,7 @@ def choose_run(store: Tables, run_id: str | None) -> str:
         known |= set() if newest is None else {*store.read(name, columns=["run_id"])["run_id"].unique().to_pylist()}
     if run_id is not None:
         raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(filter(None, known)), n=3))
-    raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail export` first")
+    raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail run export` first")
 
 
 def count_rows(store: Tables, run_id: str) -> dict[str, int]:
@@ -63,7 +63,7 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
         InputError: it was not, or only in part.
     """
     states, verdicts = rows["share_partition_states"], rows["reconciliations"]
-    hint = f"run `acktrail reconcile --run-id {run_id}` first"
+    hint = f"run `acktrail run reconcile --run-id {run_id}` first"
     if verdicts < states:
         raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
     if verdicts:
@@ -73,5 +73,5 @@ def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> N
     if store.transaction_version("reconciliations", found_nothing) is not None:
         return
     if not rows["group_observations"] and not rows["offset_observations"]:
-        hint = "it observed nothing: run `acktrail export --observe`, then `acktrail reconcile`"
+        hint = "it observed nothing: run `acktrail run export --observe`, then `acktrail run reconcile`"
     raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)

@@ -125,7 +125,7 @@ def _why_bytes_not_compared(snapshot: TableSnapshot | None, *, every_record: boo
     """Decoding them again costs a quarter of a validation, so that only a validation of every record does it."""
     if snapshot is not None and not reads_as_own(snapshot):
         return "the records are in another dialect: they are not compared with their raw bytes"
-    return None if every_record else "records are compared with their raw bytes by acktrail validate --all"
+    return None if every_record else "records are compared with their raw bytes by acktrail run validate --all"
 
 
 def _first_offsets_to_read(since: Mapping[int, int], ranges: pa.Table) -> dict[int, int]:

@@ -106,8 +106,8 @@ _RULES: Final[dict[str, tuple[tuple[str, ...], Callable[..., BoolArray | Int64Ar
 }  # fmt: skip
 """The columns that bound a rule, and the batches that break it, as a mask or by index.
 
-A record breaks one of the first three exactly when ``model.strict.offset_window.batch_violations`` finds one of
-``ORDER_RULES`` of ``tests/definitions/batch_laws.py`` in it.
+A record breaks one of the first three exactly when its batches are not `in_order`
+(``tests/definitions/batch_laws.py``).
 """
 
 

@@ -7,9 +7,10 @@ away nothing that counts.
 
 from __future__ import annotations
 
-from acktrail.drafts.checkpoint_log import HIGHEST_DELTA_INDEX, CheckpointTrack, advance_track, replay_checkpoint_log
-from acktrail.drafts.draft_records import Checkpoint, CheckpointRecord, CheckpointTombstone, Delta, DeltaTombstone
+from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import SharePartition
+from acktrail_drafts.checkpoint_log import HIGHEST_DELTA_INDEX, CheckpointTrack, advance_track, replay_checkpoint_log
+from acktrail_drafts.draft_records import Checkpoint, CheckpointRecord, Delta, DeltaTombstone
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.complete_records import checkpoint_of
 from acktrail_simulation.drafts.record_log import RecordLog
@@ -85,7 +86,7 @@ class CheckpointCoordinator:
         """
         before = self.log.end_offset
         if key in self.states:
-            self._write(CheckpointTombstone(key=key))
+            self._write(Tombstone(key=key))
             self._finish_removals()
         return self.log.end_offset - before
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from acktrail.drafts.draft_records import CheckpointRecord, CheckpointTombstone, DeltaTombstone
-from acktrail.model.records import RecordAt
+from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import SharePartition
+from acktrail_drafts.draft_records import CheckpointRecord, DeltaTombstone
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.drafts.record_log import RecordLog
 
@@ -37,7 +37,7 @@ class LogCompaction:
         return self.log.keep([*left, *growing])
 
     def _is_over(self, record_at: RecordAt[CheckpointRecord]) -> bool:
-        if not isinstance(record_at.record, CheckpointTombstone | DeltaTombstone):
+        if not isinstance(record_at.record, Tombstone | DeltaTombstone):
             return False
         now_ms = self.clock.now_ms
         return now_ms >= self._horizons.setdefault(record_at.offset, now_ms + self.tombstone_retention_ms)
@@ -55,5 +55,5 @@ def compact(
         key = (record_at.partition, record_at.record.key, getattr(record_at.record, "delta_index", None))
         newest.pop(key, None)
         newest[key] = record_at
-    gone = (CheckpointTombstone, DeltaTombstone)
+    gone = (Tombstone, DeltaTombstone)
     return tuple(record_at for record_at in newest.values() if tombstones or not isinstance(record_at.record, gone))

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from acktrail.drafts.control_log import apply_control_delta
-from acktrail.drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail.errors import InputError
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
+from acktrail_drafts.control_log import apply_control_delta
+from acktrail_drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail_simulation.drafts.complete_records import control_checkpoint_of
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset
 from acktrail_simulation.drafts.record_log import RecordLog

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from acktrail.drafts.draft_records import ControlCheckpoint, ControlRecord
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail.model.strict.violations import Rule, Violation
+from acktrail_drafts.draft_records import ControlCheckpoint, ControlRecord
+from acktrail_drafts.violations import Rule, Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

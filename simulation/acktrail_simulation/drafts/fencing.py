@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acktrail.drafts.draft_records import DraftSnapshot
 from acktrail.model.share_partition import SharePartition
+from acktrail_drafts.draft_records import DraftSnapshot
 
 
 def is_fenced(recorded_state_epoch: int, requested_state_epoch: int) -> bool:

@@ -1,4 +1,4 @@
-"""The bytes of records in every dialect: what the writers of the drafts would have put into their logs."""
+"""The bytes of records in the dialects of the drafts: what the writers of the drafts would have put into their logs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from acktrail.drafts.dialects import DIALECTS
-from acktrail.drafts.draft_records import (
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import Tombstone
+from acktrail.model.share_partition import topic_id_bytes
+from acktrail.wire.dialects.batch_arrays import (
+    UINT16,
+    absent_if_none,
+    packed,
+    write_compact_batch_array,
+)
+from acktrail.wire.primitives import INT16, INT32, INT64
+from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail_drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
     ControlCheckpoint,
@@ -17,20 +27,9 @@ from acktrail.drafts.draft_records import (
     DraftRecord,
     DraftSnapshot,
 )
-from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Tombstone
-from acktrail.model.share_partition import topic_id_bytes
-from acktrail.wire.dialects.batch_arrays import (
-    UINT8,
-    UINT16,
-    UINT32,
-    absent_if_none,
-    packed,
-    write_compact_batch_array,
-)
-from acktrail.wire.primitives import INT16, INT32, INT64
-from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
+_UINT8: Final = Struct(">B")
+_UINT32: Final = Struct(">I")
 _VERSION: Final = INT16.pack(0)
 _DELTA_VERSION: Final = INT16.pack(1)
 _BATCH: Final = (
@@ -47,8 +46,7 @@ def encode_in(name: str, record: Any) -> tuple[bytes, bytes | None]:
     Raises:
         ValueError: for a field or number that the layout cannot hold.
     """
-    encode = DIALECTS[name].encode or _ENCODERS[name]
-    return encode(record)
+    return _ENCODERS[name](record)
 
 
 def _group_id(group_id: str) -> bytes:
@@ -86,7 +84,7 @@ def _encode_checkpoint(record: CheckpointRecord) -> tuple[bytes, bytes | None]:
             _group_id(record.key.group_id),
             topic_id_bytes(record.key.topic_id),
             packed(INT32, record.key.partition, "partition"),
-            b"" if index is None else packed(UINT8, index, "delta index"),
+            b"" if index is None else packed(_UINT8, index, "delta index"),
         )
     )
     if not isinstance(record, Checkpoint | Delta):
@@ -104,8 +102,8 @@ def _encode_draft(record: DraftRecord, *, by_table: bool) -> tuple[bytes, bytes 
     value = b"".join(
         (
             _VERSION,
-            b"" if record.state_epoch is None else packed(UINT32, record.state_epoch, "state epoch"),
-            packed(UINT32 if by_table else UINT16, record.snapshot_epoch, "snapshot epoch"),
+            b"" if record.state_epoch is None else packed(_UINT32, record.state_epoch, "state epoch"),
+            packed(_UINT32 if by_table else UINT16, record.snapshot_epoch, "snapshot epoch"),
             packed(INT64, absent_if_none(record.start_offset), "start offset"),
             write_compact_batch_array(record.batches),
             b"\x00",

@@ -16,7 +16,7 @@ from acktrail.model.delivery import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.wire.dialects.batch_arrays import absent_if_none, none_if_absent
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.messages.document_json import batch_fields, read_batches
+from acktrail_simulation.messages.batch_json import batch_fields, read_batches
 from acktrail_simulation.messages.persister_messages import (
     Batched,
     PersisterRequest,

@@ -1,4 +1,4 @@
-"""``acktrail spark``: a Spark Connect server that stays up, for runs that come often, and whether one answers."""
+"""``acktrail run spark``: a Spark Connect server that stays up, for runs that come often, and whether one answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _serve(
     its environment and of each client's. What it keeps of runs that are over is bounded. Spark's messages are on
     stderr.
 
-    Example: acktrail spark serve --port 15002
+    Example: acktrail run spark serve --port 15002
     """
     from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.java_messages import wait_for_java
@@ -77,7 +77,7 @@ def _check(
 ) -> None:
     """Do a small piece of work on Spark, as a health check, and say which Spark did it.
 
-    Example: acktrail spark check sc://localhost:15002
+    Example: acktrail run spark check sc://localhost:15002
     """
     from acktrail.plain_tables import table
     from acktrail_jobs.commands.engine import translated

@@ -1,4 +1,4 @@
-"""``acktrail history``, and the call behind it."""
+"""``acktrail run history``, and the call behind it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def _command(
 ) -> None:
     """Bring the history of every record up to the end of the export, with PySpark.
 
-    Reads the state records that came since the last time, and writes delivery_history: what `acktrail record`,
-    `acktrail archived` and `acktrail rates` answer from. `acktrail reconcile` does it too. Reads no cluster.
+    Reads the state records that came since the last time, and writes delivery_history: what `acktrail record show`,
+    `acktrail record archived` and `acktrail record rates` answer from. `acktrail run reconcile` does it too. Reads no
+    cluster.
 
-    Example: acktrail history --tables /data/acktrail
+    Example: acktrail run history --tables /data/acktrail
     """
     with showing_activity():
         summary = build_history(TablesConfig.from_environment(tables, tables_options), master)

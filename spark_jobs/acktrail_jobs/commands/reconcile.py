@@ -1,4 +1,4 @@
-"""``acktrail reconcile``, and the call behind it that a DAG makes."""
+"""``acktrail run reconcile``, and the call behind it that a DAG makes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def _command(
     """Replay the exported state with PySpark and compare it with what the cluster said.
 
     Writes share_partition_states, reconciliations (a verdict a share partition) and findings, brings delivery_history
-    up to date (see `acktrail history`), and judges every queue: queue_statuses, status_changes, queue_trends and
-    run_totals. Needs an observation: `acktrail export` makes one. The same run again changes nothing. Reads no cluster.
+    up to date (see `acktrail run history`), and judges every queue: queue_statuses, status_changes, queue_trends and
+    run_totals. Needs an observation: `acktrail run export` makes one. The same run again changes nothing. Reads no
+    cluster.
 
-    Example: acktrail reconcile --tables /data/acktrail
+    Example: acktrail run reconcile --tables /data/acktrail
     """
     config = TablesConfig.from_environment(tables, tables_options)
     with showing_activity():

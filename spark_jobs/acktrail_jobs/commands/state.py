@@ -1,4 +1,4 @@
-"""``acktrail state``: the state of share partitions as of any moment, out of the tables."""
+"""``acktrail record state``: the state of share partitions as of any moment, out of the tables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _command(
     In the JSON form `at_least` means that its counts of records are least ones, and `notes` repeats what stderr says.
     Reads no cluster.
 
-    Example: acktrail state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
+    Example: acktrail record state fraud-scoring --at 2026-08-01T12:00:00Z --tables /data/acktrail
     """
     from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.times import time_ms

@@ -1,4 +1,4 @@
-"""``acktrail stream``: the export by Spark, for those who outgrow one machine."""
+"""``acktrail run stream``: the export by Spark, for those who outgrow one machine."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def _command(
 ) -> None:
     """Export state records with Spark's Structured Streaming, exactly once: executors read and write.
 
-    Writes the tables that `acktrail export` and the Connect worker write, continues where they ended, and they where
-    it ended; under one lease, one of worker and stream works at a time. Ends at the topic's present end, or runs on
-    with --every. Killed at any moment, it loses nothing and doubles nothing. Nothing in the cluster is changed.
+    Writes the tables that `acktrail run export` and the Connect worker write, continues where they ended, and they
+    where it ended; under one lease, one of worker and stream works at a time. Ends at the topic's present end, or runs
+    on with --every. Killed at any moment, it loses nothing and doubles nothing. Nothing in the cluster is changed.
 
-    Example: acktrail stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
+    Example: acktrail run stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """
     from acktrail.connect.contract import LeaseTerms
     from acktrail.connect.signals import stop_on_signals
@@ -63,7 +63,7 @@ def _command(
     target = TablesConfig.from_environment(tables, tables_options)
     place = checkpoint or _default_checkpoint(target)
     if master == IN_PROCESS:
-        raise InputError("a stream is Spark's", hint="in this process `acktrail export` does the same")
+        raise InputError("a stream is Spark's", hint="in this process `acktrail run export` does the same")
     run_id, master = run_id or new_run_id(), master or (None if spark_master() == IN_PROCESS else spark_master())
     if master.startswith(CONNECT) if master else "SPARK_REMOTE" in environment():
         raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")

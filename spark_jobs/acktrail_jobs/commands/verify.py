@@ -1,4 +1,4 @@
-"""``acktrail verify``."""
+"""``acktrail tables verify``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _command(
 
     Reconciliation and history read only new records, and continue from what the run before saved. This replays all
     records from the beginning and compares: saved states, every change of the history, the states it continues from.
-    Writes nothing. Exit code 6 when something differs: then delete the table named and run `acktrail reconcile`, which
-    writes it again.
+    Writes nothing. Exit code 6 when something differs: then delete the table named and run `acktrail run reconcile`,
+    which writes it again.
 
-    Example: acktrail verify --tables /data/acktrail
+    Example: acktrail tables verify --tables /data/acktrail
     """
     with showing_activity():
         summary = verify(TablesConfig.from_environment(tables, tables_options), master)

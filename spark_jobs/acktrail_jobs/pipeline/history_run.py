@@ -57,7 +57,7 @@ def build_history(tables: TablesConfig, open_executors: OpenExecutors) -> Histor
     records = stored.snapshot(RECORDS)
     cluster_id = None if records is None else cluster_of(records)
     if records is None or cluster_id is None:
-        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail export` first")
+        raise ConfigurationError(f"no records in the tables at {stored.root}", hint="run `acktrail run export` first")
     run = _Run(stored, records, cluster_id)
     if run.planned:
         with open_executors("") as executors:

@@ -34,8 +34,8 @@ from acktrail.reconcile.replay_resume import ReplayStart, replay_of
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.findings_seen import settled_archives
 from acktrail.tables.saved_states import REPLAY, with_cluster
+from acktrail.tables.seen_archives import settled_archives
 
 REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}

@@ -31,7 +31,7 @@ from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.findings_seen import seen_archives
+from acktrail.tables.seen_archives import seen_archives
 from acktrail.tables.trend_chunks import TRENDS, add_parts
 from acktrail_jobs.pipeline.change_counts import CountedHistory, count_changes, log_ends
 
@@ -84,7 +84,7 @@ def reconciled_run(tables: Tables, run_id: str | None) -> StatusRun:
         sampled = pa.concat_tables(tables.read(name, columns=columns, where=where) for name in SAMPLED)
         if sampled.num_rows:
             return StatusRun(**sampled.sort_by("observed_at").slice(sampled.num_rows - 1).to_pylist()[0])
-    raise ConfigurationError(f"nothing was reconciled in the tables at {tables.root}", hint="run `acktrail reconcile`")
+    raise ConfigurationError(f"nothing was reconciled in the tables at {tables.root}", hint="`acktrail run reconcile`")
 
 
 def _unfinished(tables: Tables) -> StatusRun | None:

@@ -74,12 +74,12 @@ def verify(tables: TablesConfig, open_executors: OpenExecutors) -> VerifySummary
     saved, has_history = read_saved(stored, REPLAY), stored.exists(CHANGES)
     if not saved.positions and not has_history:
         raise ConfigurationError(
-            f"nothing to verify in the tables at {stored.root}", hint="run `acktrail reconcile` first"
+            f"nothing to verify in the tables at {stored.root}", hint="run `acktrail run reconcile` first"
         )
     if saved.unusable is not None and stored.exists(REPLAY.name):
         raise DamagedTables(
             f"tables at {stored.root}: {saved.unusable}",
-            hint="the next `acktrail reconcile` writes it again",
+            hint="the next `acktrail run reconcile` writes it again",
             table=REPLAY.name,
         )
     moment = topic_at_time(stored)

@@ -83,7 +83,7 @@ def test_the_dashboard_goes_on(tmp_path: Path) -> None:
     root = tmp_path / "tables"
     write_dashboard_tables(root, Sizes(groups=3, partitions_a_group=2, runs=2, fine_days=0.1, hourly_days=0))
     program = "from acktrail.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "dashboard", "--tables", str(root), "--port", "0"]
+    command = [sys.executable, "-c", program, "dashboard", "serve", "--tables", str(root), "--port", "0"]
     with subprocess.Popen(with_few_files(128, command), stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -11,10 +11,10 @@ from broker.workload import Workload, until
 from expansion.support.seen_looks import in_process
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.api import open_journal
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
-from acktrail.group_changes.api import open_journal
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.change.apply_expansion import apply_expansion

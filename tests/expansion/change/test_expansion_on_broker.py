@@ -19,12 +19,12 @@ from reset.world import World
 from servers.kafka_proxy import kafka_proxy
 
 from acktrail.broker.admin import ShareGroupAdmin, client_of
+from acktrail.change.api import open_journal
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import InputError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
-from acktrail.group_changes.api import open_journal
-from acktrail.group_changes.audit.integrity import checked_audit
-from acktrail.group_changes.audit.journal import read_audit
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.times import instant_text

@@ -27,6 +27,7 @@ from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.open_findings import open_findings
 from acktrail.tables.health.table_metrics import SeriesLimits
 from acktrail.tables.open_runs import open_runs
+from acktrail.tables.suite_totals import suite_totals
 from acktrail_expansion.law.partition_ledger import FenceGap
 from acktrail_expansion.law.verdict import OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
@@ -92,7 +93,7 @@ def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
     summary = checked(tables, rows)
     assert [result.expectation for result in summary.not_evaluated] == ["group_kept_order"]
     assert all(result.reason for result in (*nothing.not_evaluated, *summary.not_evaluated))
-    totals = tables.rows("quality_totals", {"run_id": f"expansions-{RUN}"})
+    totals = suite_totals(tables.read("quality_results")).to_pylist()
     assert sorted((row["holds"], row["fails"]) for row in totals) == [(0, 0), (6, 0)]
     assert SUITE in {file.stem for file in export_suites(tmp_path)}
 
@@ -149,7 +150,9 @@ def test_each_topic_that_grew_and_each_finding_is_said_once(tables: Tables) -> N
     assert sent(tables, "broken") == []
     late, *skipped = (text for _, text in sent(tables, "skipped"))
     assert "Partition 1 got 2 records by the old count after the settle time." in late
-    assert [("never got 312 records" in text, "acktrail reset plan" in text) for text in skipped] == [(True, True)] * 2
+    assert [("never got 312 records" in text, "acktrail change plan reset" in text) for text in skipped] == [
+        (True, True)
+    ] * 2
     hostile = sent(tables, "broken", HOSTILE, HOSTILE)
     assert [(title + text).isprintable() for title, text in hostile] == [True] * 3
     assert sent(tables, "safe") == []

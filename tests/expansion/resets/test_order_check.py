@@ -11,11 +11,12 @@ import pytest
 from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 from samples.golden_vectors import SEED
 
-from acktrail.group_changes.collection.facts import PartitionFacts, Snapshot, TargetOffset
-from acktrail.group_changes.planning.notices import Severity
-from acktrail.group_changes.planning.plan import ResetPlan
-from acktrail.group_changes.planning.plan_file import parse_plan, plan_json
-from acktrail.group_changes.request.reset_request import Strategy, StrategyKind
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.collection.facts import PartitionFacts, Snapshot, TargetOffset
+from acktrail.change.planning.notices import Severity
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail_expansion.law.key_mapping import KeyMapping
 from acktrail_expansion.resets.order_check import KeyOrderCheck
 from acktrail_expansion.resets.reset_order import FencedExpansion, ResetOrdering

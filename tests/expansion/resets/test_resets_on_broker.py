@@ -51,8 +51,8 @@ def test_a_rewind_keeps_order_in_two_resets_or_is_refused(
         def apply(words: Sequence[str]) -> set[int]:
             """Where the records are that come then."""
             assert command(*words).code == 0
-            plan_id = run(capsys, "reset", "list", "--json", *scene.arguments()[2:]).rows[0]["plan_id"]
-            assert command("reset", "apply", plan_id, "--execute").code == 0
+            plan_id = run(capsys, "change", "list", "--json", *scene.arguments()[2:]).rows[0]["plan_id"]
+            assert command("change", "apply", plan_id, "--execute").code == 0
             found = {each.partition for each in scene.deliveries(GROUP, TOPIC, 2 * RECORDS)}
             scene.wait_empty(GROUP)
             return found
@@ -74,7 +74,7 @@ def test_a_rewind_keeps_order_in_two_resets_or_is_refused(
         assert rewound(2) == unsure, "no audit saw partition 4"
         look(scene)
 
-        plan = ("reset", "plan", "--group", GROUP, "--to-earliest", "--topic")
+        plan = ("change", "plan", "reset", "--group", GROUP, "--to-earliest", "--topic")
         refused = command(*plan, f"{TOPIC}:0")
         assert refused.code == 2
         assert "partition 0 starts before the expansion from 2 to 4, but partition 2 keeps records" in refused.stdout

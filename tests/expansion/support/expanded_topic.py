@@ -32,9 +32,9 @@ from expansion.support.true_traffic import TrueTopic
 from samples.history_tables import build
 
 from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.change.api import open_journal
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import export
-from acktrail.group_changes.api import open_journal
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions

@@ -1,4 +1,4 @@
-"""Every dialect against the printed schemas, and against itself."""
+"""Every release's dialect against the printed schemas, and against itself."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from definitions import dialect_laws
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.dialect_random_records import RECORDS
 from samples.golden_vectors import SEED, wire
+from samples.released_records import RELEASED_RECORDS
 
-from acktrail.drafts.dialects import DIALECTS, dialect_named
-from acktrail.drafts.draft_records import (
-    Checkpoint,
-    CheckpointTombstone,
-    ControlCheckpoint,
-    ControlDelta,
-    Delta,
-    DeltaTombstone,
-    DraftSnapshot,
-)
-from acktrail.errors import InputError, MalformedRecord, UnknownName, UnsupportedRecord
+from acktrail.errors import MalformedRecord, UnknownName, UnsupportedRecord
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_simulation.drafts.record_encoders import encode_in
+from acktrail.offline.read.copied_files import dialect_named
+from acktrail.wire.dialects.released import RELEASED
 
+NAMES = sorted(RELEASED_RECORDS)
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)
 
 
@@ -48,161 +41,82 @@ SNAPSHOT = ShareSnapshot(
 )
 TIMED = replace(SNAPSHOT, create_timestamp_ms=1_700_000_000_000, write_timestamp_ms=1_700_000_000_001)
 
-PRINTED = [
-    pytest.param("i", "W-i-cp-key", "W-i-cp-value", id="R000-45 R000-47 generation i checkpoint"),
-    pytest.param("ii", "W-i-delta-key", "W-ii-delta-value", id="R001-07 R001-38 generation ii delta"),
-    pytest.param("iii", "W-iii-cp-key", "W-iii-cp-value", id="R000-25 R000-26 checkpoint"),
-    pytest.param("iii", "W-iii-delta-key-7", "W-iii-delta-value", id="R000-27 R000-28 delta"),
-    pytest.param("iii", "W-iii-cp-key", None, id="R000-37 checkpoint tombstone"),
-    pytest.param("iii", "W-iii-delta-key-7", None, id="R000-37 delta tombstone"),
-    pytest.param("iv-json", "W-4x-snapshot-key", "W-iv-seed-snapshot-value", id="R002-75 iv by JSON schema"),
-    pytest.param("4.0", "W-4x-snapshot-key", "W-40-snapshot-value", id="4.0 snapshot"),
-    pytest.param("4.1", "W-4x-snapshot-key", "W-41-snapshot-value", id="4.1 snapshot"),
-    pytest.param("4.1", "W-4x-update-key", "W-41-update-value", id="4.1 update"),
-    pytest.param("4.2", "W-4x-snapshot-key", "W-42-snapshot-value", id="4.2 snapshot"),
+PRINTED: list[Any] = [
+    ("4.0", "W-4x-snapshot-key", "W-40-snapshot-value", SNAPSHOT),
+    ("4.1", "W-4x-snapshot-key", "W-41-snapshot-value", TIMED),
+    (
+        "4.1",
+        "W-4x-update-key",
+        "W-41-update-value",
+        ShareUpdate(
+            key=KEY, snapshot_epoch=3, leader_epoch=2, start_offset=110, delivery_complete_count=None, batches=TWO[:1]
+        ),
+    ),
+    ("4.2", "W-4x-snapshot-key", "W-42-snapshot-value", replace(TIMED, delivery_complete_count=1)),
 ]
 
-READINGS: dict[tuple[str, str], Any] = {
-    ("i", "W-i-cp-value"): ControlCheckpoint(
-        group_id=GroupId("G1"), checkpoint_epoch=1, start_offset=100, end_offset=100, batches=()
-    ),
-    ("ii", "W-ii-delta-value"): ControlDelta(
-        group_id=GroupId("G1"), checkpoint_epoch=1, back_offset=130, batches=(batch(100, 109, 2, 1),)
-    ),
-    ("iii", "W-iii-cp-value"): Checkpoint(key=KEY, checkpoint_epoch=2, start_offset=110, batches=TWO),
-    ("iii", "W-iii-delta-value"): Delta(key=KEY, delta_index=7, checkpoint_epoch=2, start_offset=None, batches=TWO[:1]),
-    ("iv-json", "W-iv-seed-snapshot-value"): DraftSnapshot(
-        key=KEY, state_epoch=None, snapshot_epoch=3, start_offset=110, batches=TWO
-    ),
-    ("4.0", "W-40-snapshot-value"): SNAPSHOT,
-    ("4.1", "W-41-snapshot-value"): TIMED,
-    ("4.1", "W-41-update-value"): ShareUpdate(
-        key=KEY, snapshot_epoch=3, leader_epoch=2, start_offset=110, delivery_complete_count=None, batches=TWO[:1]
-    ),
-    ("4.2", "W-42-snapshot-value"): replace(TIMED, delivery_complete_count=1),
-}
+
+def encode(name: str, record: Any) -> tuple[bytes, bytes | None]:
+    written = RELEASED[name].encode
+    assert written is not None
+    return written(record)
 
 
-@pytest.mark.parametrize(("name", "key", "value"), PRINTED)
-def test_printed_bytes(name: str, key: str, value: str | None) -> None:
-    """Bytes of the printed schemas decode to their record and encode back: R000-13, R000-25 to R000-28, R000-45,
-    R000-47, R000-51, R000-64, R001-02, R001-38, R002-75, R002-76."""
-    dialect = DIALECTS[name]
-    raw = (wire(key), None if value is None else wire(value))
+@pytest.mark.parametrize(("name", "key", "value", "record"), PRINTED)
+def test_printed_bytes(name: str, key: str, value: str, record: Any) -> None:
+    """Bytes of the printed schemas decode to their record and encode back: R000-13, R002-76."""
+    raw = (wire(key), wire(value))
 
-    record = dialect.decode(*raw)
-
-    assert encode_in(dialect.name, record) == raw
-    if value is not None:
-        assert record == READINGS[name, value]
-    else:
-        assert record in (CheckpointTombstone(key=KEY), DeltaTombstone(key=KEY, delta_index=7))
+    assert RELEASED[name].decode(*raw) == record
+    assert encode(name, record) == raw
 
 
-def test_every_dialect_has_its_random_records() -> None:
-    """The laws below are held for all dialects there are."""
-    assert set(RECORDS) == set(DIALECTS)
-
-
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_round_trip(name: str, data: st.DataObject) -> None:
-    """Every record that a dialect has room for decodes from its own bytes: R000-29, R001-39, R002-08, R002-09."""
-    dialect = DIALECTS[name]
-    record = data.draw(RECORDS[name])
+    """Every record that a dialect has room for decodes from its own bytes: R002-08, R002-09."""
+    record = data.draw(RELEASED_RECORDS[name])
 
-    assert dialect.decode(*encode_in(dialect.name, record)) == record
+    assert RELEASED[name].decode(*encode(name, record)) == record
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_truncated_anywhere(name: str, data: st.DataObject) -> None:
-    """A key or value cut short at any byte is a MalformedRecord that names a byte of it, or another record type whose
-    key ends there (a checkpoint's key begins a delta's when the delta is written as version 0)."""
-    dialect = DIALECTS[name]
-    key, value = encode_in(dialect.name, data.draw(RECORDS[name]))
-    for length in range(len(key)):
-        with pytest.raises(MalformedRecord) as caught:
-            dialect.decode(key[:length], value)
-        assert (caught.value.part, 0 <= caught.value.position <= length) == ("key", True)
-    for length in range(len(value or b"")):
-        with pytest.raises(MalformedRecord) as caught:
-            dialect.decode(key, (value or b"")[:length])
-        assert (caught.value.part, 0 <= caught.value.position <= length) == ("value", True)
+    """A key or value cut short at any byte is a MalformedRecord that names a byte of it."""
+    dialect_laws.every_cut_is_found(RELEASED[name], encode(name, data.draw(RELEASED_RECORDS[name])))
 
 
-@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if not dialect.shipped])
-@given(data=st.data(), tail=st.binary(min_size=2, max_size=9))
-def test_drafts_end_where_they_end(name: str, data: st.DataObject, tail: bytes) -> None:
-    """Bytes after the message of a drafted dialect are refused: nobody specified what they mean."""
-    dialect = DIALECTS[name]
-    key, value = encode_in(dialect.name, data.draw(RECORDS[name]))
-
-    with pytest.raises(MalformedRecord):
-        dialect.decode(key + tail, value)
-    if value is not None:
-        with pytest.raises(MalformedRecord):
-            dialect.decode(key, value + tail)
-
-
-@pytest.mark.parametrize("name", ["4.0", "4.1", "4.2"])
+@pytest.mark.parametrize("name", NAMES)
 @given(data=st.data(), tail=st.binary(max_size=9))
 def test_shipped_readers_pass_over_what_follows(name: str, data: st.DataObject, tail: bytes) -> None:
     """Bytes after the message of a shipped dialect change nothing, as in Kafka's generated readers."""
-    dialect = DIALECTS[name]
-    record = data.draw(RECORDS[name])
-    key, value = encode_in(dialect.name, record)
+    dialect = RELEASED[name]
+    record = data.draw(RELEASED_RECORDS[name])
+    key, value = encode(name, record)
 
     assert dialect.decode(key, None if value is None else value + tail) == record
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
 @given(key=st.one_of(st.none(), st.binary(max_size=60)), value=st.one_of(st.none(), st.binary(max_size=120)))
 def test_random_bytes(name: str, key: bytes | None, value: bytes | None) -> None:
     """Any bytes are a record or an InputError, and a record can be written again."""
-    dialect = DIALECTS[name]
-    try:
-        record = dialect.decode(key, value)
-    except InputError:
-        return
-    assert dialect.decode(*encode_in(dialect.name, record)) == record
+    dialect_laws.any_bytes_are_a_record_or_refused(RELEASED[name], RELEASED[name].encode, key, value)
 
 
-def test_a_delta_key_is_read_in_both_versions() -> None:
-    """R000-24, ER-3: version 1 is what is written; version 0 with an index byte is the same delta."""
-    key, value = wire("W-iii-delta-key-7"), wire("W-iii-delta-value")
-    decode = DIALECTS["iii"].decode
-
-    assert decode(b"\x00\x00" + key[2:], value) == decode(key, value)
-    with pytest.raises(MalformedRecord):
-        decode(key[:-1], value)
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value", "number"),
-    [
-        pytest.param("i", "00000004", "W-i-cp-value", 4, id="leader change is no state"),
-        pytest.param("ii", "00010005", "W-i-cp-value", 1, id="control key version 1"),
-        pytest.param("iii", "0002" + "00" * 30, "W-iii-cp-value", 2, id="iii key version 2"),
-        pytest.param("4.0", "000b" + "00" * 30, "W-40-snapshot-value", 11, id="share-group metadata"),
-    ],
-)
-def test_unknown_numbers_are_named(name: str, key: str, value: str, number: int) -> None:
-    """R000-24, R002-81: a type or version nobody specified says which one it is."""
+def test_an_unknown_type_is_named() -> None:
+    """R002-81: a type nobody specified as a state record says which one it is: that of share-group metadata."""
     with pytest.raises(UnsupportedRecord) as caught:
-        DIALECTS[name].decode(bytes.fromhex(key), wire(value))
+        RELEASED["4.0"].decode(bytes.fromhex("000b" + "00" * 30), wire("W-40-snapshot-value"))
 
-    assert caught.value.number == number
+    assert caught.value.number == 11
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_later_value_version_is_unsupported(name: str) -> None:
     """A value version above the known one is named, never guessed at."""
-    key = bytes.fromhex("00000005") if name in ("i", "ii") else wire("W-4x-snapshot-key")
-    with pytest.raises(UnsupportedRecord) as caught:
-        DIALECTS[name].decode(key, b"\x00\x01" + bytes(60))
-
-    assert (caught.value.part, caught.value.number) == ("value", 1)
+    dialect_laws.a_later_version_is_named(RELEASED[name], wire("W-4x-snapshot-key"))
 
 
 @pytest.mark.parametrize(
@@ -211,60 +125,27 @@ def test_a_later_value_version_is_unsupported(name: str) -> None:
         pytest.param("4.0", TIMED, id="timestamps in 4.0"),
         pytest.param("4.0", replace(SNAPSHOT, snapshot_epoch=65_536), id="epoch above uint16 in 4.0"),
         pytest.param("4.1", replace(TIMED, delivery_complete_count=0), id="count in 4.1"),
-        pytest.param("i", READINGS["ii", "W-ii-delta-value"], id="back offset in i"),
-        pytest.param("ii", replace(READINGS["ii", "W-ii-delta-value"], back_offset=None), id="no back offset in ii"),
-        pytest.param("iii", replace(READINGS["iii", "W-iii-delta-value"], delta_index=256), id="R000-18 index 256"),
-        pytest.param("i", replace(READINGS["i", "W-i-cp-value"], start_offset=-1), id="no start offset in i"),
-        pytest.param("iv", READINGS["iv-json", "W-iv-seed-snapshot-value"], id="no state epoch in iv"),
     ],
 )
 def test_nothing_is_dropped_on_the_way_out(name: str, record: Any) -> None:
-    """What a dialect has no room for is refused, never left out: R000-18, R001-39."""
+    """What a dialect has no room for is refused, never left out."""
     with pytest.raises(ValueError):
-        encode_in(name, record)
+        encode(name, record)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_huge_counts_allocate_nothing(name: str) -> None:
     """A value that announces two thousand million batches is refused at its count."""
-    if name in ("4.1", "4.2"):
-        value = wire("W-41-snapshot-value")[:38] + b"\xff\xff\xff\xff\x07"
-    elif name == "4.0":
-        value = wire("W-40-snapshot-value")[:20] + b"\xff\xff\xff\xff\x07"
-    elif name in ("i", "ii"):
-        value = wire("W-i-cp-value")[:-4] + b"\x7f\xff\xff\xff"
-    elif name == "iii":
-        value = wire("W-iii-cp-value")[:12] + b"\x7f\xff\xff\xff"
-    else:
-        value = bytes({"iv": 18, "iv-json": 12}[name]) + b"\xff\xff\xff\xff\x07"
-    key = wire("W-i-cp-key") if name in ("i", "ii") else wire("W-4x-snapshot-key")
+    before = wire("W-40-snapshot-value")[:20] if name == "4.0" else wire("W-41-snapshot-value")[:38]
 
     with pytest.raises(MalformedRecord, match="announced"):
-        DIALECTS[name].decode(key, value)
+        RELEASED[name].decode(wire("W-4x-snapshot-key"), before + b"\xff\xff\xff\xff\x07")
 
 
 def test_dialects_are_found_by_name() -> None:
     """Every name finds its dialect; later releases find the one they write; a wrong name is answered with names."""
-    assert {dialect_named(name).name for name in DIALECTS} == set(DIALECTS)
-    assert dialect_named("4.4") is DIALECTS["4.2"]
+    assert {name: dialect_named(name).name for name in NAMES} == dict(zip(NAMES, NAMES, strict=True))
+    assert dialect_named("4.4") is RELEASED["4.2"]
     with pytest.raises(UnknownName) as caught:
-        dialect_named("v")
-    assert set(caught.value.nearest) <= set(DIALECTS)
-    assert caught.value.nearest
-
-
-@pytest.mark.parametrize(
-    ("name", "key", "value", "at"),
-    [
-        pytest.param("i", "W-i-cp-key", "W-i-cp-value", 8, id="start offset"),
-        pytest.param("i", "W-i-cp-key", "W-i-cp-value", 16, id="end offset"),
-        pytest.param("ii", "W-i-delta-key", "W-ii-delta-value", 8, id="back offset"),
-    ],
-)
-def test_control_records_have_real_offsets(name: str, key: str, value: str, at: int) -> None:
-    """R000-47, R001-07: no document gives -1 a meaning in a control record, so it is refused at its byte."""
-    negative = wire(value)[:at] + b"\xff" * 8 + wire(value)[at + 8 :]
-
-    with pytest.raises(MalformedRecord, match="negative") as caught:
-        DIALECTS[name].decode(wire(key), negative)
-    assert caught.value.position == at
+        dialect_named("no such")
+    assert set(RELEASED) <= set(caught.value.nearest)

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from samples.golden_vectors import wire
 from samples.random_records import disjoint_batches, keys
 
-from acktrail.drafts.dialects import DIALECTS
 from acktrail.errors import ConfigurationError
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.wire.dialects.detect_layout import CANDIDATES, detect_layout, reads
-from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, Dialect
-from acktrail_simulation.drafts.record_encoders import encode_in
+from acktrail.wire.dialects.dialect import Dialect
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, RELEASED
 
 Pair = tuple[bytes | None, bytes | None]
 EPOCHS = st.integers(0, 2**16 - 1)
@@ -62,7 +61,7 @@ WRITTEN: list[Any] = [
 @given(data=st.data())
 def test_one_record_is_enough(dialect: Dialect[Any], records: Any, expected: str, data: st.DataObject) -> None:
     """Whatever a broker of a release writes, its layout reads it and the other one does not."""
-    pair = encode_in(dialect.name, data.draw(records))
+    pair = dialect.encode(data.draw(records))
 
     assert detect_layout([pair]) == expected
 
@@ -73,11 +72,9 @@ def test_tombstones_and_damage_decide_nothing(
     dialect: Dialect[Any], records: Any, expected: str, data: st.DataObject
 ) -> None:
     """Beside records that one layout reads."""
-    sample: list[Pair] = [
-        encode_in(dialect.name, record) for record in data.draw(st.lists(records, min_size=1, max_size=5))
-    ]
+    sample: list[Pair] = [dialect.encode(record) for record in data.draw(st.lists(records, min_size=1, max_size=5))]
     damaged = (sample[0][0], (sample[0][1] or b"")[:-2])
-    gone = encode_in(dialect.name, Tombstone(key=data.draw(keys)))
+    gone = dialect.encode(Tombstone(key=data.draw(keys)))
 
     assert detect_layout([gone, damaged, *sample, (None, b"")]) == expected
 
@@ -100,7 +97,7 @@ def test_ambiguity_shows_both_readings() -> None:
     # As 4.1 and later: no batches, one unknown tagged field of sixteen bytes.
     first = int.from_bytes(bytes.fromhex("0001010510000000"), "big")
     batch = replace(update.batches[0], first_offset=first, last_offset=first + 9, delivery_state=2, delivery_count=1)
-    _, value = encode_in("4.0", replace(update, batches=(batch,)))
+    _, value = KAFKA_4_0.encode(replace(update, batches=(batch,)))
     assert value is not None
     assert all(reads(candidate, key, value) for candidate in CANDIDATES)
 
@@ -132,19 +129,13 @@ def test_a_sample_without_evidence_is_refused(sample: list[Pair]) -> None:
         detect_layout(sample)
 
 
-def test_drafts_are_never_probed() -> None:
-    """R000-45, R001-02: control types 5 and 6 and the other drafts are read when asked for by name, never found."""
-    assert all(candidate.shipped for candidate in CANDIDATES)
-    assert not any(DIALECTS[name].shipped for name in ("i", "ii", "iii", "iv", "iv-json"))
-
-
 @pytest.mark.parametrize("name", ["4.0", "4.2"])
 def test_a_byte_too_many_is_no_reading(name: str) -> None:
     """A value that goes on behind the message is read by Kafka and is no evidence of its layout."""
     key, value = wire("W-4x-snapshot-key"), wire(f"W-{name.replace('.', '')}-snapshot-value")
 
-    assert reads(DIALECTS[name], key, value)
-    assert not reads(DIALECTS[name], key, value + b"\x00")
+    assert reads(RELEASED[name], key, value)
+    assert not reads(RELEASED[name], key, value + b"\x00")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +154,7 @@ def test_fields_that_no_broker_writes_are_no_reading(change: dict[str, int]) -> 
     key, value = wire("W-4x-snapshot-key"), wire("W-42-snapshot-value")
     record = KAFKA_4_2.decode(key, value)
     assert isinstance(record, ShareSnapshot)
-    _, odd = encode_in("4.2", replace(record, **change))
+    _, odd = KAFKA_4_2.encode(replace(record, **change))
 
     assert odd is not None
     assert not reads(KAFKA_4_2, key, odd)
@@ -175,9 +166,9 @@ def test_fields_that_no_broker_writes_are_no_reading(change: dict[str, int]) -> 
 @pytest.mark.parametrize("name", ["4.0", "4.2"])
 def test_batches_that_no_broker_writes_are_no_reading(name: str, change: dict[str, int]) -> None:
     """Nor is an inverted batch, a negative offset, state or count."""
-    dialect = DIALECTS[name]
+    dialect = RELEASED[name]
     key, value = wire("W-4x-snapshot-key"), wire(f"W-{name.replace('.', '')}-snapshot-value")
     record = dialect.decode(key, value)
     odd = replace(record, batches=(replace(record.batches[0], **change), *record.batches[1:]))
 
-    assert not reads(dialect, key, encode_in(dialect.name, odd)[1] or b"")
+    assert not reads(dialect, key, dialect.encode(odd)[1] or b"")

@@ -170,6 +170,5 @@ def _log_row(log: LogOffsets, topics: Mapping[str, TopicDescription]) -> _Row:
         **asdict(log),
         "topic_id": topics[log.topic].topic_id,
         "log_end_offset": log.high_watermark,
-        "log_leader_epoch": log.leader_epoch,
         "leader_epoch": None,  # a share partition's
     }

@@ -1,10 +1,11 @@
-"""``acktrail decode`` and ``replay``: the records of a copied log as JSON, and the state that they leave behind."""
+"""``acktrail record decode`` and ``replay``: the records of a copied log as JSON, and the state after them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,15 +14,14 @@ import typer
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_text import json_line
 from acktrail.errors import InputError
-from acktrail.model.strict.violations import Policy
+from acktrail.model.replay import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
     from acktrail.model.records import RecordAt
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
-    from acktrail.offline.replay_dialects import DialectReplay
     from acktrail.offline.replay_until import LogCut, LogPoint
-    from acktrail.wire.dialects.released import Dialect
+    from acktrail.wire.dialects.dialect import Dialect, DialectReplay
     from acktrail.wire.raw_record import RawRecord
 
 
@@ -88,7 +88,7 @@ def decode(
     damaged piece of a log segment, with its byte position. The numbers of records read, decoded and kept undecoded are
     on stderr.
 
-    Example: acktrail decode state.jsonl.gz | jq 'select(.type == "tombstone")'
+    Example: acktrail record decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
     from acktrail.offline import record_json
     from acktrail.offline.read.copied_files import AUTO, read_files
@@ -106,7 +106,7 @@ def decode(
             state_partition=state_partition, on_damage=show_damage, separator=separator_bytes(separator)
         )
         decoder: Callable[[bytes | None, bytes | None], Any]
-        form: Callable[[Any], dict[str, object]] = record_json.record_json
+        form: Callable[[Any], dict[str, object]]
         if is_of_groups:
             from acktrail.wire import group_record
 
@@ -115,7 +115,8 @@ def decode(
                 hint = "leave it out for --topic consumer-offsets"
                 raise InputError(f"--dialect {dialect} is for the state topic", hint=hint)
         else:
-            decoder = chosen_dialect(dialect, files, reading).decode
+            chosen = chosen_dialect(dialect, files, reading)
+            decoder, form = chosen.decode, partial(record_json.record_json, dialect=chosen)
         for raw in read_files(files, reading):
             if is_of_groups and group_record.is_about_others(raw.key):
                 others += 1
@@ -161,7 +162,7 @@ def replay(
     of a log segment is a line.
     state_epoch is -1 where only updates were seen; start_offset is -1 where the share partition is not initialized.
 
-    Example: acktrail replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
+    Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
     from acktrail.offline.read.read_report import ReadReport
     from acktrail.offline.replay_until import LogCut, parse_log_point
@@ -203,8 +204,8 @@ def _replay_sorted(
     files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
-    from acktrail.offline.replay_dialects import DialectReplay
     from acktrail.offline.replay_sorted import replay_sorted
+    from acktrail.wire.dialects.dialect import DialectReplay
     from acktrail.wire.dialects.released import KAFKA_4_2
 
     if dialect is not KAFKA_4_2:
@@ -220,7 +221,7 @@ def _replay_sorted(
         report_damage(damage)
     count(readable=True, records=result.readable)
     count(readable=False, records=result.unreadable)
-    return DialectReplay(states=result.states, violations=(), differences=())
+    return DialectReplay(states=result.states)
 
 
 def _replay_in_order(
@@ -274,19 +275,18 @@ def _included(cut: LogCut) -> str:
 def _report(replayed: DialectReplay, file: Path | None) -> None:
     """Each difference on stderr, the number of the other findings, and all of them in `file`."""
     if file is not None:
-        from acktrail.offline.record_json import finding_json
-
-        lines = [json_line(finding_json(violation)) + "\n" for violation in replayed.violations]
+        lines = [json_line(finding) + "\n" for finding in replayed.findings]
         try:
             file.write_text("".join(lines), encoding="utf-8")
         except OSError as error:
             raise InputError(f"{file}: {(error.strerror or 'cannot be written').lower()}") from error
     for found in replayed.differences:
-        subject = found.subject if isinstance(found.subject, str) else found.subject.coordinator_key
-        address = f"state partition {found.partition}, offset {found.offset}"
-        detail = f"{printable(subject)}, {address}: {printable(found.detail)}"
-        typer.echo(f"finding: {found.rule.value}: {detail}", err=True)
-    others = len(replayed.violations) - len(replayed.differences)
+        group, topic_id = str(found["group"]), found["topic_id"]
+        subject = group if topic_id is None else f"{group}:{topic_id}:{found['partition']}"
+        address = f"state partition {found['state_partition']}, offset {found['offset']}"
+        detail = f"{printable(subject)}, {address}: {printable(str(found['detail']))}"
+        typer.echo(f"finding: {found['rule']}: {detail}", err=True)
+    others = len(replayed.findings) - len(replayed.differences)
     if others:
         where = "" if file is not None else ": --findings FILE writes them"
         typer.echo(f"{others:,} findings about records that were applied{where}", err=True)

@@ -1,4 +1,4 @@
-"""``acktrail dead-letters``: which archived records of a group have a dead-letter record, and which have none."""
+"""``acktrail record dead-letters``: which archived records have a dead-letter record, and which have none."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def dead_letters(
     WITH and WITHOUT are archived offsets with and without a dead-letter record; NOT ARCHIVED are offsets of dead-letter
     records that the history does not show as archived; REPEATED are records beyond the first of an offset. "-" is not
     known; the last column has the reason. Without one is no fault where the group had no dead-letter topic then.
-    Answers from dead_letter_records (DeadLetterSource) and delivery_history (`acktrail history`), each as far as it is
-    exported.
+    Answers from dead_letter_records (DeadLetterSource) and delivery_history (`acktrail run history`), each as far as it
+    is exported.
 
-    Example: acktrail dead-letters fraud-scoring --tables /data/acktrail
+    Example: acktrail record dead-letters fraud-scoring --tables /data/acktrail
     """
     history = lean_history(tables, tables_options)
     from acktrail.tables.past.dead_letter_reader import DeadLetterReader

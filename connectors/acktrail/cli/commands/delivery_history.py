@@ -1,4 +1,4 @@
-"""``acktrail record``, ``archived`` and ``rates``: what the delivery history has of a record, a group, a time."""
+"""``acktrail record show``, ``archived`` and ``rates``: what the delivery history has of a record, a group, a time."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def record(
 
     Of an archived record also its dead-letter records, where they are exported (DeadLetterSource).
     "Not known" lists what the state records do not show, and why. STATE RECORD is the partition and offset of a record
-    of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail history`).
+    of __share_group_state. Reads no cluster; answers from delivery_history (`acktrail run history`).
 
-    Example: acktrail record fraud-scoring payments 0 4711 --tables /data/acktrail
+    Example: acktrail record show fraud-scoring payments 0 4711 --tables /data/acktrail
     """
     history = lean_history(tables, tables_options)
     instances = history.instances(group, topic, partition, offset)
@@ -146,9 +146,9 @@ def archived(
     the offset has no record. "at the latest" means that the state record only shows it: it may have happened before.
     "at least" means that state records are missing: they are listed under "Not known".
     A record that was archived, reset and archived again is one record, and has a row for each time.
-    Answers from delivery_history (`acktrail history`).
+    Answers from delivery_history (`acktrail run history`).
 
-    Example: acktrail archived fraud-scoring --since 1d --tables /data/acktrail
+    Example: acktrail record archived fraud-scoring --since 1d --tables /data/acktrail
     """
     since_ms = None if since is None else time_ms("--since", since)
     history = lean_history(tables, tables_options)
@@ -230,9 +230,9 @@ def rates(
     renewed locks. Kafka's records do not distinguish a release from a lock that timed out, nor a reject from the
     delivery count limit. The JSON form also has rates per second, records passed without a state, and those without a
     known time (undated). Intervals in which nothing ended have no row. "at least" means that state records of that time
-    are missing: they are listed under "Not known". Answers from delivery_history (`acktrail history`).
+    are missing: they are listed under "Not known". Answers from delivery_history (`acktrail run history`).
 
-    Example: acktrail rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
+    Example: acktrail record rates fraud-scoring --every 15m --since 2026-08-01T00:00:00Z --tables /data/acktrail
     """
     every_ms = duration_ms("--every", every)
     since_ms = None if since is None else time_ms("--since", since)

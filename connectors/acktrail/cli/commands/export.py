@@ -1,4 +1,4 @@
-"""``acktrail export``, ``import`` and ``repair``: records of a cluster, or of copied logs, into the tables."""
+"""``acktrail run export``, ``import`` and ``repair``: records of a cluster, or of copied logs, into the tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 RunId = Annotated[str | None, typer.Option("--run-id", help="Name of this run in the tables.")]
 _ACTIONS: Final = {
-    "remade": "the table is removed; the next `acktrail reconcile` builds it again",
+    "remade": "the table is removed; the next `acktrail run reconcile` builds it again",
     "left_out": "it is left out of the table and kept beside it; its records are exported again where Kafka has them",
     "none": "restore it from the storage's own versions or a backup",
 }
@@ -61,7 +61,7 @@ def export(
         bool,
         typer.Option(
             "--observe/--no-observe",
-            help="Ask the brokers before and after, as `acktrail reconcile` needs it. Not with --connector.",
+            help="Ask the brokers before and after, as `acktrail run reconcile` needs it. Not with --connector.",
         ),
     ] = True,
     run_id: RunId = None,
@@ -79,7 +79,7 @@ def export(
     pruned before their export are recorded as a gap: to have every record, run it with --continuous. Nothing in the
     cluster is changed.
 
-    Example: acktrail export --bootstrap-server broker-1:9092 --tables /data/acktrail
+    Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     arrow_without_pandas.forgo_pandas()
     from acktrail.connect.runtime.task_execution import FlushPolicy
@@ -193,7 +193,7 @@ def import_files(
     Tables grow in the order of the log, as with an export: records that they have already are compared and skipped, so
     a file may be imported again. Every commit names the files, their SHA-256 and the dialect in export_ranges.
 
-    Example: acktrail import __share_group_state-*/*.log --tables /data/forensics --cluster 4L6g3nShT-eMCtK--X86sw
+    Example: acktrail tables import __share_group_state-*/*.log --tables /data/copy --cluster 4L6g3nShT-eMCtK--X86sw
     """
     arrow_without_pandas.forgo_pandas()
     from acktrail.export import import_run
@@ -260,7 +260,7 @@ def repair(
     that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
     are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was repaired.
 
-    Example: acktrail repair --bootstrap-server broker-1:9092 --tables /data/acktrail
+    Example: acktrail tables repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     arrow_without_pandas.forgo_pandas()
     from acktrail.export import repair_run

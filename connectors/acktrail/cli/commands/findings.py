@@ -80,7 +80,7 @@ def findings(
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.tables.findings_seen import note_seen
+    from acktrail.tables.seen_archives import note_seen
 
     if not groups or not seen_by.strip():
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")
@@ -89,7 +89,7 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
         raise InputError("no group of that name has archived records", hint="`acktrail findings` lists them")
     for row in noted.to_pylist():
         where = f"{row['group_id']} {row['topic'] or row['topic_id']} {row['partition']}"
-        typer.echo(printable(f"{where}: {row['archived_seen']:,} archived record(s), seen by {row['seen_by']}"))
+        typer.echo(printable(f"{where}: {row['reason']}"))
     typer.echo("the next reconciliation leaves them out")
 
 

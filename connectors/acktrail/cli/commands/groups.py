@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli import group_answers
+from acktrail.cli.change.change_preview import Expect, change_tables, preview_or_execute
+from acktrail.cli.change.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.group_answers import describe_all, raise_first
-from acktrail.cli.reset.change_preview import Expect, change_tables, preview_or_execute
-from acktrail.cli.reset.reset_options import Execute, Reason, RequestedBy, WaitEmpty
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
 config = command_group("The configuration of share groups: show, diff, set.")
 app.add_typer(config, name="config")
-offsets = command_group("What share groups have of topics: start offsets and state.")
 
 _OTHER_TYPES = ("consumer.", "streams.")
 _NOBODY = "acktrail-nobody-a6b1f0"
@@ -132,11 +131,11 @@ def delete(
     """Show what a deletion would take away; with --execute delete the groups. They must have no members.
 
     Groups of other types are refused: Kafka would delete them. The plan says where a group would begin should it come
-    back. `acktrail reset undo` sets the start offsets again; acknowledgements and archived records cannot come back.
+    back. `acktrail change undo` sets the start offsets again; acknowledgements and archived records cannot come back.
     """
-    from acktrail.group_changes import api
-    from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.collection.collect_group_change import plan_deletion
+    from acktrail.change import api
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.groups.collect_group_change import plan_deletion
 
     target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
@@ -146,7 +145,7 @@ def delete(
         preview_or_execute(cluster, plan, execute, expect, target, as_json)
 
 
-@offsets.command("delete")
+@app.command("delete-offsets")
 def delete_offsets(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
@@ -164,11 +163,11 @@ def delete_offsets(
     """Show what a deletion would take away; with --execute delete it. Groups must have no members.
 
     Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
-    share.auto.offset.reset decides where it begins. `acktrail reset undo` sets the start offsets again.
+    share.auto.offset.reset decides where it begins. `acktrail change undo` sets the start offsets again.
     """
-    from acktrail.group_changes import api
-    from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.collection.collect_group_change import plan_deletion
+    from acktrail.change import api
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.groups.collect_group_change import plan_deletion
 
     target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
@@ -245,8 +244,8 @@ def set_(
 
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
-    from acktrail.group_changes.cluster import Cluster
-    from acktrail.group_changes.collection.collect_group_change import plan_configs
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.groups.collect_group_change import plan_configs
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():

@@ -1,4 +1,4 @@
-"""``acktrail metrics``: what the tables say, for Prometheus."""
+"""``acktrail tables metrics``: what the tables say, for Prometheus."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def metrics(
     Without --out and --listen the text is printed once. Totals have every group; the limits are on series alone. What
     is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.
 
-    Example: acktrail metrics --listen 127.0.0.1:9465
+    Example: acktrail tables metrics --listen 127.0.0.1:9465
     """
     every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     if out is not None and listen is not None:

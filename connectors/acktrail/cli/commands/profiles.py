@@ -1,4 +1,4 @@
-"""``acktrail profiles``: the named profiles, whether each can be reached, and an overview of all clusters."""
+"""``acktrail config profiles``: the named profiles, whether each can be reached, and an overview of all clusters."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def profiles(
     They are in $ACKTRAIL_PROFILES, or in acktrail/profiles.toml in the user's configuration folder. Nothing secret is
     shown. With --check the exit code is 3 when something has to be corrected, 4 when a cluster is only out of reach.
 
-    Example: acktrail profiles --check
+    Example: acktrail config profiles --check
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -108,9 +108,9 @@ def overview(names: Names = None, as_json: AsJson = False) -> None:
     """One line for each cluster, the one to look at first on top: from the tables alone, no broker is asked.
 
     Export, share groups, gaps, open findings and the last reconciliation. What is not known is unknown, with its
-    reason. The exit code is 0 in any case: `acktrail validate` is the gate.
+    reason. The exit code is 0 in any case: `acktrail run validate` is the gate.
 
-    Example: acktrail profiles overview --json
+    Example: acktrail config profiles overview --json
     """
     arrow_without_pandas.forgo_pandas()
     now = dt.datetime.now(dt.UTC)

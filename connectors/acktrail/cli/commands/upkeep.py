@@ -1,4 +1,4 @@
-"""``acktrail maintain``: upkeep of the tables, and the size of a year."""
+"""``acktrail tables maintain``: upkeep of the tables, and the size of a year."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from acktrail.errors import InputError
 from acktrail.times import duration_ms, instant_text
 
 if TYPE_CHECKING:
-    from acktrail.tables.upkeep.growth import TableForecast
+    from acktrail.tables.upkeep.growth import TableGrowth
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, TableUpkeep
 
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(MB|GB|TB)")
 _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SHORTEST_VACUUM: Final = 86_400_000
-_SHORTEST_LOG: Final = 3_600_000
+_YEAR_DAYS: Final = 365
 
 
 def maintain(
@@ -44,9 +44,6 @@ def maintain(
         str,
         typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
     ] = "7d",
-    keep_log: Annotated[
-        str, typer.Option("--keep-log", help="Keep the tables' commits for this long; at least 1h.")
-    ] = "1d",
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Print what each table gains in a day, and its size in a year.")
     ] = False,
@@ -58,19 +55,19 @@ def maintain(
     needs, and drops what is not to be kept. Exports, reconciliations and queries may run meanwhile; interrupted, it is
     run again. Once a day is enough.
 
-    Example: acktrail maintain --tables /data/acktrail --keep 365d --execute
+    Example: acktrail tables maintain --tables /data/acktrail --keep 365d --execute
     """
     arrow_without_pandas.forgo_pandas()
     from acktrail.tables.upkeep import growth, maintenance
 
     config = TablesConfig.from_environment(tables, tables_options)
-    policy = _policy(keep, keep_size, vacuum_after, keep_log)
+    policy = _policy(keep, keep_size, vacuum_after)
     if forecast:
-        found = growth.forecast(config, policy)
+        found = growth.growth(config)
         if as_json:
             echo_rows(map(asdict, found))
         else:
-            typer.echo(_forecast_text(found))
+            typer.echo(_growth_text(found))
         return
     report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
     typer.echo(json.dumps(asdict(report)) if as_json else _report_text(report))
@@ -78,7 +75,7 @@ def maintain(
         typer.echo("nothing was changed; to do it: --execute", err=True)
 
 
-def _policy(keep: str | None, keep_size: str | None, vacuum_after: str, keep_log: str) -> MaintenancePolicy:
+def _policy(keep: str | None, keep_size: str | None, vacuum_after: str) -> MaintenancePolicy:
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy
     from acktrail.tables.upkeep.retention_cut import Retention
 
@@ -87,8 +84,7 @@ def _policy(keep: str | None, keep_size: str | None, vacuum_after: str, keep_log
             keep_ms=None if keep is None else duration_ms("--keep", keep),
             keep_bytes=None if keep_size is None else _size(keep_size),
         ),
-        vacuum_after_ms=_at_least("--vacuum-after", vacuum_after, _SHORTEST_VACUUM, "1d: jobs that run may read them"),
-        log_keep_ms=_at_least("--keep-log", keep_log, _SHORTEST_LOG, "1h: jobs that run may read it"),
+        vacuum_after_ms=_vacuum_after_ms(vacuum_after),
     )
 
 
@@ -99,10 +95,10 @@ def _size(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _at_least(option: str, text: str, least_ms: int, hint: str) -> int:
-    found = duration_ms(option, text)
-    if found < least_ms:
-        raise InputError(f"{option} {text!r} is too short", hint=f"at least {hint}")
+def _vacuum_after_ms(text: str) -> int:
+    found = duration_ms("--vacuum-after", text)
+    if found < _SHORTEST_VACUUM:
+        raise InputError(f"--vacuum-after {text!r} is too short", hint="at least 1d: jobs that run may read them")
     return found
 
 
@@ -119,7 +115,6 @@ def _upkeep_lines(own: TableUpkeep, *, executed: bool) -> list[str]:
         f"{own.small_files:,} files compacted" if own.small_files else "",
         f"{own.rows_merged:,} rows merged" if own.rows_merged else "",
         _dropped_text(own),
-        f"{own.log_files:,} files of the log removed" if own.log_files else "",
         f"{own.unneeded_files:,} unneeded files removed" if own.unneeded_files else "",
         f"{own.files_after:,} files left" if own.files_after not in (None, own.files) else "",
     ]
@@ -137,32 +132,19 @@ def _dropped_text(own: TableUpkeep) -> str:
     return f"{own.rows_dropped:,} rows dropped{span}"
 
 
-def _forecast_text(found: list[TableForecast]) -> str:
-    lines = []
-    for each in found:
-        if each.day is None or each.year is None:
-            lines.append(
-                f"{each.table}: {each.files:,} files, {_bytes(each.bytes)}; growth is not known: {each.reason}"
-            )
-            continue
-        day, year = each.day, each.year
-        files, checkpoints, logs = (
-            f"{text(one)} without maintenance, {text(other)} with it"
-            for text, (one, other) in ((_count, year.files), (_bytes, year.checkpoint_bytes), (_bytes, year.log_bytes))
-        )
-        lines += [
-            f"{each.table}: {each.files:,} files, {_bytes(each.bytes)}, {each.rows:,} rows",
-            f"  a day: {day.commits:,} commits, {day.files:,} files, {_bytes(day.bytes)}, {day.rows:,} rows",
-            f"  in a year: {_bytes(year.bytes)}, {year.rows:,} rows",
-            f"    files: {files}",
-            f"    checkpoint: {checkpoints}",
-            f"    log: {logs}",
-        ]
-    return "\n".join(lines or ["there are no tables"])
+def _growth_text(found: list[TableGrowth]) -> str:
+    return "\n".join(map(_growth_line, found)) or "there are no tables"
 
 
-def _count(number: int) -> str:
-    return f"{number:,}"
+def _growth_line(own: TableGrowth) -> str:
+    now = f"{own.table}: {own.files:,} files, {_bytes(own.bytes)}, {own.rows:,} rows"
+    day = own.day
+    if day is None:
+        return f"{now}; growth is not known: its log has no two commits a minute apart"
+    return (
+        f"{now}; a day: {day.commits:,} commits, {day.files:,} files, {_bytes(day.bytes)}, {day.rows:,} rows, "
+        f"log {_bytes(day.log_bytes)}; in a year: {_bytes(own.bytes + _YEAR_DAYS * day.bytes)}"
+    )
 
 
 def _bytes(number: int) -> str:

@@ -43,7 +43,7 @@ _UNKNOWN: Final = {
     UnknownReason.EARLIER: "anything before state record {until}: the export began there",
     UnknownReason.GAP: "anything from state record {since} to {until}: pruned before it was exported",
     UnknownReason.DROPPED: "anything from state record {since} to {until}: exported, and not kept since "
-    "(`acktrail maintain --keep`)",
+    "(`acktrail tables maintain --keep`)",
     UnknownReason.UNREADABLE: "anything from state record {since} to {until}: that record cannot be read",
     UnknownReason.NO_SNAPSHOT: "anything from state record {since} to {until}: only updates were read, and no snapshot "
     "before them",
@@ -61,13 +61,13 @@ _LOST: Final = {
     UnknownReason.EARLIER: "what happened before {until}: the export of state partition {number} began later",
     UnknownReason.GAP: "{records}, from {after} until {until}: Kafka pruned them before they were exported",
     UnknownReason.DROPPED: "{records}, from {after} until {until}: exported, and not kept since "
-    "(`acktrail maintain --keep`)",
+    "(`acktrail tables maintain --keep`)",
     UnknownReason.UNREADABLE: "{records}, from {after} until {until}: it cannot be read",
     UnknownReason.NO_SNAPSHOT: "what was before {records}, until {until}: it is an update, and no snapshot before it "
     "was read",
 }
-_NOT_KEPT: Final = "anything before {before}: older changes are not kept (`acktrail maintain --keep`)"
-_STALE: Final = "exported state records that the history does not have yet: run `acktrail history`"
+_NOT_KEPT: Final = "anything before {before}: older changes are not kept (`acktrail tables maintain --keep`)"
+_STALE: Final = "exported state records that the history does not have yet: run `acktrail run history`"
 
 
 def position_text(position: RecordPosition | None) -> str | None:

@@ -89,9 +89,16 @@ QUALITY_RULES: Final = tuple(rule for rules in RULES_BY_SUBJECT.values() for rul
 """All rules."""
 
 BRANCH_RULES: Final[Mapping[str, str]] = MappingProxyType(
-    {rule.id: branch.audit for branch, own in _OF_BRANCHES.items() for rules in own.values() for rule in rules}
+    {
+        rule.id: branch.audit
+        for branch, own in _OF_BRANCHES.items()
+        if branch.audit
+        for rules in own.values()
+        for rule in rules
+    }
 )
-"""The audit of each rule of a branch (`Branch.audit`), by its id: no reconciliation opens or closes its findings."""
+"""The audit of each rule of a branch that has one (`Branch.audit`), by its id: no reconciliation opens or closes its
+findings."""
 
 BRANCH_SUITES: Final = frozenset(
     suite for rules in RULES_BY_SUBJECT.values() for rule in rules if rule.id in BRANCH_RULES for suite in rule.suites

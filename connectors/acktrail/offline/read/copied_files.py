@@ -16,19 +16,21 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from acktrail.branches import loaded
 from acktrail.columnar.decoding.batch_codecs import pyarrow_for
-from acktrail.drafts.dialects import dialect_named
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile, UnknownName
 from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.sink_objects import OBJECT_SUFFIX, read_sink_object
 from acktrail.wire.dialects.detect_layout import detect_layout
-from acktrail.wire.dialects.released import KAFKA_4_2, Dialect
+from acktrail.wire.dialects.dialect import Dialect
+from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
 from acktrail.wire.raw_record import RawRecord
 
 if TYPE_CHECKING:
@@ -106,6 +108,21 @@ def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]
     quiet = replace(reading, on_damage=lambda _: None, nameless=[], keyless=[], unchecked=[])
     for file in files:
         yield from islice(read_file(file, quiet), _SAMPLE)
+
+
+def dialect_named(name: str) -> Dialect[Any]:
+    """The dialect called `name`: a release's number, or one that a branch adds (`acktrail.branches`).
+
+    Raises:
+        UnknownName: when there is none; it carries the nearest names.
+    """
+    known: dict[str, Dialect[Any]] = {**RELEASED}
+    if name not in known:
+        for own in loaded("dialects"):
+            known |= own
+    if name not in known:
+        raise UnknownName("dialect", name, nearest=get_close_matches(name, known) or tuple(known))
+    return known[name]
 
 
 def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dialect[Any]:

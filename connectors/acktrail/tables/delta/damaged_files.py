@@ -1,4 +1,8 @@
-"""What is wrong with a table's files: its log, its checkpoint, its data."""
+"""What is wrong with a table's files: its log, its checkpoint, its data.
+
+delta-rs's ``repair`` was tried: it finds data files that are missing, and neither those of another size nor damage of
+the log. What it finds it takes out of the table at once (``TablePlace.leave_out``).
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
     of the storage; then nothing is left of it."""
     options = parquet_options(place.name)
     group = options.pop("row_group_size")
-    path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    path = new_path()
     file = Path(place.uri, path) if place.root.is_local else None
     sink = pa.BufferOutputStream()
     try:
@@ -44,13 +44,27 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
         raise
+    size = content.size if file is None else file.stat().st_size
+    measure = Measure.of(rows, measured_columns(place.name, rows.schema))
+    return add_action(path, size, [measure], modified_ms=time.time_ns() // 1_000_000)
+
+
+def new_path(chunk: str | None = None) -> str:
+    """A name for a data file, of a chunk in a chunked table, that no other file has."""
+    return f"{'' if chunk is None else f'{CHUNK}={chunk}/'}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+
+
+def add_action(
+    path: str, size: int, measures: Sequence[Measure], *, modified_ms: int, chunk: str | None = None
+) -> AddAction:
+    """What makes a file part of its table, with new rows."""
     return AddAction(
         path=path,
-        size=content.size if file is None else file.stat().st_size,
-        partition_values={},
-        modification_time=time.time_ns() // 1_000_000,
+        size=size,
+        partition_values={} if chunk is None else {CHUNK: chunk},
+        modification_time=modified_ms,
         data_change=True,
-        stats=Measure.text([Measure.of(rows, measured_columns(place.name, rows.schema))]),
+        stats=Measure.text(measures),
     )
 
 

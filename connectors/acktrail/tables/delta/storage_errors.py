@@ -203,9 +203,9 @@ def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> Da
 def _advice(table: str | None) -> str:
     """What to do about damage."""
     if table in REMADE:
-        return f"`acktrail repair --execute` removes {table}; the next `acktrail reconcile` builds it again"
+        return f"`acktrail tables repair --execute` removes {table}; the next `acktrail run reconcile` builds it again"
     if table in _EXPORTED:
-        return "`acktrail repair` shows what can be exported again and what is lost"
+        return "`acktrail tables repair` shows what can be exported again and what is lost"
     return "restore the file from the storage's own versions or a backup"
 
 

@@ -25,7 +25,7 @@ from acktrail.tables.delta.data_file import add_actions, write_data_file
 from acktrail.tables.delta.storage_errors import needs_newer_release
 from acktrail.tables.delta.table_layout import CHUNK, writer_properties
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, TableSnapshot
+from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
 
 _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it. One that landed although its
@@ -102,14 +102,18 @@ def write_files(snapshot: TableSnapshot, files: pa.Table, *, replaces: bool, chu
 
 def _removed_chunks(snapshot: TableSnapshot, first: int) -> list[RemoveAction]:
     """What takes the files of chunk `first` and of later ones away."""
-    actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
-    columns = actions.select(["path", "size_bytes", f"partition.{CHUNK}"]).rename_columns(["path", "size", "chunk"])
-    common = {"data_change": True, "deletion_timestamp": time.time_ns() // 1_000_000}
-    return [
-        RemoveAction(path=each["path"], size=each["size"], partition_values={CHUNK: str(each["chunk"])}, **common)
-        for each in columns.to_pylist()
-        if each["chunk"] >= first
-    ]
+    return [remove_action(file, data_change=True) for file in snapshot.files() if int(file.chunk or 0) >= first]
+
+
+def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:
+    """What takes `file` away; `data_change`: its rows are not in another file then."""
+    return RemoveAction(
+        path=file.path,
+        size=file.size_bytes,
+        data_change=data_change,
+        deletion_timestamp=time.time_ns() // 1_000_000,
+        partition_values={} if file.chunk is None else {CHUNK: file.chunk},
+    )
 
 
 def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> int:

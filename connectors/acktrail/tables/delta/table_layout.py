@@ -14,18 +14,15 @@ from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECO
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
 _CHUNKED: Final = frozenset({"delivery_history", "queue_trends"})
-_CHANGES: Final = frozenset({"reset_plans", "reset_plan_partitions", "reset_executions", "reset_audit"})
+CHANGES: Final = frozenset({"reset_plans", "reset_executions", "reset_audit"})
+"""Tables of plans and what became of them."""
 _OBSERVATIONS: Final = looks() | {"group_observations", "offset_observations"}
-_APPEND_ONLY: Final = (
-    _CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications", "findings_seen"}
-)
-_LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25"}
-"""A reader lists at most this many commits after a checkpoint."""
-_SHORT_LOG: Final = {
-    "delta.logRetentionDuration": "interval 1 hour",
-    "delta.deletedFileRetentionDuration": "interval 1 day",
-}
-"""For tables with many small commits whose files are compacted: the log stays short."""
+_APPEND_ONLY: Final = CHANGES | _OBSERVATIONS | {"state_records", "export_ranges", "status_changes", "notifications"}
+_LOG_PROPERTIES: Final = {"delta.checkpointInterval": "25", "delta.logRetentionDuration": "interval 1 day"}
+"""A reader lists at most this many commits after a checkpoint. Whenever delta-rs makes a checkpoint it removes older
+commits that lie before one. A sink copies its ranges before it commits again, so none is removed uncopied."""
+_SHORT_LOG: Final = {"delta.logRetentionDuration": "interval 1 hour"}
+"""For tables with many small commits whose files are compacted."""
 _STATISTICS: Final = {
     "state_records": "state_partition,offset,timestamp_ms,record_type,group_id,topic_id,partition,decode_status,run_id",
     "delivery_history": "group_id,topic_id,partition,first_offset,last_offset,standing,delivery_state,state_partition,"
@@ -33,7 +30,6 @@ _STATISTICS: Final = {
     "queue_trends": "group_id,topic_id,partition,bucket_ms,bucket_at",
     "status_changes": "changed_at,group_id,topic_id,partition",
     "reset_plans": "plan_id,created_at",
-    "reset_plan_partitions": "plan_id,group_id",
     "reset_executions": "plan_id,group_id",
     "reset_audit": "sequence,plan_id,group_id,event",
 }
@@ -69,10 +65,10 @@ _COUNTED: Final = {"findings": "times_seen"}
 def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
     """Configuration, with `properties`, and partitioning of a new table `name`, for ``DeltaTable.create``."""
     only = {"delta.appendOnly": "true"} if name in _APPEND_ONLY else {}
-    short = _SHORT_LOG if name in _CHANGES or name == "connector_positions" else {}
+    short = _SHORT_LOG if name in CHANGES or name == "connector_positions" else {}
     statistics = {"delta.dataSkippingStatsColumns": _STATISTICS[name]} if name in _STATISTICS else {}
     return {
-        "configuration": {**_LOG_PROPERTIES, **only, **short, **statistics, **properties},
+        "configuration": {**_LOG_PROPERTIES, **short, **only, **statistics, **properties},
         "partition_by": [CHUNK] if name in _CHUNKED else None,
     }
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.damaged_files import Damage, data_damage
-from acktrail.tables.delta.table_layout import cast_to_schema, creation
+from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
@@ -37,11 +37,14 @@ _NO_LEAST: Final[Mapping[str, int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One Parquet file of a table; `path` is relative to the table. `rows` None: not in the log."""
+    """One Parquet file of a table: its path relative to the table, compressed size, rows (None: not in the log), when
+    it was written (ms since the epoch), and the value of its partition column as text (None: the table has none)."""
 
     path: str
     size_bytes: int
     rows: int | None
+    modified_ms: int
+    chunk: str | None = None
 
 
 class TableSnapshot:
@@ -176,7 +179,12 @@ class TableSnapshot:
 
     def files(self) -> tuple[DataFile, ...]:
         """The files that make up the table: what a worker in another process reads on its own."""
-        rows = self._actions().select(["path", "size_bytes", "num_records"]).rename_columns(DataFile.__slots__)
+        actions, chunked = self._actions(), f"partition.{CHUNK}"
+        none = pa.nulls(actions.num_rows, pa.string())
+        chunks = actions[chunked].cast(pa.string()) if chunked in actions.column_names else none
+        times = actions["modification_time"].cast(pa.int64())
+        columns = (*(actions[name] for name in ("path", "size_bytes", "num_records")), times, chunks)
+        rows = pa.table(columns, names=list(DataFile.__slots__))
         return tuple(DataFile(**row) for row in rows.to_pylist())
 
     def statistics(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -208,7 +216,7 @@ class TableSnapshot:
         schema = chosen_columns(self.name, columns)
         with self.place.translated():
             try:
-                return cast_to_schema(self.dataset().to_table(columns=self._stored(schema), filter=where), schema)
+                return cast_to_schema(self.dataset().to_table(columns=schema.names, filter=where), schema)
             except pa.ArrowNotImplementedError:
                 return pa.Table.from_batches(self._sieved(schema, where), schema)
 
@@ -232,7 +240,7 @@ class TableSnapshot:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of ``read`` batch by batch: memory does not grow with the table."""
         schema = chosen_columns(self.name, columns)
-        scanner = self.dataset().scanner(columns=self._stored(schema), filter=where)
+        scanner = self.dataset().scanner(columns=schema.names, filter=where)
         passed = 0
         try:
             for batch in self._read_from(scanner):
@@ -247,7 +255,7 @@ class TableSnapshot:
     def _sieved(self, schema: pa.Schema, where: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         """The same rows in the same order, read batch by batch and then filtered."""
         whole = TABLES[self.name]
-        for batch in self._read_from(self.dataset().scanner(columns=self._stored(whole))):
+        for batch in self._read_from(self.dataset().scanner(columns=whole.names)):
             rows = cast_to_schema(pa.Table.from_batches([batch]), whole)
             yield from (rows if where is None else rows.filter(where)).select(schema.names).to_batches()
 
@@ -258,11 +266,6 @@ class TableSnapshot:
     def _actions(self) -> pa.Table:
         with self.place.translated():
             return pa.table(self.delta.get_add_actions(flatten=True))
-
-    def _stored(self, schema: pa.Schema) -> list[str]:
-        """The columns of `schema` that the table has: one written by an older release may lack some."""
-        stored = {field.name for field in self.delta.schema().fields}
-        return [name for name in schema.names if name in stored]
 
 
 def opened(place: TablePlace, version: int | None = None) -> TableSnapshot | None:

@@ -143,7 +143,7 @@ def _lost(
     what = f": lost are {'; '.join(shown)}" if shown else ""
     return DamagedTables(
         f"tables at {tables.root}: table state_records {there}; export_ranges refers to version {copied}{what}",
-        hint="`acktrail repair` shows what can be exported again and what is lost",
+        hint="`acktrail tables repair` shows what can be exported again and what is lost",
         table=RECORDS,
         data={
             "root": tables.root,

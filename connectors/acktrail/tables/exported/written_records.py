@@ -2,7 +2,7 @@
 and one commit. Between them travels what a file is called and what it covers, never a row.
 
 A file that is not committed is no part of the table: its writer was killed, or did the work a second time.
-``acktrail maintain`` removes it.
+``acktrail tables maintain`` removes it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _AGGREGATES: Final = (
 _CHANGE_COLUMNS: Final = ("changed_at", "group_id", "topic", "topic_id", "partition", "before", "after", "reason")
 _RANK: Final = {status: rank for rank, status in enumerate(STATUS_TABLE)}
 _QUIET: Final = frozenset(status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING)
-_NO_STATUS: Final = "no status was written yet: run `acktrail reconcile`"
+_NO_STATUS: Final = "no status was written yet: run `acktrail run reconcile`"
 _PartT = TypeVar("_PartT")
 
 

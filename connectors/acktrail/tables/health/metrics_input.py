@@ -20,10 +20,12 @@ from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
 from acktrail.tables.status_reader import StatusReader
+from acktrail.tables.suite_totals import COUNTED_COLUMNS, suite_totals
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
 """Verdicts that no normal life of a group explains, once they last."""
 _KEY: Final = ("group_id", "topic_id", "partition")
+_RESULTS: Final = "quality_results"
 _RECENT: Final = dt.timedelta(days=2)
 """What was validated before that is read only where nothing was since."""
 
@@ -117,7 +119,7 @@ def _sums(tables: Tables) -> tuple[int, int] | None:
 def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
     """Of the newest run, and of each suite of a branch; of several validations the newest; None: nothing was validated
     yet."""
-    newest = greatest(tables, "quality_totals", "evaluated_at")
+    newest = greatest(tables, _RESULTS, "evaluated_at")
     if newest is None:
         return None
     suite = pc.field("suite")
@@ -126,16 +128,15 @@ def _suites(tables: Tables) -> tuple[SuiteTotals, ...] | None:
         *(suite == name for name in sorted(BRANCH_SUITES)),
     )
     run_ids = [run_id for kind in kinds for run_id in _newest_runs(tables, kind, newest)]
-    rows = tables.rows("quality_totals", {"run_id": run_ids})
-    by_suite = {row["suite"]: row for row in sorted(rows, key=lambda row: row["evaluated_at"])}
-    names = ("suite", "holds", "fails", "noted", "not_evaluated", "critical_fails", "rows_compared", "evaluated_at")
-    return tuple(SuiteTotals(**{name: row[name] for name in names}) for _, row in sorted(by_suite.items()))
+    totals = suite_totals(tables.read(_RESULTS, columns=COUNTED_COLUMNS, where=pc.field("run_id").isin(run_ids)))
+    rows = totals.sort_by("evaluated_at").drop_columns("run_id").to_pylist()
+    return tuple(SuiteTotals(**row) for _, row in sorted({row["suite"]: row for row in rows}.items()))
 
 
 def _newest_runs(tables: Tables, kind: pc.Expression, newest: dt.datetime) -> list[str]:
-    """The runs that were validated last among the totals of one `kind`. `newest`: the last of all validations."""
+    """The runs that were validated last among the results of one `kind`. `newest`: the last of all validations."""
     for where in (kind & (pc.field("evaluated_at") >= newest - _RECENT), kind):
-        rows = tables.read("quality_totals", columns=["run_id", "evaluated_at"], where=where)
+        rows = tables.read(_RESULTS, columns=["run_id", "evaluated_at"], where=where)
         if rows.num_rows:
             last = pc.greater_equal(rows["evaluated_at"], pc.max(rows["evaluated_at"]))
             return [str(run_id) for run_id in rows.filter(last)["run_id"].unique().to_pylist()]

@@ -27,7 +27,6 @@ from acktrail.model.offset_history.record_history import (
     record_history,
 )
 from acktrail.model.offset_history.status_changes import StatusChange
-from acktrail.model.share_partition import SharePartition
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
@@ -75,7 +74,7 @@ class HistoryReader:
         if snapshot is None:
             raise ConfigurationError(
                 f"no history in the tables at {tables.root}",
-                hint="run `acktrail history` (or `acktrail reconcile`) after an export",
+                hint="run `acktrail run history` (or `acktrail run reconcile`) after an export",
             )
         self.snapshot: TableSnapshot = snapshot
         self.kept_from_ms: int | None = snapshot.transaction_version(DROPPED_BEFORE)
@@ -182,14 +181,6 @@ class HistoryReader:
         ids = None if topic is None else tuple(self.ids_of(topic))
         scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
         return read_completeness(self._tables, scope, is_current=self.is_current)
-
-    def changes_between(self, key: SharePartition, first: int, last: int) -> list[StatusChange] | None:
-        """The changes of a share partition about an offset from `first` to `last`, both inclusive, in log order; None
-        where two state partitions have records of it."""
-        changes = sorted(
-            changes_of(self._changes(key.group_id, [key.topic_id], key.partition, first, last)), key=_log_order
-        )
-        return None if len({change.at.state_partition for change in changes}) > 1 else changes
 
     def known_partitions(self, group_id: str) -> pa.Table:
         """Topic id, partition and state partition of every share partition of a group, also of those deleted. Raises

@@ -84,11 +84,11 @@ class SettledHistory:
             )
             return
         if snapshot is None:
-            self._refusal = "the tables have no history (run acktrail export, then acktrail history)"
+            self._refusal = "the tables have no history (acktrail run export, then acktrail run history)"
             return
         kept_from_ms = snapshot.transaction_version(DROPPED_BEFORE)
         if kept_from_ms is not None:
-            self._not_kept = f"changes before {instant_text(kept_from_ms)} are not kept (acktrail maintain --keep)"
+            self._not_kept = f"changes before {instant_text(kept_from_ms)} are not kept (tables maintain --keep)"
         numbers = sorted({own.state_partition for own in ranges if own.state_partition is not None})
         self.positions = change_positions(tables, numbers)
         """The offset of the first state record whose changes are not in the history, by state partition."""
@@ -144,7 +144,9 @@ class SettledHistory:
 
     def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> RangeOutcome:
         if rows is None:
-            reason = self._not_kept or "the history has no record of it (run acktrail export, then acktrail history)"
+            reason = (
+                self._not_kept or "the history has no record of it (acktrail run export, then acktrail run history)"
+            )
             return RangeOutcome(settled=_unknown(own), reason=reason)
         number = own.state_partition
         doubts = [] if number is None else self._doubts[number]
@@ -154,7 +156,7 @@ class SettledHistory:
         elif self.positions[number] <= own.record_offset:
             reason = (
                 f"the history ends before record {self.positions[number]} of state partition {number}, and Kafka has "
-                f"record {own.record_offset} of it (run acktrail export, then acktrail history)"
+                f"record {own.record_offset} of it (acktrail run export, then acktrail run history)"
             )
         else:
             lacking = self._not_kept or "state records of it are missing in the export"

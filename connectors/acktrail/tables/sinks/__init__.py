@@ -1,1 +1,1 @@
-"""Sinks for rows of any source: Delta tables of any name, plain Parquet files."""
+"""The sink for rows of any source: Delta tables of any name."""

@@ -8,8 +8,9 @@ and a table has few files that are not full.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from acktrail.tables.delta.table_snapshot import DataFile
 
 SMALL_ROWS: Final = 131_072
 """A file with fewer rows is small."""
@@ -26,41 +27,21 @@ MOST_FILES: Final = 4_096
 """Files that one commit replaces."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFile:
-    """A data file of a table: path relative to it, compressed size, rows (None: not in the log), when it was written
-    (ms since the epoch), and the value of its partition column as text (None: the table has none)."""
-
-    path: str
-    size_bytes: int
-    rows: int | None
-    modified_ms: int
-    chunk: str | None = None
-
-    @property
-    def is_full(self) -> bool:
-        return (self.rows or 0) >= FULL_ROWS or self.size_bytes >= FULL_BYTES
-
-    @property
-    def is_small(self) -> bool:
-        return not self.is_full and (self.rows or 0) < SMALL_ROWS
-
-
-def compaction_bins(files: Iterable[TableFile], *, more_than: int) -> list[tuple[TableFile, ...]]:
+def compaction_bins(files: Iterable[DataFile], *, more_than: int) -> list[tuple[DataFile, ...]]:
     """Groups of files, oldest first, each to be written again as one. None where a table has at most `more_than` small
     files and too few of the middle tier."""
-    ordered = sorted((file for file in files if not file.is_full), key=lambda file: (file.modified_ms, file.path))
-    small = [file for file in ordered if file.is_small]
-    middle = [file for file in ordered if not file.is_small]
+    ordered = sorted((file for file in files if not _is_full(file)), key=lambda file: (file.modified_ms, file.path))
+    small = [file for file in ordered if _is_small(file)]
+    middle = [file for file in ordered if not _is_small(file)]
     bins = list(_bins(small, SORTED_ROWS)) if len(small) > more_than else []
     if len(middle) >= _FAN:
         bins += [own for own in _bins(middle, 2 * FULL_ROWS) if len(own) >= _FAN or _bytes(own) >= FULL_BYTES]
     return [own for own in bins if len(own) > 1]
 
 
-def _bins(files: Sequence[TableFile], most_rows: int) -> Iterator[tuple[TableFile, ...]]:
+def _bins(files: Sequence[DataFile], most_rows: int) -> Iterator[tuple[DataFile, ...]]:
     """`files` in their order, cut where rows, bytes or files of a group would be too many."""
-    own: list[TableFile] = []
+    own: list[DataFile] = []
     rows = size = 0
     for file in files:
         rows, size = rows + (file.rows or 0), size + file.size_bytes
@@ -72,5 +53,13 @@ def _bins(files: Sequence[TableFile], most_rows: int) -> Iterator[tuple[TableFil
         yield tuple(own)
 
 
-def _bytes(files: Iterable[TableFile]) -> int:
+def _bytes(files: Iterable[DataFile]) -> int:
     return sum(file.size_bytes for file in files)
+
+
+def _is_full(file: DataFile) -> bool:
+    return (file.rows or 0) >= FULL_ROWS or file.size_bytes >= FULL_BYTES
+
+
+def _is_small(file: DataFile) -> bool:
+    return (file.rows or 0) < SMALL_ROWS

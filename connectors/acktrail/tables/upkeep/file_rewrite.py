@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -19,12 +18,12 @@ from deltalake.transaction import AddAction
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import DamagedTables
-from acktrail.tables.delta.data_file import Measure
+from acktrail.tables.delta.data_file import Measure, add_action, new_path
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.sinks.open_tables import schema_of
-from acktrail.tables.upkeep.compaction_plan import MOST_BYTES, SORTED_ROWS, TableFile
+from acktrail.tables.upkeep.compaction_plan import MOST_BYTES, SORTED_ROWS
 
 SORTED_BY: Final = {"state_records": ("state_partition", "offset")}
 """Tables whose rows a rewritten file has in an order; those of others stay in the order in which they were written."""
@@ -39,28 +38,14 @@ Change = Callable[[pa.Table], pa.Table]
 class Rewrite:
     """What the files `removed` of a table become: `added`, with `rows` of the `rows_before` that they had."""
 
-    removed: tuple[TableFile, ...]
+    removed: tuple[DataFile, ...]
     added: list[AddAction] = field(default_factory=list)
     rows_before: int = 0
     rows: int = 0
 
 
-def table_files(snapshot: TableSnapshot) -> list[TableFile]:
-    """The data files of a table."""
-    actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
-    chunked = f"partition.{CHUNK}"
-    names = ["path", "size_bytes", "num_records", "modification_time"]
-    chunks = actions[chunked].to_pylist() if chunked in actions.column_names else [None] * actions.num_rows
-    times = actions["modification_time"].cast(pa.int64()).to_pylist()
-    columns = (actions[name].to_pylist() for name in names[:3])
-    return [
-        TableFile(path=path, size_bytes=size, rows=rows, modified_ms=at, chunk=None if chunk is None else str(chunk))
-        for path, size, rows, at, chunk in zip(*columns, times, chunks, strict=True)
-    ]
-
-
 def rewrite(
-    snapshot: TableSnapshot, files: Sequence[TableFile], change: Change | None = None, *, is_one_piece: bool = False
+    snapshot: TableSnapshot, files: Sequence[DataFile], change: Change | None = None, *, is_one_piece: bool = False
 ) -> Rewrite:
     """Write the rows of `files`, each piece changed by `change`, as new files; they are no part of the table before
     they are committed. `files` have the same chunk. `is_one_piece`: `change` gets all rows at once. Raises
@@ -80,7 +65,7 @@ def rewrite(
         discard(snapshot.place, done)
         raise DamagedTables(
             f"tables at {snapshot.place.root.shown}: table {snapshot.name}: files have other rows than the log says",
-            hint="`acktrail repair` shows what is wrong",
+            hint="`acktrail tables repair` shows what is wrong",
             table=snapshot.name,
         )
     return done
@@ -98,13 +83,12 @@ def file_schema(snapshot: TableSnapshot) -> pa.Schema:
     connector's own."""
     if snapshot.name not in TABLES:
         return schema_of(snapshot)
-    stored = {own.name for own in snapshot.delta.schema().fields}
-    return pa.schema([own for own in TABLES[snapshot.name] if own.name in stored and own.name != CHUNK])
+    return pa.schema([own for own in TABLES[snapshot.name] if own.name != CHUNK])
 
 
 def scanned(
     snapshot: TableSnapshot,
-    files: Sequence[TableFile],
+    files: Sequence[DataFile],
     columns: Sequence[str],
     where: pc.Expression | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -116,7 +100,7 @@ def scanned(
         yield from scanner.to_batches()
 
 
-def _pieces(snapshot: TableSnapshot, files: Sequence[TableFile]) -> Iterator[pa.Table]:
+def _pieces(snapshot: TableSnapshot, files: Sequence[DataFile]) -> Iterator[pa.Table]:
     order, schema = SORTED_BY.get(snapshot.name), file_schema(snapshot)
     if order is None:
         for batch in scanned(snapshot, files, schema.names):
@@ -127,7 +111,7 @@ def _pieces(snapshot: TableSnapshot, files: Sequence[TableFile]) -> Iterator[pa.
         yield rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
 
 
-def _cuts(snapshot: TableSnapshot, files: Sequence[TableFile], order: Sequence[str]) -> Iterator[pc.Expression | None]:
+def _cuts(snapshot: TableSnapshot, files: Sequence[DataFile], order: Sequence[str]) -> Iterator[pc.Expression | None]:
     """Conditions on the two columns `order` that hold about ``SORTED_ROWS`` rows each, ascending, and all together."""
     if sum(file.rows or 0 for file in files) <= SORTED_ROWS and all(file.rows is not None for file in files):
         yield None
@@ -153,7 +137,7 @@ def _from(order: Sequence[str], number: int, offset: int) -> pc.Expression:
 class _Writer:
     """Files of at most about ``MOST_BYTES``, as pieces come."""
 
-    def __init__(self, snapshot: TableSnapshot, files: Sequence[TableFile]) -> None:
+    def __init__(self, snapshot: TableSnapshot, files: Sequence[DataFile]) -> None:
         self._snapshot, self._schema = snapshot, file_schema(snapshot)
         self._chunk = files[0].chunk
         self._modified_ms = max(file.modified_ms for file in files)
@@ -209,17 +193,8 @@ class _Writer:
         writer, sink = self._open
         writer.close()
         content, self._open = sink.getvalue(), None
-        folder = "" if self._chunk is None else f"{CHUNK}={self._chunk}/"
-        path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        path = new_path(self._chunk)
         self._snapshot.place.put_file(path, content)
-        self._added.append(
-            AddAction(
-                path=path,
-                size=content.size,
-                partition_values={} if self._chunk is None else {CHUNK: self._chunk},
-                modification_time=self._modified_ms,
-                data_change=False,
-                stats=Measure.text(self._measures),
-            )
-        )
+        action = add_action(path, content.size, self._measures, modified_ms=self._modified_ms, chunk=self._chunk)
+        self._added.append(action)
         self._measures = []

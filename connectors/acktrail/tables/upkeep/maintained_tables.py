@@ -11,14 +11,13 @@ from acktrail.branches import looks
 from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, OpenTables, is_table_name
 
-_OWN: Final = tuple(name for name in TABLES if not name.startswith("reset_"))
-"""The tables of resets have few rows, and compact themselves."""
 _BY_SMALL_FILES: Final = frozenset(
     {
         RECORDS,
@@ -28,14 +27,13 @@ _BY_SMALL_FILES: Final = frozenset(
         "share_partition_states",
         "reconciliations",
         "quality_results",
-        "quality_totals",
         "run_totals",
         "status_changes",
         "notifications",
-        "findings_seen",
         "connector_positions",
         *POSITIONED_TABLES,
         *looks(),
+        *CHANGES,
     }
 )
 
@@ -60,7 +58,7 @@ class MaintainedTables(Tables):
 
     def snapshots(self) -> Iterator[TableSnapshot]:
         """Every table that is there: acktrail's own first."""
-        return filter(None, map(self.snapshot, (*_OWN, *sorted(self._of_connectors))))
+        return filter(None, map(self.snapshot, (*TABLES, *sorted(self._of_connectors))))
 
     def _found(self) -> Iterator[str]:
         """Tables under the root that a connector's sink created."""

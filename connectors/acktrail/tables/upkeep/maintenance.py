@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,19 +15,17 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
-from acktrail.tables.exported.export_ranges import COPIED, copy_ranges
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.sinks.connector_positions import POSITIONS
-from acktrail.tables.upkeep.compaction_plan import TableFile, compaction_bins
-from acktrail.tables.upkeep.file_rewrite import rewrite, table_files
-from acktrail.tables.upkeep.log_cleanup import LogFile, log_files, remove, unneeded
+from acktrail.tables.upkeep.compaction_plan import compaction_bins
+from acktrail.tables.upkeep.file_rewrite import rewrite
 from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_small_files
 from acktrail.tables.upkeep.range_merging import merged_ranges
 from acktrail.tables.upkeep.retention import days_to_drop, drop_rows
 from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention, dropped_before
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
+from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, compact_files
 from acktrail.tables.upkeep.superseded_positions import without_superseded
 from acktrail.times import new_run_id
 
@@ -41,19 +39,18 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
     """`small_files`: how many a table may have. `vacuum_after_ms`: for how long files stay that the newest version does
-    not need: readers of older versions still use them. `log_keep_ms`: for how long commits stay behind a checkpoint."""
+    not need: readers of older versions still use them."""
 
     retention: Retention = field(default_factory=Retention)
     small_files: int = _SMALL_FILES
     vacuum_after_ms: int = 7 * _DAY_MS
-    log_keep_ms: int = _DAY_MS
 
 
 @dataclass(slots=True, kw_only=True)
 class TableUpkeep:
     """What one maintenance does, or would do, to one table. Files and bytes are those of the newest version; the log's
-    are apart. `small_files` become few; `log_files` and `unneeded_files` are removed. `days_dropped`: the rows that
-    are not kept, by the day of their time (UTC; "unknown": they have none)."""
+    are apart. `small_files` become few; `unneeded_files` are removed. `days_dropped`: the rows that are not kept, by
+    the day of their time (UTC; "unknown": they have none)."""
 
     table: str
     files: int = 0
@@ -65,7 +62,6 @@ class TableUpkeep:
     rows_dropped: int = 0
     days_dropped: dict[str, int] = field(default_factory=dict)
     rows_merged: int = 0
-    log_files: int = 0
     unneeded_files: int = 0
 
     def drop(self, by_day: Mapping[str, int]) -> None:
@@ -91,7 +87,7 @@ def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None 
     before = dropped_before(tables, policy.retention, at)
     found = []
     for snapshot in tables.snapshots():
-        own = _looked_at(tables, snapshot, policy, at)
+        own = _looked_at(snapshot, policy)
         if own.table in AGED_BY:
             own.drop(days_to_drop(tables, own.table, before))
         own.unneeded_files = _vacuum(snapshot, _vacuum_hours(policy, at), execute=False)
@@ -118,7 +114,7 @@ def maintain(
     ensure_whole(tables)
     copy_ranges(tables)
     before = dropped_before(tables, policy.retention, at)
-    found = {own.name: _looked_at(tables, own, policy, at) for own in tables.snapshots()}
+    found = {own.name: _looked_at(own, policy) for own in tables.snapshots()}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")
     done.merge_ranges()
@@ -177,34 +173,21 @@ class _Maintenance:
         own = self._found[name]
         if grows_by_small_files(name) and name != RANGES_TABLE:
             change = without_superseded(self._tables) if name == POSITIONS else None
-            for _ in range(2):  # what became of small files may be enough for the next tier
-                for files in compaction_bins(self._files(name), more_than=self._policy.small_files):
-                    done = rewrite(self._snapshot(name), files, change)
-                    is_changed = done.rows != done.rows_before
-                    if commit_rewrite(self._tables, name, done, what="compact", changes_rows=is_changed):
-                        own.rows_dropped += done.rows_before - done.rows
+            own.rows_dropped += compact_files(self._tables, name, more_than=self._policy.small_files, change=change)
         own.files_after = len(self._files(name))
 
     def clean(self, name: str) -> None:
-        """Make a checkpoint, and remove what lies before one that is old enough, and files that nothing needs."""
-        own, snapshot = self._found[name], self._snapshot(name)
-        own.unneeded_files = _vacuum(snapshot, self._vacuum_hours(), execute=True)
+        """Remove files that nothing needs, make a checkpoint, and remove the commits before one that is old enough."""
+        hours = _vacuum_hours(self._policy, self._at_ms)
+        self._found[name].unneeded_files = _vacuum(self._snapshot(name), hours, execute=True)
         snapshot = self._snapshot(name)
-        files = log_files(snapshot)
-        newest = max((file.version for file in files if file.is_checkpoint), default=-1)
-        if newest < snapshot.version:
-            with snapshot.place.translated():
+        with snapshot.place.translated():
+            if not snapshot.place.has(f"_delta_log/{snapshot.version:020d}.checkpoint.parquet"):
                 snapshot.delta.create_checkpoint()
-            files = log_files(snapshot)
-        old = _old_log(self._tables, name, files, self._policy, self._at_ms)
-        remove(snapshot, old)
-        own.log_files = len(old)
+            snapshot.delta.cleanup_metadata()
 
-    def _vacuum_hours(self) -> int:
-        return _vacuum_hours(self._policy, self._at_ms)
-
-    def _files(self, name: str) -> list[TableFile]:
-        return table_files(self._snapshot(name))
+    def _files(self, name: str) -> tuple[DataFile, ...]:
+        return self._snapshot(name).files()
 
     def _snapshot(self, name: str) -> TableSnapshot:
         found = self._tables.snapshot(name)
@@ -213,29 +196,21 @@ class _Maintenance:
         return found
 
 
-def _looked_at(tables: Tables, snapshot: TableSnapshot, policy: MaintenancePolicy, at_ms: int) -> TableUpkeep:
-    name, files, log = snapshot.name, table_files(snapshot), log_files(snapshot)
+def _looked_at(snapshot: TableSnapshot, policy: MaintenancePolicy) -> TableUpkeep:
+    name, files = snapshot.name, snapshot.files()
+    with snapshot.place.translated():
+        log_bytes = sum(info.size or 0 for info in files_of(snapshot.place.storage(), "_delta_log", recursive=False))
     found = TableUpkeep(
         table=name,
         files=len(files),
         bytes=sum(file.size_bytes for file in files),
         rows=sum(file.rows or 0 for file in files),
-        log_bytes=sum(file.size_bytes for file in log),
-        log_files=len(_old_log(tables, name, log, policy, at_ms)),
+        log_bytes=log_bytes,
     )
     more_than = 1 if name == RANGES_TABLE else policy.small_files
     if grows_by_small_files(name):
         found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
     return found
-
-
-def _old_log(tables: Tables, name: str, log: Iterable[LogFile], policy: MaintenancePolicy, at_ms: int) -> list[LogFile]:
-    return unneeded(log, older_than_ms=at_ms - policy.log_keep_ms, keep_from=_keep_from(tables, name))
-
-
-def _keep_from(tables: Tables, name: str) -> int | None:
-    """The first version of ``state_records`` whose commit is still needed: the one copied last; others: None."""
-    return tables.transaction_version(RANGES_TABLE, COPIED) or 0 if name == RECORDS else None
 
 
 def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from acktrail.branches import looks
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.upkeep.compaction_plan import TableFile
-from acktrail.tables.upkeep.file_rewrite import scanned, table_files
+from acktrail.tables.upkeep.file_rewrite import scanned
 
 AGED_BY: Final = {
     RECORDS: "timestamp_ms",
@@ -78,7 +77,7 @@ class _AgedFile:
     """A file and its `rows` that have a time, from `least` to `greatest` ms; each row takes `row_bytes`."""
 
     snapshot: TableSnapshot
-    file: TableFile
+    file: DataFile
     rows: int
     row_bytes: float
     least: int
@@ -97,7 +96,7 @@ def _aged_files(tables: Tables, name: str) -> Iterator[_AgedFile]:
     if snapshot is None:
         return
     bounds = snapshot.statistics([f"{side}.{column}" for side in ("min", "max", "null_count")])
-    for file in table_files(snapshot):
+    for file in snapshot.files():
         least, greatest, nulls = bounds[file.path].values()
         total, rows = file.rows, (file.rows or 0) - (nulls or 0)
         if total is None or nulls is None or (rows and (least is None or greatest is None)):
@@ -114,7 +113,7 @@ def _aged_files(tables: Tables, name: str) -> Iterator[_AgedFile]:
         )
 
 
-def _times(snapshot: TableSnapshot, file: TableFile) -> Iterator[NDArray[np.int64]]:
+def _times(snapshot: TableSnapshot, file: DataFile) -> Iterator[NDArray[np.int64]]:
     column = AGED_BY[snapshot.name]
     return (times_ms(batch[column]) for batch in scanned(snapshot, [file], [column]))
 

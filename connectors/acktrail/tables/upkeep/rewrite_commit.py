@@ -1,5 +1,11 @@
 """One commit that puts files in the place of others. Commits by others in between win: this one looks again whether its
-files are still those of the table, and is dropped where they are not. Nothing is lost, nothing doubled."""
+files are still those of the table, and is dropped where they are not. Nothing is lost, nothing doubled.
+
+delta-rs's own OPTIMIZE was tried (``compact`` and ``z_order`` of 1.6.6, 60 files of ``state_records``). It keeps rows,
+app transactions and statistics, in the same time and memory. It lacks three things. Of two that run at once both land,
+and every row is there twice. Rows lie in the order of files by size, and a new file is as old as its commit, so that
+readers no longer find records in the order of the log. A file is 2.3 times as large as one that this package writes.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +14,42 @@ from collections.abc import Mapping
 from typing import Final
 
 from deltalake import CommitProperties
-from deltalake.transaction import RemoveAction
 
 from acktrail.errors import ConcurrentCommit
 from acktrail.tables.delta.store import Tables, kept_committing
-from acktrail.tables.delta.table_commit import commit
+from acktrail.tables.delta.table_commit import commit, remove_action
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.export_ranges import COPIED_COMMIT
 from acktrail.tables.exported.record_files import DROPPED_ROWS
-from acktrail.tables.upkeep.file_rewrite import Rewrite, discard
+from acktrail.tables.upkeep.compaction_plan import FULL_BYTES, compaction_bins
+from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, discard, rewrite
 
 MAINTAINED: Final = "maintained"
 """The metadata of a commit of the maintenance: what it did."""
+_TIERS: Final = 2
+"""What became of small files may be enough for the next tier."""
 _ATTEMPTS: Final = 50
 _PAUSE_S: Final = 0.05
+
+
+def compact_files(
+    tables: Tables, name: str, *, more_than: int, below_bytes: int = FULL_BYTES, change: Change | None = None
+) -> int:
+    """Write the small files of a table again as few, with their rows changed by `change`, where there are more than
+    `more_than` of them. Files of `below_bytes` and more are left alone. Gives the number of rows that are gone. Raises
+    as ``rewrite`` and ``commit_rewrite``."""
+    gone = 0
+    for _ in range(_TIERS):
+        snapshot = tables.snapshot(name)
+        files = [] if snapshot is None else [file for file in snapshot.files() if file.size_bytes < below_bytes]
+        for own in compaction_bins(files, more_than=more_than):
+            assert snapshot is not None
+            done = rewrite(snapshot, own, change)
+            is_changed = done.rows != done.rows_before
+            if commit_rewrite(tables, name, done, what="compact", changes_rows=is_changed):
+                gone += done.rows_before - done.rows
+    return gone
 
 
 def commit_rewrite(
@@ -58,17 +85,7 @@ def commit_rewrite(
 def _commit_at(
     snapshot: TableSnapshot, done: Rewrite, what: str, *, changes_rows: bool, numbers: Mapping[str, int]
 ) -> None:
-    removed_at = time.time_ns() // 1_000_000
-    removed = [
-        RemoveAction(
-            path=file.path,
-            data_change=changes_rows,
-            deletion_timestamp=removed_at,
-            size=file.size_bytes,
-            partition_values={} if file.chunk is None else {CHUNK: file.chunk},
-        )
-        for file in done.removed
-    ]
+    removed = [remove_action(file, data_change=changes_rows) for file in done.removed]
     for action in done.added:
         action.data_change = changes_rows
 

@@ -12,14 +12,12 @@ from typing import Final
 
 from acktrail.errors import UnsupportedRecord
 from acktrail.model.delivery import StateBatch
-from acktrail.wire.primitives import INT8, INT16, INT32, INT64, Reader, write_unsigned_varint
+from acktrail.wire.primitives import INT8, INT16, INT64, Reader, write_unsigned_varint
 
-UINT8: Final = Struct(">B")
 UINT16: Final = Struct(">H")
-UINT32: Final = Struct(">I")
 
 _ABSENT: Final = -1
-_BATCH_BYTES: Final = 8 + 8 + 1 + 2
+BATCH_BYTES: Final = 8 + 8 + 1 + 2
 """A batch without a tag buffer."""
 
 
@@ -49,29 +47,9 @@ def read_version(reader: Reader, accepted: tuple[int, ...]) -> int:
     return version
 
 
-def read_offset(reader: Reader, field: str) -> int:
-    """An int64 that must be an offset: MalformedRecord when it is negative."""
-    start = reader.position
-    number = reader.integer(INT64)
-    if number < 0:
-        raise reader.malformed(f"{field} {number} is negative", start)
-    return number
-
-
-def read_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
-    """A non-flexible array: int32 count, then 19 bytes a batch. The count is checked before a batch is read."""
-    start = reader.position
-    count = reader.integer(INT32)
-    if count < 0:
-        raise reader.malformed("null array of state batches", start)
-    if count * _BATCH_BYTES > reader.left:
-        raise reader.malformed(f"{count} state batches announced", start)
-    return tuple(_read_batch(reader) for _ in range(count))
-
-
 def read_compact_batch_array(reader: Reader) -> tuple[StateBatch, ...]:
     """A flexible array: unsigned varint count plus one, then 19 bytes and a tag buffer a batch."""
-    return reader.compact_array(lambda: _read_tagged_batch(reader), least=_BATCH_BYTES + 1, items="state batches")
+    return reader.compact_array(lambda: _read_tagged_batch(reader), least=BATCH_BYTES + 1, items="state batches")
 
 
 def write_compact_batch_array(batches: tuple[StateBatch, ...]) -> bytes:
@@ -84,7 +62,8 @@ def batches_form(batches: tuple[StateBatch, ...]) -> list[list[int]]:
     return [[b.first_offset, b.last_offset, b.delivery_state, b.delivery_count] for b in batches]
 
 
-def _read_batch(reader: Reader) -> StateBatch:
+def read_batch(reader: Reader) -> StateBatch:
+    """A batch without its tag buffer."""
     return StateBatch(
         first_offset=reader.integer(INT64),
         last_offset=reader.integer(INT64),
@@ -94,7 +73,7 @@ def _read_batch(reader: Reader) -> StateBatch:
 
 
 def _read_tagged_batch(reader: Reader) -> StateBatch:
-    batch = _read_batch(reader)
+    batch = read_batch(reader)
     reader.skip_tagged_fields()
     return batch
 

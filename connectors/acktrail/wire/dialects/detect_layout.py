@@ -12,7 +12,8 @@ from typing import Final
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.wire.dialects.batch_arrays import batches_form
-from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, Dialect
+from acktrail.wire.dialects.dialect import Dialect
+from acktrail.wire.dialects.released import KAFKA_4_0, KAFKA_4_2
 from acktrail.wire.state_key import decode_key
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)

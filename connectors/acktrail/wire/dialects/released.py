@@ -8,11 +8,12 @@ are skipped, as Kafka's generated readers do. The keys are ``state_key``'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
-from typing import Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import Final
 
 from acktrail.errors import MalformedRecord
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
@@ -26,31 +27,14 @@ from acktrail.wire.dialects.batch_arrays import (
     read_version,
     write_compact_batch_array,
 )
+from acktrail.wire.dialects.dialect import Dialect
 from acktrail.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
-
-RecordT = TypeVar("RecordT")
 
 _VALUE_VERSION: Final = 0
 _ABSENT: Final = -1
 _COUNT_TAG: Final = 0
 _NO_SHARE_PARTITION: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect(Generic[RecordT]):
-    """One byte layout of records. `shipped`: a release wrote it.
-
-    `decode` takes key and value and raises MalformedRecord or UnsupportedRecord; `encode` is its inverse, raises
-    ValueError for a field or number that the layout cannot hold, and is None for a draft. Records `in_control_batches`
-    of the topic itself are read from files only: on a live cluster types 5 and 6 are KRaft's.
-    """
-
-    name: str
-    decode: Callable[[bytes | None, bytes | None], RecordT]
-    encode: Callable[[RecordT], tuple[bytes, bytes | None]] | None = None
-    in_control_batches: bool = False
-    shipped: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,3 +154,8 @@ KAFKA_4_1: Final = _dialect(_Layout(release="4.1", has_count=False))
 """A 4.2 record loses its count here. 4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker
 reads."""
 KAFKA_4_2: Final = _dialect(_4_2)
+
+RELEASED: Final[Mapping[str, Dialect[StateRecord]]] = MappingProxyType(
+    {"4.0": KAFKA_4_0, "4.1": KAFKA_4_1, "4.2": KAFKA_4_2, "4.3": KAFKA_4_2, "4.4": KAFKA_4_2}
+)
+"""By the number of a release: the dialect that it writes."""

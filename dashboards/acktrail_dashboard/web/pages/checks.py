@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
+from acktrail.tables.suite_totals import COUNTED_COLUMNS
 from acktrail_dashboard.lists.check_grid import (
     EPOCH,
     STATES,
@@ -30,6 +31,7 @@ _GRID_COLUMNS: Final = (
     *("run_id", "suite", "expectation", "severity", "success", "element_count", "unexpected_count", "error"),
     *("evaluated_at", "state"),
 )
+_RECENT: Final = timedelta(days=3)
 _SEVERITIES: Final = SEVERITIES[:-1]
 """An expectation has no severity info."""
 
@@ -52,8 +54,10 @@ def _checks(visit: Visit) -> dict[str, Any]:
 
 
 def checked_runs(visit: Visit, most: int) -> tuple[CheckRun, ...]:
-    """The runs validated last: ``quality_totals`` has a few rows a run."""
-    return check_runs(visit.read("quality_totals"), most)
+    """The runs validated last; what is older than some days is read only where these have too few."""
+    recent = pc.field("evaluated_at") >= pa.scalar(visit.now.replace(minute=0, second=0, microsecond=0) - _RECENT)
+    found = check_runs(visit.read("quality_results", columns=COUNTED_COLUMNS, where=recent), most)
+    return found if len(found) == most else check_runs(visit.read("quality_results", columns=COUNTED_COLUMNS), most)
 
 
 def results_of(visit: Visit, runs: tuple[CheckRun, ...], columns: tuple[str, ...] | None = _GRID_COLUMNS) -> pa.Table:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.open_runs import OpenRuns, newest_audits
+from acktrail.tables.suite_totals import COUNTED_COLUMNS, suite_totals
 from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.lists.finding_list import FindingLine
 from acktrail_dashboard.status_wording import critical_first, is_trouble, status_text, status_tone
@@ -143,9 +144,8 @@ def _group_trend(visit: Visit) -> StackedBars:
 def _quality_trend(visit: Visit) -> StackedBars:
     """Expectations by result: of the validations of one run and suite the newest counts, of the runs in one interval
     the one with most failures."""
-    names = ("run_id", "suite", "evaluated_at", *_COUNTED)
-    rows = visit.read("quality_totals", columns=names, where=visit.within("evaluated_at")).sort_by("evaluated_at")
-    newest = rows.group_by(["run_id", "suite"], use_threads=False)
+    results = visit.read("quality_results", columns=COUNTED_COLUMNS, where=visit.within("evaluated_at"))
+    newest = suite_totals(results).sort_by("evaluated_at").group_by(["run_id", "suite"], use_threads=False)
     own = newest.aggregate([(name, "last") for name in ("evaluated_at", *_COUNTED)])
     sums = [(f"{name}_last", "sum") for name in _COUNTED]
     runs = own.group_by("run_id", use_threads=False).aggregate([("evaluated_at_last", "max"), *sums])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
+from acktrail.change.audit.audit_chain import PLANS
 from acktrail.errors import InputError
-from acktrail.group_changes.audit.audit_chain import PARTITIONS, PLANS
 from acktrail_dashboard.lists.change_list import PlanPage, audit_check, plan_page, plan_story
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -26,9 +24,8 @@ def _reset(visit: Visit) -> dict[str, Any]:
     plan_id = visit.text("plan")
     if not plan_id:
         raise InputError("which plan?", hint="name its id: reset?plan=PLAN")
-    partitions = visit.read(PARTITIONS, where=pc.field("plan_id") == plan_id).to_pylist()
     with visit.reader.lock:
-        return {"story": plan_story(visit.reader.tables.config, plan_id, partitions)}
+        return {"story": plan_story(visit.reader.tables.config, plan_id)}
 
 
 RESETS: Final = WebPage(path="resets", title="Resets", template="resets.html", context=_resets, menu="Resets")

@@ -28,13 +28,13 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     where = pc.field("run_id").isin(pa.array(run_ids, pa.string()))
     totals = visit.read("run_totals", where=where).sort_by([("observed_at", "descending")])
     ranges = visit.read("export_ranges", columns=_RANGE_COLUMNS, where=where)
-    quality = visit.read("quality_totals", where=where)
+    quality = visit.read("quality_results", where=where)
     findings = visit.read("findings", columns=("run_id", "severity"), where=where)
     changes = visit.read("status_changes", where=where).sort_by([("changed_at", "descending")])
     plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where)
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
     newest = next(iter(totals.slice(0, 1).to_pylist()), None)
-    failures = _failures(visit, where, quality)
+    failures = _failures(quality)
     parts = (totals, ranges, quality, findings, changes, plans, executions)
     return {
         "run_ids": sorted({run for part in parts for run in part["run_id"].to_pylist()}),
@@ -63,13 +63,10 @@ def newest_plans(visit: Visit) -> dict[str, Any]:
     return {**run_context(visit, ()), "newest_plans": plans.slice(0, _PLANS_SHOWN).to_pylist()}
 
 
-def _failures(visit: Visit, where: pc.Expression, quality: pa.Table) -> list[Any]:
+def _failures(quality: pa.Table) -> list[Any]:
     """Rules that fail in the newest validation."""
-    if not quality.num_rows:
-        return []
-    broken = visit.read("quality_results", where=where & (pc.field("success") == pa.scalar(value=False)))
-    newest = pc.max(quality["evaluated_at"]).as_py()
-    return [result for result in check_results(broken) if result.evaluated_at == newest]
+    is_newest = pc.field("evaluated_at") == pc.max(quality["evaluated_at"])
+    return list(check_results(quality.filter(is_newest & ~pc.field("success"))))
 
 
 def _exported(ranges: pa.Table) -> dict[str, Any] | None:

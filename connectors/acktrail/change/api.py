@@ -1,0 +1,247 @@
+"""Changes, one function a step, for the command line, the DAGs and scripts: the same for every kind.
+
+::
+
+    parse_request -> make_plan | plan_deletion | plan_configs -> store_plan           a dry run ends here
+    -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: undo_request -> make_plan
+
+`change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
+`Cluster` is the connection of all steps of a command, one `Journal` (`open_journal`) its tables. Errors are those of
+`acktrail.errors`: besides those named here ConfigurationError and RetryableError where cluster or tables do not answer,
+ForeignCluster and OutcomeUnknown where tables are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from acktrail.change.audit.audit_chain import AuditedPlan
+from acktrail.change.audit.journal import Journal
+from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_named, kind_of, load_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.collection.facts import GroupFacts, TargetOffsets
+from acktrail.change.lifecycle import plan_status
+from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
+from acktrail.change.lifecycle.plan_status import Admission, account
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import Notice
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import DAY_MS
+from acktrail.change.planning.reset_rules import notices_before
+from acktrail.change.request.offsets_csv import with_named_groups
+from acktrail.change.request.reset_request import ResetRequest
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
+from acktrail.times import new_run_id, now_ms
+
+if TYPE_CHECKING:
+    from acktrail.change.execution.attempt import Execution, OpenRequests
+
+
+def preflight(cluster: Cluster, request: ResetRequest) -> tuple[Notice, ...]:
+    """What is known before share partitions are read, refusals first: release, group types, members, rights, the state
+    topic."""
+    from acktrail.change.collection.collect import take_preflight
+
+    request = with_named_groups(request)
+    return notices_before(request, take_preflight(cluster, request, now_ms=now_ms()))
+
+
+def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]:
+    """The ids of the groups that a request names."""
+    from acktrail.change.collection.collect import select_groups
+
+    return select_groups(cluster.admin, with_named_groups(request))[0]
+
+
+def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: float) -> Sequence[GroupFacts]:
+    """The groups when none has a member, after at most `timeout_s` seconds (a killed member counts until its session
+    ends). Raises GroupNotEmpty: one still has members; it names them."""
+    from acktrail.broker.client.broker_client import Backoff
+    from acktrail.change.collection.collect import describe_groups
+
+    backoff = Backoff(timeout_s)
+    while True:
+        found, _ = describe_groups(cluster.admin, groups)
+        busy = next((group for group in found if group.members), None)
+        if busy is None:
+            return found
+        if not backoff.wait():
+            raise GroupNotEmpty(busy.group_id, members=busy.members)
+
+
+def make_plan(
+    cluster: Cluster,
+    request: ResetRequest,
+    *,
+    tables: TablesConfig | None = None,
+    created_by: str | None = None,
+    given: TargetOffsets | None = None,
+    notices: Sequence[Notice] = (),
+) -> ResetPlan:
+    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
+    earlier plans), and for what branches know. A migration's offsets are `given`; `notices` are about what they
+    come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
+    earlier plan."""
+    from acktrail.change.new_plans import plan_with_facts
+
+    return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
+
+
+def open_journal(tables: TablesConfig, plan: AuditedPlan, *, actor: str | None = None) -> Journal:
+    """The tables of a plan's cluster, for one run; `actor` (the account, if None) is who acts."""
+    return Journal(tables, cluster_id=plan.cluster_id, run_id=new_run_id(), actor=actor or account())
+
+
+def store_plan(tables: TablesConfig, plan: ChangePlan) -> None:
+    """Store a plan. Storing it again changes nothing. Raises PlanStale: another plan with this id is stored."""
+    open_journal(tables, plan).write_plan(plan)
+
+
+def approval_needed(plan: ChangePlan) -> str:
+    """Who may approve a plan, in a sentence for them; empty where no approval is needed."""
+    if approval_rule() is not ApprovalRule.SECOND_PERSON:
+        return ""
+    names = dict.fromkeys(name for name in (plan.created_by, plan.requested_by) if name.strip())
+    return f"A second person must approve this: {', '.join(names)} asked for it and may not."
+
+
+def note_decision(
+    tables: TablesConfig,
+    plan: Any,
+    *,
+    approved: bool,
+    actor: str,
+    note: str = "",
+    expired: bool = False,
+    cluster: Cluster | None = None,
+) -> ChangeStatus:
+    """Note in the audit who approved or rejected a plan (or, `expired`, that the time to answer is over); `actor` names
+    the person, `note` the reason. The plan's status then. A rejected or expired plan is closed: see `plan_life`. With
+    `cluster` a plan is only approved that could be carried out now, without what its own refusals leave out.
+
+    Raises:
+        ChangeRefused: the plan is closed already, was executed, is too old to be approved; `own_approval`: its
+            requester may not approve it. PlanStale and others as `recheck`.
+        ChangeInProgress: it is being executed, or was not verified.
+    """
+    step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
+    journal = open_journal(tables, plan, actor=actor)
+    if kind_named(plan.kind) is not None:
+        if cluster is not None and approved:
+            recheck(cluster, tables, plan, partial=bool(plan.refusals), is_approved=True)
+        journal.write_plan(plan)
+    return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
+
+
+def recheck(
+    cluster: Cluster,
+    tables: TablesConfig,
+    plan: ChangePlan,
+    *,
+    partial: bool = False,
+    max_age_ms: int = DAY_MS,
+    is_approved: bool = False,
+) -> Sequence[Row]:
+    """What `execute` would send now, without what is done already, one row a part. `is_approved`: an approval is about
+    to be noted. Raises as `execute`."""
+    from acktrail.change.execution.attempt import OpenRequests
+
+    _check_cluster(cluster, plan)
+    journal, sent = open_journal(tables, plan), OpenRequests(plan.plan_id)
+    rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
+    life = Admission(journal=journal, plan=plan, rule=rule, longest_ms=max_age_ms).check_apply()
+    is_done = life.standing is ChangeStatus.DONE
+    run = ChangeRun(cluster=cluster, journal=journal, plan=plan, requests=sent, partial=partial, is_done=is_done)
+    return kind_of(plan).would_send(run)
+
+
+def execute(
+    cluster: Cluster,
+    journal: Journal,
+    plan: ChangePlan,
+    *,
+    partial: bool = False,
+    max_age_ms: int = DAY_MS,
+    requests: OpenRequests | None = None,
+) -> Execution:
+    """Send a plan, which is stored first. Verify afterwards.
+
+    Share partitions that an earlier attempt at this plan brought to their targets, where they still are, are left out.
+    A plan that was done is not sent again. `requests` counts those whose outcome is open.
+
+    Raises:
+        ChangeRefused (PlanStale when something changed), GroupNotEmpty, ChangeInProgress, RetryableError,
+            ConfigurationError: nothing was sent.
+        OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
+    """
+    from acktrail.change.execution.attempt import OpenRequests
+
+    _check_cluster(cluster, plan)
+    journal.write_plan(plan)
+    check = Admission(journal=journal, plan=plan, longest_ms=max_age_ms).check_apply
+    is_done, sent = check().standing is ChangeStatus.DONE, requests or OpenRequests(plan.plan_id)
+    run = ChangeRun(
+        cluster=cluster, journal=journal, plan=plan, requests=sent, partial=partial, is_done=is_done, check=check
+    )
+    return kind_of(plan).execute(run)
+
+
+def verify(
+    cluster: Cluster,
+    journal: Journal,
+    plan: ChangePlan,
+    *,
+    wait_s: float = 30.0,
+    watch_s: float = 5.0,
+    requests: OpenRequests | None = None,
+) -> Settled:
+    """Settle the newest attempt at a plan; `wait_s` and `watch_s` as in `ChangeRun`. Where its requests arrived after
+    those of later plans, these are looked at again: they are not done any more.
+
+    Raises:
+        ChangeInProgress: another living process executes it.
+        RetryableError, ConfigurationError: the cluster cannot be asked; nothing is settled.
+        OutcomeUnknown: a request was sent, and cluster or tables do not answer: it is not settled.
+    """
+    from acktrail.change.execution.attempt import OpenRequests
+    from acktrail.change.verification.verify import overtaken
+
+    with requests or OpenRequests(plan.plan_id) as sent:
+        if not sent.out and _is_open(journal, plan):
+            sent.out += 1
+        run = ChangeRun(cluster=cluster, journal=journal, plan=plan, requests=sent, wait_s=wait_s, watch_s=watch_s)
+        found = kind_of(plan).settle(run)
+        sent.out = 0
+        for plan_id in overtaken(journal, plan, found.partitions):
+            other = load_plan(journal.tables, plan_id)
+            kind_of(other).settle(replace(run, plan=other, wait_s=0.0, watch_s=0.0, is_overtaken=True))
+    return found
+
+
+def outcome(journal: Journal, plan: ChangePlan, settled: Settled, execution: Execution | None = None) -> ChangeOutcome:
+    """What became of a plan that was `settled` just now, after `execution`. Where the tables do not answer, what was
+    settled, and what was left out, is all."""
+    groups, partitions = settled.groups, [*settled.partitions, *(execution.refused if execution else ())]
+    with suppress(AcktrailError):
+        groups = {one.group_id: one.standing.value for one in journal.standings({"plan_id": plan.plan_id})}
+        partitions = plan_status.outcomes(journal, plan, settled.partitions)
+    return ChangeOutcome(
+        plan_id=plan.plan_id, execution=execution, settled=settled, groups=groups, partitions=tuple(partitions)
+    )
+
+
+def _check_cluster(cluster: Cluster, plan: ChangePlan) -> None:
+    """Pass when the plan is of this cluster. Asked before anything of it is stored: tables belong to the first cluster
+    that they see."""
+    if cluster.admin.cluster_id != plan.cluster_id:
+        text = f"the plan is of cluster {plan.cluster_id}, this is cluster {cluster.admin.cluster_id}"
+        raise PlanStale("other_cluster", text, hint="name the brokers that the plan was made for")
+
+
+def _is_open(journal: Journal, plan: ChangePlan) -> bool:
+    """Whether a request of the plan was sent, or may have been, and its outcome was not verified."""
+    return any(one.standing in OPEN for one in journal.standings({"plan_id": plan.plan_id}))

@@ -1,0 +1,211 @@
+"""The audit of changes: rows that hold each the hash of the one before, so that none can be altered or left out unseen.
+
+The chain alone does not show that its end was cut off: see `integrity` for what does.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from acktrail.change.plan_hash import canonical_json, fingerprint, to_json_value
+
+AUDIT, PLANS, EXECUTIONS = "reset_audit", "reset_plans", "reset_executions"
+
+
+class AuditedPlan(Protocol):
+    """What the audit, and the rules of approvals, need of a plan of any kind."""
+
+    @property
+    def kind(self) -> StrEnum: ...
+    @property
+    def plan_id(self) -> str: ...
+    @property
+    def plan_hash(self) -> str: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def created_at_ms(self) -> int: ...
+    @property
+    def created_by(self) -> str: ...
+    @property
+    def requested_by(self) -> str: ...
+    @property
+    def refusals(self) -> Sequence[object]: ...
+
+
+class Event(StrEnum):
+    """What a row says. Decisions, LEASE_REFUSED and RECORDED are about a plan, and so are all rows of a change that is
+    about no group: their group is None.
+
+    PLANNED and RECORDED: rows of other tables were stored; `detail` has their hashes. EXPIRED: no answer to a request
+    for approval came in time. LEASE_TAKEN: no one else may change the group; `detail` says until when and by which
+    process. LEASE_REFUSED: another change keeps a group, nothing was begun. REFUSED: looked at again it may not be
+    done, nothing was sent. BEFORE_CALL: without a later row it may or may not have been done. AFTER_CALL: what the
+    coordinator answered, VERIFIED: what state topic and broker say afterwards; both have an `outcome`.
+    """
+
+    PLANNED = "planned"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    LEASE_TAKEN = "lease_taken"
+    LEASE_REFUSED = "lease_refused"
+    REFUSED = "refused"
+    BEFORE_CALL = "before_call"
+    AFTER_CALL = "after_call"
+    VERIFIED = "verified"
+    LEASE_RELEASED = "lease_released"
+    RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One step of a change of `kind`. `group_id` None: of all its groups. `detail` is plain data."""
+
+    kind: str
+    event: Event
+    plan_id: str
+    plan_hash: str
+    attempt: int
+    group_id: str | None = None
+    outcome: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """An entry in its place, and who wrote it when, from where, in which run. `detail` is canonical JSON. `row_hash`
+    covers every other field."""
+
+    cluster_id: str
+    run_id: str
+    actor: str
+    host: str
+    audited_at: dt.datetime
+    sequence: int
+    kind: str
+    event: str
+    plan_id: str
+    plan_hash: str
+    attempt: int
+    group_id: str | None
+    outcome: str | None
+    detail: str
+    previous_hash: str
+    row_hash: str
+
+    def to_row(self) -> dict[str, Any]:
+        """As a row of the table."""
+        return _by_name(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> AuditRow:
+        """From a row of the table."""
+        return cls(**{f.name: row[f.name] for f in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """Something that is not as it was written. `sequence`: the first audit row concerned, where it is one."""
+
+    why: str
+    table: str = AUDIT
+    sequence: int | None = None
+
+
+def audit_entry(
+    plan: AuditedPlan,
+    attempt: int,
+    event: Event,
+    group_id: str | None = None,
+    *,
+    outcome: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> AuditEntry:
+    """One step of an attempt at `plan`."""
+    return AuditEntry(
+        kind=plan.kind.value,
+        event=event,
+        plan_id=plan.plan_id,
+        plan_hash=plan.plan_hash,
+        attempt=attempt,
+        group_id=group_id or None,
+        outcome=outcome,
+        detail=detail or {},
+    )
+
+
+def first_link(cluster_id: str) -> str:
+    """What the first row of a cluster's audit holds as the hash before it."""
+    return fingerprint({"cluster_id": cluster_id})
+
+
+def chained(
+    entries: Sequence[AuditEntry], stamp: Mapping[str, Any], *, sequence: int, previous_hash: str
+) -> list[AuditRow]:
+    """`entries` as the rows that follow `previous_hash`, numbered from `sequence` on; `stamp` has what all share."""
+    rows: list[AuditRow] = []
+    for number, entry in enumerate(entries, start=sequence):
+        detail = canonical_json(to_json_value(entry.detail))
+        values = {**stamp, **_by_name(entry), "event": entry.event.value, "detail": detail}
+        row = AuditRow(**values, sequence=number, previous_hash=previous_hash, row_hash="")
+        rows.append(replace(row, row_hash=_hash_of(row)))
+        previous_hash = rows[-1].row_hash
+    return rows
+
+
+def in_order(rows: Iterable[AuditRow]) -> list[AuditRow]:
+    """`rows` by their sequence; one that lost it comes first."""
+    return sorted(rows, key=lambda row: -1 if row.sequence is None else row.sequence)
+
+
+def is_sealed(row: AuditRow) -> bool:
+    """Whether `row` has the hash that its fields give."""
+    return row.sequence is not None and row.audited_at is not None and _hash_of(row) == row.row_hash
+
+
+def check_chain(rows: Iterable[AuditRow], cluster_id: str) -> Flaw | None:
+    """The first flaw of `rows`, in any order; None: they are a whole chain from its first link on."""
+    previous = first_link(cluster_id)
+    for number, row in enumerate(in_order(rows)):
+        why = _why_broken(row, number, previous)
+        if why is not None:
+            return Flaw(why=why, sequence=number)
+        previous = row.row_hash
+    return None
+
+
+def _why_broken(row: AuditRow, number: int, previous: str) -> str | None:
+    if row.sequence is None:
+        return "a row lost its sequence"
+    if row.sequence < number:
+        return f"row {row.sequence} is there twice"
+    if row.sequence > number:
+        return "the row is missing"
+    if row.previous_hash != previous:
+        return "the row before it is another than it was"
+    return None if is_sealed(row) else "the row was altered"
+
+
+def _hash_of(row: AuditRow) -> str:
+    data = row.to_row() | {"audited_at": to_json_value(row.audited_at)}
+    del data["row_hash"]
+    return fingerprint(data)
+
+
+def row_digest(row: Mapping[str, Any]) -> str:
+    """The hash of one stored row. Null columns do not count: a column that a later release adds changes nothing."""
+    return fingerprint({name: to_json_value(value) for name, value in row.items() if value is not None})
+
+
+def rows_digest(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The hash of a set of stored rows in any order."""
+    return fingerprint(sorted(row_digest(row) for row in rows))
+
+
+def _by_name(value: AuditEntry | AuditRow) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}

@@ -1,0 +1,222 @@
+"""Whether the tables of changes are as they were written: the audit whole, plans and results those that it knows.
+
+The evidence, from the inside out: each audit row holds the hash of the one before; the table's log holds the newest
+sequence; rows of plans and results hold the newest sequence and hash of their time; the audit holds their hashes. An
+anchor, a file kept elsewhere, shows what somebody who may write all of the tables has cut off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from acktrail.change.audit.audit_chain import (
+    AUDIT,
+    EXECUTIONS,
+    PLANS,
+    AuditRow,
+    Event,
+    Flaw,
+    check_chain,
+    in_order,
+    row_digest,
+    rows_digest,
+)
+from acktrail.change.audit.journal import SEQUENCE
+from acktrail.change.planning.plan_file import write_text
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, MalformedFile
+
+Row = Mapping[str, Any]
+_ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """Everything is as it was written: `flaws` is empty. Rows that the audit vouches for, and those without audit: of
+    a process that was killed in between, or put in by something that is not acktrail."""
+
+    rows: int
+    newest_sequence: int | None
+    newest_hash: str | None
+    flaws: tuple[Flaw, ...] = ()
+    plans: int
+    executions: int
+    plans_without_audit: int
+    executions_without_audit: int
+
+
+def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditReport:
+    """The report on audit, plans and results. `anchor`: a file with a row of the audit, which is compared and then
+    replaced by the newest row; made if it is not there yet. Raises ConfigurationError: something is not as it was
+    written; it says what. MalformedFile: `anchor` is no such file, or cannot be written."""
+    kept = [] if anchor is None or not anchor.exists() else [_read_anchor(anchor)]
+    stored = _Stored(tables)
+    flaws = stored.flaws(kept)
+    if flaws:
+        raise _broken(flaws)
+    newest = stored.audit[-1] if stored.audit else None
+    if anchor is not None and newest is not None:
+        about = {name: getattr(newest, name) for name in ("cluster_id", "sequence", "row_hash")}
+        text = json.dumps({**_ANCHOR, **about, "audited_at": newest.audited_at.isoformat()}, indent=1)
+        write_text(text + "\n", anchor)
+    return AuditReport(
+        rows=len(stored.audit),
+        newest_sequence=None if newest is None else newest.sequence,
+        newest_hash=None if newest is None else newest.row_hash,
+        plans=stored.known_plans,
+        executions=stored.known_executions,
+        plans_without_audit=len(stored.plans) - stored.known_plans,
+        executions_without_audit=len(stored.executions) - stored.known_executions,
+    )
+
+
+class _Stored:
+    """What the tables hold. Other processes may write meanwhile: the audit is read first, and what came since last, so
+    that only what its first rows (`early`) speak of must be there."""
+
+    def __init__(self, tables: TablesConfig) -> None:
+        from acktrail.tables.delta.store import Tables
+
+        store = Tables(tables)
+        early = len(store.read(AUDIT, columns=["sequence"]))
+        self.plans = store.rows(PLANS)
+        self.executions = store.rows(EXECUTIONS)
+        snapshot = store.snapshot(AUDIT)
+        rows = () if snapshot is None else snapshot.rows()
+        self.audit = in_order(AuditRow.from_row(row) for row in rows)
+        self.early = self.audit[:early]
+        self.newest = None if snapshot is None else snapshot.transaction_version(SEQUENCE)
+        """The sequence that the log of the audit names as the newest; None: none."""
+        self._planned = {row.plan_id: _detail(row) for row in self.audit if row.event == Event.PLANNED}
+        self.known_plans = sum(plan["plan_id"] in self._planned for plan in self.plans)
+        self.known_executions = 0
+
+    def flaws(self, kept: Iterable[tuple[int, str, str]]) -> list[Flaw]:
+        """Everything compared with everything else, and with the rows that are `kept` elsewhere."""
+        found = [*self._anchor_flaws(kept), *self._chain_flaws(), *self._anchor_flaws(self._anchors())]
+        return [*found, *self._plan_flaws(), *self._execution_flaws()]
+
+    def _chain_flaws(self) -> Iterator[Flaw]:
+        rows, newest = self.audit, self.newest
+        broken = check_chain(rows, rows[0].cluster_id if rows else "")
+        last = len(rows) - 1
+        if broken is not None:
+            yield broken
+        elif newest is None and rows:
+            yield Flaw(sequence=last, why="the table was replaced: its log does not know its rows")
+        elif newest is not None and newest < last:
+            yield Flaw(sequence=newest + 1, why=f"rows were added past {newest}, the newest that the log knows")
+        elif newest is not None and newest > last:
+            why = f"the log has rows up to {newest}, and those after {last} are missing"
+            yield Flaw(sequence=last + 1, why=why)
+
+    def _anchors(self) -> list[tuple[int, str, str]]:
+        """The audit rows that other tables remember: sequence, hash, where."""
+        return sorted(
+            {
+                (row["audit_sequence"], row["audit_hash"], f"{table}, plan {row['plan_id']}")
+                for table, found in ((PLANS, self.plans), (EXECUTIONS, self.executions))
+                for row in found
+                if row.get("audit_sequence") is not None
+            }
+        )
+
+    def _anchor_flaws(self, anchors: Iterable[tuple[int, str, str]]) -> list[Flaw]:
+        """The first row that is remembered otherwise."""
+        by_sequence = {row.sequence: row.row_hash for row in self.audit}
+        for sequence, row_hash, where in anchors:
+            if by_sequence.get(sequence) != row_hash:
+                what = "it is another one" if sequence in by_sequence else "it is missing"
+                return [Flaw(sequence=sequence, why=f"{what}: {where} has noted its hash")]
+        return []
+
+    def _plan_flaws(self) -> Iterator[Flaw]:
+        """Rows of plans against the audit rows that planned them."""
+        plans = _by(self.plans, "plan_id")
+        for plan_id in sorted({row.plan_id for row in self.early if row.event == Event.PLANNED}):
+            yield from _planned_flaws(plan_id, self._planned[plan_id], plans[plan_id])
+        hashes: dict[str, set[str]] = defaultdict(set)
+        for row in self.audit:
+            hashes[row.plan_id].add(row.plan_hash)
+        for plan_id, found in plans.items():
+            known = hashes.get(plan_id)
+            if plan_id not in self._planned and known and {plan["plan_hash"] for plan in found} != known:
+                yield Flaw(table=PLANS, why=f"plan {plan_id} is another than the audit has: its hash differs")
+
+    def _execution_flaws(self) -> Iterator[Flaw]:
+        """Results against the audit rows of their run that vouch for them, by the newest audit row of their time."""
+        written = _by(self.executions, "run_id")
+        first: dict[str, int] = defaultdict(lambda: -1)
+        for index, row in enumerate(self.audit):
+            noted = _detail(row).get("executions")
+            if not isinstance(noted, Mapping) or row.sequence is None:
+                continue
+            span = range(first[row.run_id], row.sequence)
+            first[row.run_id] = row.sequence
+            then = ((each, each.get("audit_sequence")) for each in written[row.run_id])
+            mine = [each for each, newest in then if (-1 if newest is None else newest) in span]
+            self.known_executions += len(mine)
+            about = f"of plan {row.plan_id}, attempt {row.attempt}"
+            is_early = index < len(self.early)
+            if is_early and len(mine) != noted.get("rows"):
+                why = f"results {about}: {noted.get('rows')} were written and {len(mine)} are there"
+                yield Flaw(table=EXECUTIONS, why=why)
+            elif is_early and rows_digest(mine) != noted.get("hash"):
+                yield Flaw(table=EXECUTIONS, why=f"a result {about} was altered")
+
+
+def _planned_flaws(plan_id: str, noted: Row, plans: Sequence[Row]) -> Iterator[Flaw]:
+    if not plans:
+        yield Flaw(table=PLANS, why=f"plan {plan_id} is missing")
+    elif len(plans) > 1:
+        yield Flaw(table=PLANS, why=f"plan {plan_id} is there {len(plans)} times")
+    elif row_digest(plans[0]) != noted.get("plan"):
+        yield Flaw(table=PLANS, why=f"plan {plan_id} was altered")
+
+
+def _read_anchor(file: Path) -> tuple[int, str, str]:
+    """The audit row that `file` remembers: sequence, hash, where. Raises MalformedFile when it is no such file."""
+    hint = "name a file that acktrail change audit --anchor wrote, or one that is not there yet"
+    try:
+        data: Any = json.loads(file.read_text(encoding="ascii"))
+    except OSError as error:
+        raise MalformedFile(f"cannot be read ({type(error).__name__})", file=str(file), hint=hint) from error
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and {name: data.get(name) for name in _ANCHOR} == _ANCHOR:
+        sequence, row_hash = data.get("sequence"), data.get("row_hash")
+        if type(sequence) is int and isinstance(row_hash, str):
+            return sequence, row_hash, str(file)
+    raise MalformedFile("is no anchor of an audit", file=str(file), hint=hint)
+
+
+def _broken(flaws: Sequence[Flaw]) -> ConfigurationError:
+    first = flaws[0]
+    text = f"{first.table}: {first.why}"
+    if first.sequence is not None:
+        text = f"the audit is broken at row {first.sequence}: {first.why}"
+    return ConfigurationError(
+        text + (f" (and {len(flaws) - 1} more findings)" if len(flaws) > 1 else ""),
+        hint="rows were altered or lost: compare with a copy of the tables",
+        data={"findings": [[flaw.table, flaw.sequence, flaw.why] for flaw in flaws[:100]]},
+    )
+
+
+def _by(rows: Iterable[Row], column: str) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row[column]].append(row)
+    return found
+
+
+def _detail(row: AuditRow) -> Row:
+    try:
+        found = json.loads(row.detail)
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,344 @@
+"""Plans, attempts and their audit in the tables: several writers in turn, read no further back than is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import difflib
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from acktrail.change.audit.audit_chain import (
+    AUDIT,
+    EXECUTIONS,
+    PLANS,
+    AuditEntry,
+    AuditRow,
+    Event,
+    audit_entry,
+    chained,
+    first_link,
+    in_order,
+    is_sealed,
+    row_digest,
+    rows_digest,
+)
+from acktrail.change.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.plan_file import plan_row
+from acktrail.config import TablesConfig
+from acktrail.errors import (
+    AcktrailError,
+    ChangeInProgress,
+    ConcurrentCommit,
+    ConfigurationError,
+    PlanStale,
+    UnknownName,
+)
+
+if TYPE_CHECKING:
+    from acktrail.tables.delta.table_snapshot import TableSnapshot
+
+SEQUENCE: Final = "sequence"
+"""The app id whose number is the newest sequence: only a writer that knows it appends, and rows that are missing at
+the end are missed."""
+_SETTLED: Final = "settled"
+"""The app id whose number is a sequence: the rows before it block no group any more."""
+_ATTEMPTS: Final = 30
+_SMALL_FILES: Final = 32
+_FULL_FILE_BYTES: Final = 256 * 1024
+"""A file of at least this size is left to the maintenance, so that no change waits for more than a few of them."""
+_ENDS: Final = frozenset({Event.LEASE_RELEASED, Event.PLANNED, Event.APPROVED, Event.REJECTED, Event.LEASE_REFUSED})
+"""Events at which nothing waits for the writer: files are put together then."""
+_FORGOTTEN_AFTER_MS: Final = 86_400_000
+"""A lease that ran out this long ago blocks no one, by any clock."""
+_ANY: Final[Mapping[str, object]] = MappingProxyType({})
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Journal:
+    """The tables of changes for one cluster; `actor` is who they are noted for. Not for several threads. Raises
+    ForeignCluster: the root has tables of another cluster."""
+
+    def __init__(
+        self,
+        tables: TablesConfig,
+        *,
+        cluster_id: str,
+        run_id: str,
+        actor: str,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        from acktrail.tables.cluster_check import ensure_root
+        from acktrail.tables.delta.store import Tables
+
+        self.tables = tables
+        self._tables = Tables(tables)
+        ensure_root(self._tables, cluster_id)
+        self._cluster_id = cluster_id
+        self._origin = {"cluster_id": cluster_id, "run_id": run_id}
+        self._actor = actor
+        self._clock = clock
+        self._own: dict[str, TableSnapshot] = {}
+        """Tables that were seen to be the cluster's."""
+        self._newest: AuditRow | None = None
+        self._of_plans: dict[str, list[AuditRow]] = {}
+        """Audit rows by plan, as of `_read_version`: what was read is not read again until another writer appends."""
+        self._read_version = -1
+        self._unnoted: list[dict[str, Any]] = []
+
+    @property
+    def now_ms(self) -> int:
+        """The journal's clock, ms since the epoch."""
+        return (self._clock() - _EPOCH) // dt.timedelta(milliseconds=1)
+
+    def note(self, entries: Sequence[AuditEntry], *, check: Callable[[list[AuditRow]], object] | None = None) -> None:
+        """Append `entries` in one commit, right after the newest row; who was overtaken tries again. The first one
+        keeps the hash of the results that this journal wrote since the last note. `check` is given the rows of every
+        change that is open, however many were finished, each time, and may raise; then nothing is written.
+
+        Raises:
+            ForeignCluster: the tables belong to another cluster.
+            OutcomeUnknown, ConfigurationError, RetryableError: the storage failed, or the audit lost its newest row.
+        """
+        if self._unnoted:
+            first, *others = entries
+            results = {"rows": len(self._unnoted), "hash": rows_digest(self._unnoted)}
+            entries = [replace(first, detail={**first.detail, "executions": results}), *others]
+        for _ in range(_ATTEMPTS):
+            audit = self._table(AUDIT)
+            newest, base = audit.transaction_version(SEQUENCE), audit.version
+            settled, tail = self._checked(audit, newest, check)
+            sequence = 0 if newest is None else newest + 1
+            previous = first_link(self._cluster_id) if tail is None else tail.row_hash
+            stamp = {**self._origin, "actor": self._actor, "host": socket.gethostname(), "audited_at": self._clock()}
+            rows = chained(entries, stamp, sequence=sequence, previous_hash=previous)
+            values, numbers = [row.to_row() for row in rows], {SEQUENCE: rows[-1].sequence, **settled}
+            try:
+                self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
+            except ConcurrentCommit:
+                continue
+            self._remember(rows, before=base, now=audit.version)
+            if rows[-1].event in _ENDS:
+                self._compact(AUDIT)
+            self._unnoted = []
+            return
+        raise ConcurrentCommit("reset_audit is under constant change by other writers", hint="run again")
+
+    def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
+        """The rows of the audit from sequence `first` on whose columns have these values, in order."""
+        snapshot = self._tables.followed(AUDIT)
+        if snapshot is None:
+            return []
+        plan_id = equal.get("plan_id")
+        if first or len(equal) != 1 or not isinstance(plan_id, str):
+            return _rows(snapshot, equal, first)
+        if snapshot.version != self._read_version:
+            self._of_plans, self._read_version = {}, snapshot.version
+        if plan_id not in self._of_plans:
+            self._of_plans[plan_id] = _rows(snapshot, equal)
+        return list(self._of_plans[plan_id])
+
+    def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStatus]:
+        """How every change of these groups or plans stands, as the rows say it."""
+        return standings(self.audit(equal))
+
+    def take_lease(self, entries: Sequence[AuditEntry], *, check: Callable[[], object] | None = None) -> None:
+        """Note the beginning of a change (`lease_taken`, one entry a group), unless `check` raises (it is called again
+        when another writer was first) or one of its groups is being changed: then that is noted (`lease_refused`).
+        Raises ChangeInProgress: another plan or process changes a group, or its outcome was not verified."""
+        now_ms = self.now_ms
+
+        def check_groups(rows: list[AuditRow]) -> None:
+            if check is not None:
+                check()
+            found = standings(rows)
+            for entry in entries:
+                held = blocking(found, entry.group_id or "", plan_id=entry.plan_id, now_ms=now_ms)
+                if held is not None:
+                    hint = f"settle it first: acktrail change verify {held.plan_id}"
+                    if held.lease is not None and held.at(now_ms).standing is ChangeStatus.RUNNING:
+                        hint = held.lease.text(now_ms)
+                    raise ChangeInProgress(held.group_id, plan_id=held.plan_id, hint=hint)
+
+        try:
+            self.note(entries, check=check_groups)
+        except ChangeInProgress as error:
+            groups = [entry.group_id for entry in entries]
+            detail = {"groups": groups, "kept_by": error.plan_id, "group": error.group_id, "hint": error.hint}
+            about = replace(entries[0], event=Event.LEASE_REFUSED, group_id=None, outcome=None, detail=detail)
+            self.note([about])
+            raise
+
+    def write_plan(self, plan: ChangePlan) -> None:
+        """Store a plan, once, and note its hashes in the audit; one that a process stored that was killed then
+        is noted now. Raises PlanStale: another plan has this id, or the stored one is not the one that was
+        planned. ForeignCluster: the tables belong to another cluster."""
+        plans, mine = self._table(PLANS), {"plan_id": plan.plan_id}
+        stored = plans.rows(mine)
+        if not stored:
+            (row,) = self._append(plans, [{**self._origin, **self._anchor(), **plan_row(plan)}])
+            self.note([planned_entry(plan, row)])
+            return
+        if any(found["plan_hash"] != plan.plan_hash for found in stored):
+            raise PlanStale("edited_plan", f"plan {plan.plan_id} was stored with another hash", hint="plan again")
+        known = self.audit(mine)
+        if any(audited.plan_hash != plan.plan_hash for audited in known):
+            text = f"plan {plan.plan_id} is not the one that was planned: the audit has another hash"
+            raise PlanStale("edited_plan", text, hint="plan again, and see acktrail change audit")
+        if not any(audited.event == Event.PLANNED for audited in known):
+            self.note([planned_entry(plan, stored[0])])
+
+    def write_executions(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append outcomes of share partitions, found now, to ``reset_executions``, each with plan and attempt; `note`
+        something afterwards, so that the audit vouches for them."""
+        about = {**self._origin, **self._anchor(), "verified_at": self._clock()}
+        self._unnoted += self._append(self._table(EXECUTIONS), [{**about, **row} for row in rows])
+
+    def executions(self, plan_id: str) -> list[dict[str, Any]]:
+        """Rows of ``reset_executions`` of a plan, oldest first; none when there is no such table yet."""
+        snapshot = self._tables.followed(EXECUTIONS)
+        return [] if snapshot is None else _by_time(snapshot.rows({"plan_id": plan_id}))
+
+    def _table(self, name: str) -> TableSnapshot:
+        """The newest version of a table of the cluster; made if need be."""
+        from acktrail.tables.cluster_check import create_for
+
+        found = self._tables.followed(name)
+        if found is None or found is not self._own.get(name):
+            found = self._own[name] = create_for(self._tables, name, self._cluster_id)
+        return found
+
+    def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What is stored of `rows`: the columns that the table has."""
+        from acktrail.columnar.schemas.table_schemas import TABLES
+
+        columns = TABLES[snapshot.name].names
+        written = [{column: row[column] for column in columns if column in row} for row in rows]
+        if written:
+            self._tables.append(snapshot.name, written, at=snapshot)
+            self._compact(snapshot.name)
+        return written
+
+    def _compact(self, name: str) -> None:
+        """Put small files together; where that fails, or another process does it, the next time is soon enough."""
+        from acktrail.tables.upkeep.rewrite_commit import compact_files
+
+        with contextlib.suppress(AcktrailError):
+            compact_files(self._tables, name, more_than=_SMALL_FILES, below_bytes=_FULL_FILE_BYTES)
+
+    def _anchor(self) -> dict[str, Any]:
+        """The newest audit row, as rows of other tables keep it: they show when the end of the audit is cut off."""
+        audit = self._tables.followed(AUDIT)
+        newest = None if audit is None else audit.transaction_version(SEQUENCE)
+        if audit is None or newest is None:
+            return {}
+        tail = self._tail(audit, newest)
+        return {"audit_sequence": tail.sequence, "audit_hash": tail.row_hash}
+
+    def _checked(
+        self, audit: TableSnapshot, newest: int | None, check: Callable[[list[AuditRow]], object] | None
+    ) -> tuple[dict[str, int], AuditRow | None]:
+        """What to commit as settled after `check`, and the newest row."""
+        if newest is None:
+            if check is not None:
+                check([])
+            return {}, None
+        if check is None:
+            return {}, self._tail(audit, newest)
+        rows = _rows(audit, first=min(audit.transaction_version(_SETTLED) or 0, newest))
+        tail = self._sealed(newest, [row for row in rows if row.sequence == newest])
+        check(rows)
+        open_from = first_open(rows, now_ms=self.now_ms)
+        return {_SETTLED: newest + 1 if open_from is None else open_from}, tail
+
+    def _tail(self, audit: TableSnapshot, newest: int) -> AuditRow:
+        if self._newest is None or self._newest.sequence != newest:
+            self._newest = self._sealed(newest, _rows(audit, {SEQUENCE: newest}, newest))
+        return self._newest
+
+    def _sealed(self, newest: int, rows: Sequence[AuditRow]) -> AuditRow:
+        """The newest row, which every row to come vouches for."""
+        if len(rows) == 1 and is_sealed(rows[0]):
+            return rows[0]
+        what = "is missing" if not rows else "was altered" if len(rows) == 1 else "is there more than once"
+        raise ConfigurationError(
+            f"tables at {self._tables.root}: the audit is broken: its newest row, {newest}, {what}",
+            hint="see acktrail change audit; bring the table reset_audit back from a copy",
+            data={"table": AUDIT, "sequence": newest},
+        )
+
+    def _remember(self, rows: Sequence[AuditRow], *, before: int, now: int) -> None:
+        """The newest row, and own rows beside those read at version `before`, when no other commit came between."""
+        self._newest = rows[-1]
+        if (before, now) == (self._read_version, before + 1):
+            for plan_id, known in self._of_plans.items():
+                known += [row for row in rows if row.plan_id == plan_id]
+            self._read_version = now
+
+
+def planned_entry(plan: ChangePlan, row: Mapping[str, Any]) -> AuditEntry:
+    """What the audit keeps of a stored plan: the hash of its row."""
+    return audit_entry(plan, 0, Event.PLANNED, detail={"plan": row_digest(row)})
+
+
+def first_open(rows: Sequence[AuditRow], *, now_ms: int) -> int | None:
+    """The first sequence in `rows` of a change that blocks others from its group, or may do so by another machine's
+    clock; None: there is none. Rows before it need not be read again."""
+    is_open = {
+        (found.plan_id, found.group_id, found.attempt)
+        for found in standings(rows)
+        if found.lease is not None
+        and (found.standing is ChangeStatus.UNKNOWN or now_ms < found.lease.expires_at_ms + _FORGOTTEN_AFTER_MS)
+    }
+    own = (row.sequence for row in rows if (row.plan_id, row.group_id or "", row.attempt) in is_open)
+    return min(own, default=None)
+
+
+def read_audit(tables: TablesConfig, equal: Mapping[str, object] = _ANY) -> list[AuditRow]:
+    """Rows of ``reset_audit``, in order; none when there is no such table yet."""
+    return in_order(AuditRow.from_row(row) for row in _read(tables, AUDIT, equal))
+
+
+def read_executions(
+    tables: TablesConfig, plan_ids: Sequence[str], *, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of ``reset_executions`` of these plans, oldest first."""
+    return _by_time(_read(tables, EXECUTIONS, {"plan_id": list(plan_ids)}, columns))
+
+
+def read_plan_rows(
+    tables: TablesConfig, equal: Mapping[str, object] = _ANY, *, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of ``reset_plans``, oldest first; none when there is no such table yet."""
+    rows = _read(tables, PLANS, equal, None if columns is None else [*columns, "created_at"])
+    return sorted(rows, key=lambda row: row["created_at"])
+
+
+def read_plan_row(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
+    """One row of ``reset_plans``. Raises UnknownName, with the nearest ids, when there is none."""
+    found = read_plan_rows(tables, {"plan_id": plan_id})
+    if not found:
+        known = [row["plan_id"] for row in read_plan_rows(tables, columns=["plan_id"])]
+        raise UnknownName("plan", plan_id, nearest=difflib.get_close_matches(plan_id, known, n=3))
+    return found[0]
+
+
+def _read(
+    tables: TablesConfig, name: str, equal: Mapping[str, object], columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    from acktrail.tables.delta.store import Tables
+
+    return Tables(tables).rows(name, equal, columns=columns)
+
+
+def _rows(snapshot: TableSnapshot, equal: Mapping[str, object] = _ANY, first: int = 0) -> list[AuditRow]:
+    least = {SEQUENCE: first} if first else {}
+    return in_order(AuditRow.from_row(row) for row in snapshot.rows(equal, least=least))
+
+
+def _by_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["verified_at"], row["attempt"]))

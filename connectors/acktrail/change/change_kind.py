@@ -1,0 +1,150 @@
+"""What differs between kinds of changes, and which kinds there are: the trunk's, and those that branches add.
+
+A plan names its kind. All that holds for every kind is in `api`: hash, age, approval, life, audit, undo, commands.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from acktrail.branches import branches, load
+from acktrail.change.audit.journal import Journal, read_plan_row
+from acktrail.change.cluster import Cluster
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.plan import PLAN_FORMAT, PLAN_VERSION
+from acktrail.change.planning.plan_file import PLAN_AGAIN, checked_plan, plan_data, read_text
+from acktrail.config import TablesConfig
+from acktrail.errors import MalformedFile
+
+if TYPE_CHECKING:
+    from acktrail.change.execution.attempt import Execution, OpenRequests
+
+PlanT = TypeVar("PlanT", bound=ChangePlan)
+Row = Mapping[str, Any]
+
+_OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("reset", "undo", "migration"), "acktrail.change.execution.reset_kind:RESET"),
+        "delete_groups": "acktrail.change.groups.group_kinds:DELETE_GROUPS",
+        "delete_offsets": "acktrail.change.groups.group_kinds:DELETE_OFFSETS",
+        "alter_configs": "acktrail.change.groups.group_kinds:ALTER_CONFIGS",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a look at the cluster found just now. `groups`: the outcome of each group that was not settled before;
+    `partitions`: of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and time."""
+
+    groups: Mapping[str, str]
+    partitions: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOutcome:
+    """What became of a plan. `execution` None: it was not carried out just now. `groups`: how each stands now;
+    `partitions`: the newest outcome of every share partition, as JSON."""
+
+    plan_id: str
+    execution: Execution | None
+    settled: Settled
+    groups: Mapping[str, str]
+    partitions: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRun(Generic[PlanT]):
+    """One run at a plan: carrying it out, or finding out what became of it.
+
+    `partial`: what rules forbid is left out. `is_done`: it was carried out before. `check` raises what forbids it, in
+    the same commit as the lease. `requests` counts what is out. `wait_s`: how long a record, or a request without an
+    answer, may take to show; `watch_s`: how long to watch that nothing overwrites start offsets. `is_overtaken`: the
+    request of an earlier plan arrived later.
+    """
+
+    cluster: Cluster
+    journal: Journal
+    plan: PlanT
+    requests: OpenRequests
+    partial: bool = False
+    is_done: bool = False
+    check: Callable[[], object] | None = None
+    wait_s: float = 0.0
+    watch_s: float = 0.0
+    is_overtaken: bool = False
+
+
+class ChangeKind(ABC, Generic[PlanT]):
+    """What only one kind of change knows. `is_undoable`: a reset of start offsets takes it back; `is_deletion`: it left
+    none behind. `if_refused`: what a person may do where rules forbid a plan."""
+
+    plan_type: type[PlanT]
+    is_undoable: bool = False
+    is_deletion: bool = False
+    if_refused: str = ""
+
+    @abstractmethod
+    def text(self, plan: PlanT) -> str:
+        """What the plan has besides share partitions and notices, for people; empty: nothing."""
+
+    @abstractmethod
+    def would_send(self, run: ChangeRun[PlanT]) -> Sequence[Row]:
+        """What `execute` would send now, one row a part, all with the same names. Nothing is noted. Raises as it."""
+
+    @abstractmethod
+    def execute(self, run: ChangeRun[PlanT]) -> Execution:
+        """Look at the cluster again, and send the plan. Raises as `api.execute`."""
+
+    @abstractmethod
+    def settle(self, run: ChangeRun[PlanT]) -> Settled:
+        """Find out what became of what was sent, note it, give the leases back. Raises as `api.verify`."""
+
+    @abstractmethod
+    def raise_unless_done(self, outcome: ChangeOutcome) -> None:
+        """Pass when all that was to be done is done and shows. Raises OutcomeUnknown: it does not show, or is not
+        known. PartlyDone: some of it. Otherwise why nothing was done."""
+
+
+@cache
+def kind_named(name: str) -> ChangeKind[Any] | None:
+    """The kind of plans that have this kind; None: there is none, or its branch is gone."""
+    of_branches = {kind: target for branch in branches() for kind, target in branch.change_kinds.items()}
+    target = _OF_TRUNK.get(name) or of_branches.get(name)
+    return None if target is None else load(target)
+
+
+def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
+    """The kind of a plan."""
+    found = kind_named(plan.kind.value)
+    assert found is not None
+    return found
+
+
+def parse_plan(text: str, where: str) -> ChangePlan:
+    """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
+    data = plan_data(text, where, {PLAN_FORMAT: PLAN_VERSION}, again=PLAN_AGAIN, what="plan of a change")
+    name = data.get("kind")
+    kind = kind_named(name) if isinstance(name, str) else None
+    if kind is None:
+        raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
+    plan: ChangePlan = checked_plan(kind.plan_type, data, where, again=PLAN_AGAIN)
+    return plan
+
+
+def read_plan(file: Path) -> ChangePlan:
+    """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
+    another version, or it was edited."""
+    return parse_plan(read_text(file, PLAN_AGAIN), str(file))
+
+
+def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
+    """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
+    altered."""
+    return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")

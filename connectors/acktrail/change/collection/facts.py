@@ -1,0 +1,261 @@
+"""What was found out before a plan is made: the cluster, groups, topics, share partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from acktrail.model.record_counts import Span
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
+
+if TYPE_CHECKING:
+    from acktrail.change.planning.plan_checks import PlanCheck
+
+_GROUP_ID_NOT_FOUND: Final = 69
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """`state_topic_id` None: the state topic is not there, or may not be read; `state_reason` says why."""
+
+    cluster_id: str
+    release: str
+    resets_share_groups: bool
+    state_topic_id: str | None
+    state_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group as its coordinator describes it. `error_code` 69: there is no such share group; `is_other_type`: but one
+    of another type has the id. `members` are client ids. `rights` are ACL operations by name; None: not returned."""
+
+    group_id: str
+    state: str | None
+    group_epoch: int | None
+    members: tuple[str, ...]
+    coordinator_id: int | None
+    rights: tuple[str, ...] | None
+    error_code: int
+    error: str | None
+    is_other_type: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        return self.error_code == _GROUP_ID_NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """A topic. `topic_id` None and `partition_count` 0 beside an error; `nearest` are names that are like it."""
+
+    topic: str
+    topic_id: str | None
+    partition_count: int
+    is_internal: bool
+    rights: tuple[str, ...] | None
+    error_code: int
+    error: str | None
+    nearest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What the state topic holds of a share partition, replayed. `first_unfinished_offset` is where a leader would
+    begin: past the finished records at the start. Batches are (first, last, delivery state, delivery count), ascending,
+    both ends inclusive."""
+
+    state_partition: int
+    record_offset: int
+    snapshot_epoch: int
+    state_epoch: int | None
+    leader_epoch: int | None
+    start_offset: int | None
+    first_unfinished_offset: int | None
+    delivery_complete_count: int | None
+    batches: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedFacts:
+    """What the group last did with the records from `first_offset` to `last_offset` (inclusive) below its start offset,
+    by the exported history.
+
+    `acknowledged` and `archived` are those that are known. For `unknown` of the records the history lacks something, so
+    that it may be otherwise, and `reason` says what. `since_ms` is the broker's time of the first state record used.
+    """
+
+    first_offset: int
+    last_offset: int
+    acknowledged: int = 0
+    archived: int = 0
+    unknown: int = 0
+    since_ms: int | None = None
+    reason: str | None = None
+
+
+def unknown_facts(first: int, last: int, records: int, reason: str | None) -> PassedFacts:
+    """Nothing is known of the `records` records from `first` to `last`, for `reason`."""
+    return PassedFacts(first_offset=first, last_offset=last, unknown=records, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedState:
+    """What another cluster had of a share partition; only a start offset of it can be carried here.
+
+    `start_offset` is the first offset there that was not finished; `acknowledged`, `archived` and `in_flight` count
+    what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
+    delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
+    where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
+    says why. `are_records` False: the source's log was not looked through, the numbers count offsets.
+    """
+
+    topic: str
+    topic_id: str
+    start_offset: int | None
+    acknowledged: int | None
+    archived: int | None
+    in_flight: int | None
+    passed: int | None = None
+    passed_most: int | None = None
+    reason: str | None = None
+    are_records: bool = False
+
+    @property
+    def delivered_again(self) -> int | None:
+        """How many finished records are delivered again."""
+        return _sum_known(self.acknowledged, self.archived, self.passed)
+
+    @property
+    def delivered_again_most(self) -> int | None:
+        """How many at most."""
+        return _sum_known(self.acknowledged, self.archived, self.passed_most)
+
+
+def _sum_known(*numbers: int | None) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOffset:
+    """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
+    the plan that is undone left the start offset, `is_left` that it left none: it deleted the state `deleted`;
+    `carried` what another cluster has of it."""
+
+    offset: int | None = None
+    reason: str | None = None
+    topic_id: str | None = None
+    left_at: int | None = None
+    is_left: bool = False
+    deleted: PartitionState | None = None
+    carried: CarriedState | None = None
+
+
+TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]
+"""By group, then topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """Topic, log, start offset and state of one share partition. `log_end_offset` is the high watermark, one past the
+    last record. `start_offset` is what the broker describes; None: not initialized. `state` None: the state topic holds
+    nothing, or (`state_reason`) it is not known. `hidden`: the offsets of the log, from the start offset or the target
+    on, that are no records of this group (see `acktrail.model.record_counts`); None: the log was not looked through.
+    `deleted`: the state before the deletion that an undo takes back."""
+
+    group_id: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    partition_count: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    start_offset: int | None
+    state: PartitionState | None
+    state_reason: str | None
+    hidden: tuple[Span, ...] | None = None
+    deleted: PartitionState | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.group_id, self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+    @property
+    def share_partition(self) -> SharePartition:
+        """Its key in the state topic. The topic must be known."""
+        topic_id = TopicId(self.topic_id or ZERO_TOPIC_ID)
+        return SharePartition(group_id=GroupId(self.group_id), topic_id=topic_id, partition=self.partition)
+
+    @property
+    def recorded_start(self) -> int | None:
+        """The start offset in the state topic; where that holds nothing, the described one."""
+        return self.start_offset if self.state is None else self.state.start_offset
+
+    @property
+    def resume_offset(self) -> int | None:
+        """Where a leader would begin: the first unfinished record, as far as the state shows it."""
+        return self.start_offset if self.state is None else self.state.first_unfinished_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts(PartitionOffsets):
+    """One share partition before a plan is made.
+
+    `is_described` False: the group has nothing there; `is_new_group`: the group does not exist. `deleted_at` is the
+    offset of the newest tombstone in the state topic. `offset_at` is the first record at or after the moment of the
+    strategy; `given` what a file, the history or a snapshot names. `passed` is about the records below the start offset
+    that the strategy delivers again; None: there are none, or it was not read.
+    """
+
+    log_error: str | None
+    is_described: bool
+    is_new_group: bool = False
+    deleted_at: int | None = None
+    offset_at: int | None = None
+    given: TargetOffset = TargetOffset()
+    passed: PassedFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFacts:
+    """`states` by share partition, None: the topic holds nothing of it; `reasons` why one is not known. `reason`: why
+    nothing is known at all. `ends` are the state partitions' ends when they were read,
+    `deleted` the offsets of the newest tombstones."""
+
+    topic_id: str | None = None
+    reason: str | None = None
+    states: Mapping[SharePartition, PartitionState | None] = field(default_factory=dict)
+    reasons: Mapping[SharePartition, str] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    deleted: Mapping[SharePartition, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> frozenset[SharePartition]:
+        """The share partitions that have a state, known or not."""
+        return frozenset(key for key, state in self.states.items() if state is not None or key in self.reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a plan is made from, taken at `taken_at_ms`. `unmatched` are group globs that no group matches,
+    `states` what the state topic had. `hidden`: share partitions with a state of topics that may not be described,
+    where all topics are asked for. `checks`: what branches know of the topics; `staying`: the other share partitions
+    that they need, which the request leaves as they are.
+    """
+
+    taken_at_ms: int
+    cluster: ClusterFacts
+    groups: tuple[GroupFacts, ...]
+    topics: tuple[TopicFacts, ...]
+    partitions: tuple[PartitionFacts, ...]
+    unmatched: tuple[str, ...] = ()
+    states: StateFacts = field(default_factory=StateFacts)
+    hidden: tuple[SharePartition, ...] = ()
+    checks: tuple[PlanCheck, ...] = ()
+    staying: tuple[PartitionFacts, ...] = ()

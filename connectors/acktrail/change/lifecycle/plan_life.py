@@ -1,0 +1,354 @@
+"""How a change stands, read from its audit rows, and the life of a plan: two tables. Pure.
+
+Every entry point (command line, DAGs, module functions) asks them, for resets, undos, deletions and changes of
+configurations alike. A plan's standing follows from its audit rows alone, the clock, and what other plans took back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from acktrail.change.audit.audit_chain import AuditRow, Event, in_order
+from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
+from acktrail.times import utc_text
+
+
+class ChangeStatus(StrEnum):
+    """How an attempt to change one group stands, or (from PLANNED on) a whole plan alone. In the order of how much it
+    asks of a person.
+
+    UNKNOWN: it was sent, or was about to be, and its outcome was not noted. UNVERIFIED: the coordinator answered that
+    it is done. OVERWRITTEN: it was done, and something changed it again while the group was empty. FAILED: nothing was
+    changed. STARTED: the lease was taken and nothing was sent. STOPPED: parts were carried out, a rejection closed the
+    rest. UNDONE: another plan took back everything that this one did.
+    """
+
+    UNKNOWN = "UNKNOWN"
+    UNVERIFIED = "UNVERIFIED"
+    OVERWRITTEN = "OVERWRITTEN"
+    PARTLY = "PARTLY"
+    FAILED = "FAILED"
+    REFUSED = "REFUSED"
+    RUNNING = "RUNNING"
+    STARTED = "STARTED"
+    DONE = "DONE"
+    PLANNED = "PLANNED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    EXPIRED = "EXPIRED"
+    STOPPED = "STOPPED"
+    UNDONE = "UNDONE"
+
+
+class Status(StrEnum):
+    """What became of one share partition.
+
+    OK_EPOCH_NOT_BUMPED: done, with the same state epoch as before, as Kafka up to 4.4 does it. OK_BY_DESCRIPTION: the
+    broker describes the target, the state topic was not read. FAILED: the broker refused it. NOT_ATTEMPTED: it was not
+    sent, or the answer did not mention it, and it is not there. LEFT_OUT: a rule forbids it, and the rest was sent.
+    NOT_PERSISTED: the broker said done, and the state topic shows nothing of it. OVERWRITTEN_AFTER_RESET: it was there,
+    and something else than the group's own work changed it. EPOCH_WENT_BACK: the state epoch is lower than before,
+    critical with any start offset.
+    """
+
+    OK = "OK"
+    OK_EPOCH_NOT_BUMPED = "OK_EPOCH_NOT_BUMPED"
+    OK_BY_DESCRIPTION = "OK_BY_DESCRIPTION"
+    FAILED = "FAILED"
+    NOT_ATTEMPTED = "NOT_ATTEMPTED"
+    LEFT_OUT = "LEFT_OUT"
+    NOT_PERSISTED = "NOT_PERSISTED"
+    OVERWRITTEN_AFTER_RESET = "OVERWRITTEN_AFTER_RESET"
+    EPOCH_WENT_BACK = "EPOCH_WENT_BACK"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_ok(self) -> bool:
+        return self in (Status.OK, Status.OK_EPOCH_NOT_BUMPED, Status.OK_BY_DESCRIPTION)
+
+
+_S = ChangeStatus
+_NEXT: Final[Mapping[tuple[str, str | None], ChangeStatus]] = MappingProxyType(
+    {
+        (Event.LEASE_TAKEN, None): _S.STARTED,
+        (Event.REFUSED, None): _S.REFUSED,
+        (Event.BEFORE_CALL, None): _S.UNKNOWN,
+        (Event.AFTER_CALL, "done"): _S.UNVERIFIED,
+        (Event.AFTER_CALL, "refused"): _S.FAILED,
+        (Event.AFTER_CALL, "not_sent"): _S.FAILED,
+        (Event.AFTER_CALL, "partly"): _S.UNVERIFIED,
+        (Event.AFTER_CALL, "unknown"): _S.UNKNOWN,
+        (Event.VERIFIED, "done"): _S.DONE,
+        (Event.VERIFIED, "partly"): _S.PARTLY,
+        (Event.VERIFIED, "not_done"): _S.FAILED,
+        (Event.VERIFIED, "overwritten"): _S.OVERWRITTEN,
+        (Event.VERIFIED, "unknown"): _S.UNKNOWN,
+    }
+)
+"""The standing after an event with an outcome (None: any outcome). Other events change nothing."""
+
+_NOTHING_CHANGED: Final = frozenset({_S.FAILED, _S.REFUSED, _S.STARTED, _S.PLANNED})
+_CHANGED: Final = frozenset({_S.DONE, _S.PARTLY})
+OPEN: Final = frozenset({_S.UNKNOWN, _S.UNVERIFIED})
+"""A request was sent, or may have been, and what became of it was not looked for."""
+_NO_STEP: Final = frozenset({Event.LEASE_REFUSED, Event.RECORDED})
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who may change a group until when. `pid` and `host` name the process."""
+
+    expires_at_ms: int
+    host: str
+    pid: int
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether its holder may still send: it is in time and, where it can be seen from this machine, alive."""
+        return now_ms < self.expires_at_ms and not (self.host == socket.gethostname() and not _is_alive(self.pid))
+
+    @property
+    def is_own(self) -> bool:
+        return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
+    def text(self, now_ms: int) -> str:
+        """Who has it for how long, for people."""
+        left = (self.expires_at_ms - now_ms) // 1000 + 1
+        return f"process {self.pid} on {self.host} has it, for at most {left} s more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """One group in the newest attempt at one plan, and the newest row about it. `group_id` is empty where the change is
+    about no group: it is the whole plan then. `lease` None: it was given back.
+    `is_partial`: the attempt left out share partitions of the group."""
+
+    plan_id: str
+    attempt: int
+    group_id: str
+    newest: AuditRow
+    standing: ChangeStatus = ChangeStatus.STARTED
+    lease: Lease | None = None
+    is_partial: bool = False
+
+    def at(self, now_ms: int) -> GroupStatus:
+        """As it counts at a moment: what holds a lease that is not over is still running."""
+        if self.lease is not None and self.lease.is_held(now_ms) and self.standing in {*OPEN, ChangeStatus.STARTED}:
+            return replace(self, standing=ChangeStatus.RUNNING)
+        return self
+
+    def after(self, row: AuditRow) -> GroupStatus:
+        """After one more row of the attempt."""
+        is_partial = row.outcome == PARTIAL if row.event == Event.BEFORE_CALL else self.is_partial
+        standing = _NEXT.get((row.event, row.outcome)) or _NEXT.get((row.event, None)) or self.standing
+        if standing is ChangeStatus.DONE and is_partial:
+            standing = ChangeStatus.PARTLY
+        lease = None if row.event == Event.LEASE_RELEASED else self.lease
+        if row.event == Event.LEASE_TAKEN:
+            detail = json.loads(row.detail)
+            expires_at_ms, pid = int(detail.get("expires_at_ms", 0)), int(detail.get("pid", 0))
+            lease = Lease(expires_at_ms=expires_at_ms, host=row.host, pid=pid)
+        return replace(self, newest=row, standing=standing, lease=lease, is_partial=is_partial)
+
+
+def standings(rows: Iterable[AuditRow]) -> list[GroupStatus]:
+    """How every group stands in the newest attempt of every plan, oldest first. Decisions, and rows that vouch for
+    others, are skipped."""
+    found: dict[tuple[str, str], GroupStatus] = {}
+    for row in in_order(rows):
+        if row.group_id is None and (not row.attempt or row.event in _NO_STEP):
+            continue
+        key = (row.plan_id, row.group_id or "")
+        before = found.get(key)
+        if before is None or before.attempt < row.attempt:
+            before = GroupStatus(plan_id=row.plan_id, attempt=row.attempt, group_id=key[1], newest=row)
+        if before.attempt == row.attempt:
+            found[key] = before.after(row)
+    return list(found.values())
+
+
+def blocking(found: Iterable[GroupStatus], group_id: str, *, plan_id: str, now_ms: int) -> GroupStatus | None:
+    """What keeps others from changing a group, or from carrying out a plan that is about none: a lease that is in
+    force, or an outcome that was not looked for yet.
+    One that verification could not find out gave its lease back: a new plan starts from what is there now."""
+    own = (one for one in found if one.group_id == group_id and (group_id or one.plan_id == plan_id))
+    leased = ((one, one.lease) for one in own if one.lease is not None)
+    return next((one for one, lease in leased if lease.is_held(now_ms) or one.standing is _S.UNKNOWN), None)
+
+
+def worst_status(found: Iterable[ChangeStatus]) -> ChangeStatus:
+    """The standing of a plan by those of its groups: RUNNING while one is, else what asks most of a person; PARTLY with
+    one changed and one unchanged group."""
+    every = frozenset(found)
+    if ChangeStatus.RUNNING in every:
+        return ChangeStatus.RUNNING
+    worst = next((standing for standing in ChangeStatus if standing in every), ChangeStatus.PLANNED)
+    return ChangeStatus.PARTLY if worst in _NOTHING_CHANGED and every & _CHANGED else worst
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+class Step(StrEnum):
+    """What is asked of a plan. EXPIRE: time passed, no answer came or the plan became too old."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    EXPIRE = "expire"
+    APPLY = "apply"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a step is refused. `text` follows the plan's name."""
+
+    rule: str
+    text: str
+    hint: str = ""
+
+
+_AGAIN: Final = "make a new plan: acktrail change plan reset"
+_REJECTED: Final = Refusal("plan_rejected", "was rejected", _AGAIN)
+_EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time", _AGAIN)
+_BUSY: Final = Refusal("plan_running", "is being carried out")
+_OPEN: Final = Refusal("plan_unsettled", "was sent and is not verified")
+_OVERWRITTEN: Final = Refusal(
+    "plan_overwritten",
+    "was carried out, and something else is there now",
+    "keep the group stopped; acktrail change verify looks again; then make a new plan",
+)
+_CARRIED_OUT: Final = Refusal(
+    "plan_carried_out", "was carried out", "acktrail change undo takes it back, start offsets only"
+)
+_UNDONE: Final = Refusal("plan_undone", "was taken back", _AGAIN)
+_NOTHING: Final = Refusal("nothing_to_undo", "changed nothing: there is nothing to take back")
+_ROWS: Final[Mapping[ChangeStatus, tuple[ChangeStatus | Refusal, ...]]] = MappingProxyType(
+    {
+        # APPROVE, REJECT, EXPIRE, APPLY, UNDO
+        _S.PLANNED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.APPROVED: (_S.APPROVED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.REJECTED: (_REJECTED, _S.REJECTED, _S.REJECTED, _REJECTED, _NOTHING),
+        _S.EXPIRED: (_EXPIRED, _S.REJECTED, _S.EXPIRED, _EXPIRED, _NOTHING),
+        _S.REFUSED: (_S.REFUSED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.STARTED: (_S.STARTED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.FAILED: (_S.FAILED, _S.REJECTED, _S.EXPIRED, _S.RUNNING, _NOTHING),
+        _S.RUNNING: (_BUSY, _BUSY, _S.RUNNING, _BUSY, _BUSY),
+        _S.UNKNOWN: (_OPEN, _OPEN, _S.UNKNOWN, _OPEN, _OPEN),
+        _S.UNVERIFIED: (_OPEN, _OPEN, _S.UNVERIFIED, _OPEN, _OPEN),
+        _S.PARTLY: (_S.PARTLY, _S.STOPPED, _S.STOPPED, _S.RUNNING, _S.UNDONE),
+        _S.STOPPED: (_REJECTED, _S.STOPPED, _S.STOPPED, _REJECTED, _S.UNDONE),
+        _S.OVERWRITTEN: (_OVERWRITTEN, _CARRIED_OUT, _S.OVERWRITTEN, _OVERWRITTEN, _S.UNDONE),
+        _S.DONE: (_CARRIED_OUT, _CARRIED_OUT, _S.DONE, _S.DONE, _S.UNDONE),
+        _S.UNDONE: (_UNDONE, _UNDONE, _S.UNDONE, _UNDONE, _UNDONE),
+    }
+)
+LIFE: Final[Mapping[tuple[ChangeStatus, Step], ChangeStatus | Refusal]] = MappingProxyType(
+    {(standing, step): answer for standing, row in _ROWS.items() for step, answer in zip(Step, row, strict=True)}
+)
+"""The standing after a step (for APPLY while it lasts), or why it is refused."""
+DECIDES: Final[Mapping[str, Step]] = MappingProxyType(
+    {Event.APPROVED: Step.APPROVE, Event.REJECTED: Step.REJECT, Event.EXPIRED: Step.EXPIRE}
+)
+
+
+class Undone(NamedTuple):
+    """The plans that took some of a plan back, and whether that is all of it."""
+
+    by: tuple[str, ...]
+    is_all: bool
+
+
+_NOT_UNDONE: Final = Undone((), is_all=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLife:
+    """How a plan stands. `groups` is empty when nothing was attempted; `decisions` are the audit rows that say who
+    approved or rejected it, or that no one did in time; `undone_by` are the plans that took it back."""
+
+    plan_id: str
+    standing: ChangeStatus
+    groups: tuple[GroupStatus, ...] = ()
+    decisions: tuple[AuditRow, ...] = ()
+    undone_by: tuple[str, ...] = ()
+
+    def after(self, step: Step) -> ChangeStatus:
+        """The standing after `step`. Raises ChangeRefused with the rule that forbids it, or ChangeInProgress when a
+        process executes the plan or it was not verified."""
+        answer = LIFE[self.standing, step]
+        if isinstance(answer, Refusal):
+            raise self._error(answer)
+        return answer
+
+    def _error(self, refusal: Refusal) -> AcktrailError:
+        if refusal in (_BUSY, _OPEN):
+            group = next(group for group in self.groups if group.standing is self.standing)
+            hint = f"acktrail change verify {self.plan_id}"
+            if refusal is _BUSY:
+                hint = f"process {group.lease.pid} on {group.lease.host} has it" if group.lease else "try again"
+            return ChangeInProgress(group.group_id, plan_id=self.plan_id, hint=f"{refusal.text}: {hint}")
+        text = f"plan {self.plan_id} {refusal.text}{self._by(refusal)}"
+        return ChangeRefused(refusal.rule, text, hint=refusal.hint, data={"plan": self.plan_id})
+
+    def _by(self, refusal: Refusal) -> str:
+        if refusal is _UNDONE and self.undone_by:
+            return f" by plan {', '.join(self.undone_by)}"
+        event = {_REJECTED: Event.REJECTED, _EXPIRED: Event.EXPIRED}.get(refusal)
+        closing = next((row for row in reversed(self.decisions) if row.event == event), None)
+        if closing is None:
+            return ""
+        by, why = f" by {closing.actor}" if refusal is _REJECTED else "", note_of(closing)
+        return f"{by} at {utc_text(closing.audited_at)}" + (f": {why}" if why else "")
+
+
+def life_of(
+    plan_id: str,
+    rows: Iterable[AuditRow],
+    *,
+    now_ms: int,
+    is_refused: bool = False,
+    is_expired: bool = False,
+    undone: Undone = _NOT_UNDONE,
+) -> PlanLife:
+    """How the plan stands by `rows` of the audit. `is_refused`: a rule forbids it since it was made. `is_expired`: it
+    is too old now, which counts while nothing was attempted. `undone`: what
+    other plans took back of it."""
+    mine = sorted((row for row in rows if row.plan_id == plan_id), key=lambda row: row.sequence)
+    groups = tuple(found.at(now_ms) for found in standings(mine))
+    standing = worst_status(group.standing for group in groups)
+    if standing is ChangeStatus.PLANNED and is_refused:
+        standing = ChangeStatus.REFUSED
+    found = {row.outcome for row in mine if row.event == Event.VERIFIED}
+    if standing in _NOTHING_CHANGED and found & {"done", "partly"}:  # an attempt before the newest one did something
+        standing = ChangeStatus.PARTLY
+    decisions = tuple(row for row in mine if row.event in DECIDES)
+    steps = [DECIDES[row.event] for row in decisions]
+    if is_expired and not groups and not is_refused:
+        steps.append(Step.EXPIRE)
+    if undone.is_all:
+        steps.append(Step.UNDO)
+    for step in steps:
+        answer = LIFE[standing, step]
+        standing = standing if isinstance(answer, Refusal) else answer
+    return PlanLife(plan_id=plan_id, standing=standing, groups=groups, decisions=decisions, undone_by=undone.by)
+
+
+def note_of(row: AuditRow) -> str:
+    """Why a decision was made; empty where no reason was given."""
+    return str(json.loads(row.detail).get("note", ""))

@@ -1,0 +1,221 @@
+"""The status of plans and their results, read from the tables, and whether it allows a step: every entry point asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acktrail.change.audit.audit_chain import AuditedPlan, AuditRow, Event, audit_entry
+from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_life import DECIDES, LIFE, PlanLife, Refusal, Status, Step, life_of, note_of
+from acktrail.change.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.plan import PartitionPlan
+from acktrail.change.planning.plan_file import DAY_MS, check_age
+from acktrail.config import ApprovalRule, TablesConfig, approval_rule
+from acktrail.errors import ChangeRefused
+from acktrail.times import now_ms, utc_text
+
+_Row = Mapping[str, Any]
+_APPROVES: Final = "acktrail change approve {}"
+_LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partitions", "refusals")
+
+
+def done_before(cluster: Cluster, journal: Journal, plan: ChangePlan) -> frozenset[tuple[str, str, int]]:
+    """The share partitions that an earlier attempt at `plan` brought to their targets, and that are there still."""
+    from acktrail.change.collection.collect import described_offsets
+
+    rows = _newest(row for row in journal.executions(plan.plan_id) if Status(row["status"]).is_ok)
+    now = described_offsets(cluster.admin, {group_id for group_id, _, _ in rows}) if rows else {}
+    offsets = {(group, topic, part): now[group].get((topic, part)) for group, topic, part in rows}
+    return frozenset(key for key, at in offsets.items() if at and at.start_offset == rows[key]["target_offset"])
+
+
+def outcomes(journal: Journal, plan: ChangePlan, found: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The outcome of every share partition of `plan` as JSON: what a verification `found` just now, else its newest row
+    of ``reset_executions``, else NOT_ATTEMPTED. Nothing when nothing was ever attempted."""
+    verified, newest = _newest(found), _newest(journal.executions(plan.plan_id))
+    rows = plan.partitions if newest else ()
+    return [verified.get(row.key) or _outcome(row, newest.get(row.key)) for row in rows]
+
+
+def list_plans(tables: TablesConfig, *, limit: int | None = None) -> list[dict[str, Any]]:
+    """Every plan with its status and the standing of each group, newest first, as JSON."""
+    at_ms = now_ms()
+    plans = read_plan_rows(tables, columns=[*_LISTED, "group_ids"])
+    by_plan: dict[str, list[AuditRow]] = defaultdict(list)
+    for row in read_audit(tables):
+        by_plan[row.plan_id].append(row)
+    ledger = read_whole_ledger(tables, plans)
+    newest = sorted(plans, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
+    return [_line(row, _life(row, by_plan[row["plan_id"]], ledger, at_ms)) for row in newest[:limit]]
+
+
+def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
+    """The status of one plan as JSON: its standing, who decided what, its groups, and the newest `executions`."""
+    rows = read_audit(tables, {"plan_id": plan_id})
+    stored = read_plan_rows(tables, {"plan_id": plan_id}, columns=["plan_id", "refusals"])
+    about = stored[0] if stored else {"plan_id": plan_id, "refusals": 0, "created_at": None}
+    life = _life(about, rows, read_ledger(tables, [plan_id]), now_ms())
+    groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
+    executions = [_execution(row) for row in _newest(read_executions(tables, [plan_id])).values()]
+    return {**_of_life(life), "groups": groups, "executions": executions}
+
+
+def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
+    """The rows of the audit, of one plan or all, oldest first, as JSON. Raises UnknownName: there is no such plan."""
+    rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
+    if not rows and plan_id is not None:
+        read_plan_row(tables, plan_id)
+    return [
+        {**row.to_row(), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
+        for row in rows
+    ]
+
+
+def _life(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:
+    plan_id, created_at, is_refused = row["plan_id"], row["created_at"], bool(row["refusals"])
+    is_expired = created_at is not None and at_ms - created_at.timestamp() * 1000 > DAY_MS
+    undone = ledger.undone(plan_id)
+    return life_of(plan_id, rows, now_ms=at_ms, is_refused=is_refused, is_expired=is_expired, undone=undone)
+
+
+def _newest(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """The newest of these ``reset_executions`` by share partition."""
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+
+
+def _execution(row: _Row) -> dict[str, Any]:
+    at = row["verified_at"]
+    return {**row, "verified_at": None if at is None else at.isoformat(), "advice": ""}
+
+
+def _outcome(row: PartitionPlan, newest: _Row | None) -> dict[str, Any]:
+    """The newest outcome of a share partition; None: no attempt came to it."""
+    from acktrail.change.verification.partition_outcome import verified_partition
+
+    never_sent = verified_partition(row, Status.NOT_ATTEMPTED, "it was not sent", verified_at=None)
+    return never_sent if newest is None else _execution(newest)
+
+
+def _of_life(life: PlanLife) -> dict[str, Any]:
+    decisions = [
+        {"decision": DECIDES[row.event].value, "by": row.actor, "at": utc_text(row.audited_at), "why": note_of(row)}
+        for row in life.decisions
+    ]
+    return {"standing": life.standing.value, "decisions": decisions, "undone_by": list(life.undone_by)}
+
+
+def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in _LISTED},
+        "created_at": utc_text(row["created_at"]),
+        "groups": row["group_ids"],
+        **_of_life(life),
+        "attempts": max((one.attempt for one in life.groups), default=0),
+        "group_standings": {one.group_id: one.standing.value for one in life.groups},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The questions that one plan is asked before a step; `rule` says which approval it needs, `longest_ms` how old it
+    may be, `command` what approves it."""
+
+    journal: Journal
+    plan: AuditedPlan
+    rule: ApprovalRule = field(default_factory=approval_rule)
+    longest_ms: int = DAY_MS
+    command: str = _APPROVES
+
+    @property
+    def _asked_by(self) -> frozenset[str]:
+        return requesters(self.plan.created_by, self.plan.requested_by)
+
+    def life(self) -> PlanLife:
+        """How the plan stands now."""
+        plan_id, is_refused, now_ms = self.plan.plan_id, bool(self.plan.refusals), self.journal.now_ms
+        rows = self.journal.audit({"plan_id": plan_id})
+        found = life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused)
+        if isinstance(LIFE[found.standing, Step.UNDO], Refusal):
+            return found
+        undone = read_ledger(self.journal.tables, [plan_id]).undone(plan_id)
+        return life_of(plan_id, rows, now_ms=now_ms, is_refused=is_refused, undone=undone)
+
+    def check_apply(self) -> PlanLife:
+        """How the plan stood, which may be carried out now. Raises as `PlanLife.after`; also when it needs an approval
+        or (PlanStale) is too old."""
+        life = self.life()
+        life.after(Step.APPLY)
+        self._check_age()
+        check_approvals(
+            self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule, self.command
+        )
+        return life
+
+    def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
+        """Note that `actor`, for whom the journal writes, approved or rejected the plan, or that the time to answer is
+        over (EXPIRE); the plan's status then. The same decision by the same person is noted once. Raises as
+        `PlanLife.after`; PlanStale: too old to be approved; ChangeRefused: `own_approval`."""
+        before = self.life()
+        before.after(step)
+        if step is Step.APPROVE:
+            self._check_age()
+            check_approver(actor, self._asked_by, self.rule)
+        if actor not in self._decided_by(before, step):
+            event = next(event for event, decided in DECIDES.items() if decided is step)
+            entry = audit_entry(self.plan, 0, Event(event), detail={"note": why} if why else {})
+            # The life is read again: the rows that `check` is given may be those of open changes alone.
+            self.journal.note([entry], check=lambda _: self.life().after(step))
+        return self.life()
+
+    def _decided_by(self, life: PlanLife, step: Step) -> list[str]:
+        """Who took this decision about the very plan that has the plan's hash."""
+        mine = [row for row in life.decisions if row.plan_hash == self.plan.plan_hash]
+        return [row.actor for row in mine if DECIDES[row.event] is step]
+
+    def _check_age(self) -> None:
+        check_age(self.plan.created_at_ms, now_ms=self.journal.now_ms, longest_ms=self.longest_ms)
+
+
+def account() -> str:
+    """The account that this process runs under, by the system and not by the environment, which anybody may set."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def requesters(created_by: str, requested_by: str) -> frozenset[str]:
+    """Those who may not approve their own plan: who made it, and for whom."""
+    return frozenset(_name(one) for one in (created_by, requested_by) if one.strip())
+
+
+def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Raise ChangeRefused (`own_approval`) when `actor` may not approve a plan that `asked_by` asked for."""
+    if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
+        hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
+        raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
+
+
+def check_approvals(
+    plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule, command: str = _APPROVES
+) -> None:
+    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out; `command`
+    approves it."""
+    needs_other = rule is ApprovalRule.SECOND_PERSON
+    if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
+        return
+    text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
+    hint = f"{command.format(plan_id)} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    raise ChangeRefused("approval_missing", text, hint=hint)
+
+
+def _name(person: str) -> str:
+    return person.strip().casefold()

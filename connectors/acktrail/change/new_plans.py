@@ -1,0 +1,118 @@
+"""Plans made from the cluster as it is: once for a person, and again before they are approved or executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from acktrail import __version__
+from acktrail.change.audit.journal import read_audit
+from acktrail.change.change_kind import load_plan
+from acktrail.change.cluster import Cluster
+from acktrail.change.collection.collect import select_groups, take_snapshot
+from acktrail.change.collection.delivered_records import with_hidden, with_times
+from acktrail.change.collection.exported_records import from_history
+from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
+from acktrail.change.collection.records_below_start import with_passed
+from acktrail.change.collection.whole_topics import with_checks
+from acktrail.change.execution.other_requests import unanswered, unanswered_notices
+from acktrail.change.lifecycle.plan_status import account
+from acktrail.change.lifecycle.undo import undo_offsets, undoable
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
+from acktrail.change.planning.notices import Notice
+from acktrail.change.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
+from acktrail.change.planning.plan_checks import plan_checks
+from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
+from acktrail.change.request.reset_request import ResetRequest, StrategyKind
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.times import new_run_id, now_ms
+
+Judge = Callable[[Snapshot, Sequence[PartitionPlan]], Sequence[Notice]]
+"""What is wrong with these share partitions of a plan, by a snapshot."""
+
+
+def plan_with_facts(
+    cluster: Cluster,
+    request: ResetRequest,
+    *,
+    tables: TablesConfig | None = None,
+    created_by: str | None = None,
+    given: TargetOffsets | None = None,
+    notices: Sequence[Notice] = (),
+) -> tuple[ResetPlan, Snapshot]:
+    """The plan as `make_plan` makes it, and what it was made from."""
+    request = with_named_groups(request)
+    targets = _targets(cluster, tables, request) if given is None else given
+    snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
+    snapshot = _counted(cluster, tables, request, snapshot)
+    plan = build_plan(
+        request,
+        snapshot,
+        plan_id=new_run_id(snapshot.taken_at_ms),
+        created_by=created_by or account(),
+        acktrail_version=__version__,
+        undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
+    )
+    plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])
+    return with_hash(with_times(cluster.admin, plan)), snapshot
+
+
+def judge(cluster: Cluster, tables: TablesConfig, plan: ResetPlan) -> Judge:
+    """What finds out whether `plan` is what its request gives now."""
+    return partial(_judged_again, cluster, tables, plan)
+
+
+def _judged_again(
+    cluster: Cluster, tables: TablesConfig, plan: ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
+) -> tuple[Notice, ...]:
+    """Refusals where `plan`, made again from what is there now, is another for `rows`."""
+    request = plan.request
+    if request.strategy.kind in OWN_OFFSETS:
+        given: TargetOffsets = own_offsets(plan)
+    else:
+        given = _targets(cluster, tables, request, but=plan.plan_id, groups=plan.group_ids) or {}
+    return differences(plan, rows, _counted(cluster, tables, request, as_planned(plan, now, given)))
+
+
+def _counted(cluster: Cluster, tables: TablesConfig | None, request: ResetRequest, snapshot: Snapshot) -> Snapshot:
+    """`snapshot` with what the numbers of a plan, and the checks of branches, need besides."""
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    snapshot = with_checks(cluster, snapshot, plan_checks(tables, snapshot.cluster.cluster_id, topics))
+    return with_passed(cluster, tables, request, with_hidden(cluster.admin, request, snapshot))
+
+
+def unanswered_now(tables: TablesConfig | None, plan: ResetPlan) -> list[Notice]:
+    """The notices about other plans' requests for the share partitions of `plan` that may still arrive."""
+    if tables is None or not plan.group_ids:
+        return []
+    rows = read_audit(tables, {"group_id": list(plan.group_ids)})
+    return list(unanswered_notices([row.key for row in plan.partitions], unanswered(rows, but=plan.plan_id)))
+
+
+def _targets(
+    cluster: Cluster,
+    tables: TablesConfig | None,
+    request: ResetRequest,
+    *,
+    but: str | None = None,
+    groups: Sequence[str] | None = None,
+) -> TargetOffsets | None:
+    """The offsets that a file, the history or an earlier plan names; None: another strategy. `groups`: those that the
+    request names. What the plan `but` took back is there still."""
+    strategy = request.strategy
+    if strategy.kind is StrategyKind.FROM_FILE:
+        rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
+        found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
+        return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
+    if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
+        return None
+    if tables is None:
+        raise ConfigurationError("the tables are needed for this", hint="give --tables or set ACKTRAIL_TABLES")
+    if strategy.kind is StrategyKind.TO_SNAPSHOT:
+        undone = undoable(load_plan(tables, strategy.source or ""))
+        return undo_offsets(tables, undone, request.topics, now_ms=now_ms(), but=but)
+    named = select_groups(cluster.admin, request)[0] if groups is None else groups
+    return from_history(cluster.admin, tables, named, strategy.moment_ms or 0)

@@ -1,0 +1,163 @@
+"""What a new start offset does to the records of a share partition. Pure.
+
+Kafka restarts the share partition at the target: every state batch is dropped, delivery counts start at one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from acktrail.change.collection.facts import PartitionFacts, unknown_facts
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.record_counts import RecordCounter
+
+_UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
+
+
+class CountUnit(StrEnum):
+    """What the numbers of a plan count: records that the group gets, or (the log was not looked through) offsets, which
+    are as many or more."""
+
+    RECORDS = "records"
+    OFFSETS = "offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """Numbers of records that the log still holds, in `unit`; None: not known, and `reason` says why.
+
+    `delivered_again`: at or above the target the group was done with them. `passed_again` of them lie below the present
+    start offset, the others are acknowledged or archived in the state. `acknowledgements_forgotten` and
+    `archived_forgotten` count both. Kafka keeps nothing below the start offset (those records were
+    acknowledged, archived, or skipped by a reset); the exported history has them. Where the
+    history is incomplete, they are None, and `acknowledgements_known` and `archived_known` are lower bounds.
+
+    `passed_acknowledged` and `passed_archived` are their parts below the start offset, `passed_unknown` the records
+    there with an incomplete history, `known_since_ms` the time of the first state record used.
+
+    `skipped` lie below the target and were not finished: this group never gets them again. `in_flight_discarded` were
+    delivered and not finished: their delivery counts are dropped (those below the target are among the skipped).
+    `to_deliver` are all from the target to the log's end; `hidden_ahead` offsets there are no records of the group.
+
+    `again_first` and `again_last` are the first and last offset that is known to be delivered again; None: none is.
+    """
+
+    unit: CountUnit
+    to_deliver: int
+    hidden_ahead: int
+    delivered_again: int | None
+    passed_again: int | None
+    acknowledgements_forgotten: int | None
+    archived_forgotten: int | None
+    skipped: int | None
+    in_flight_discarded: int | None
+    again_first: int | None
+    again_last: int | None
+    reason: str | None
+    acknowledgements_known: int | None
+    archived_known: int | None
+    passed_acknowledged: int | None
+    passed_archived: int | None
+    passed_unknown: int | None
+    known_since_ms: int | None
+
+
+def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
+    """The impact of starting at `target`, which is within the log; None: there is no target, or the log is not known.
+
+    Without a start offset nothing was delivered before; whether records are skipped is not known: the group's
+    configuration would have decided where to begin. A group that does not exist has finished nothing: all below the
+    target are skipped. Without the state (`state_reason`) the records below the start offset are counted, and that none
+    before it is skipped. Where the state was deleted, and is to be taken back, it is the deleted one that counts: what
+    was finished there comes again. Cost: each batch is read once.
+    """
+    log_start, log_end = facts.log_start_offset, facts.log_end_offset
+    if target is None or log_start is None or log_end is None:
+        return None
+    if facts.recorded_start is None and facts.deleted is not None:
+        facts = replace(facts, state=facts.deleted)
+    records = RecordCounter(facts.hidden or ())
+    start = facts.recorded_start if facts.state_reason is None else facts.start_offset
+    if start is None and facts.is_new_group:
+        start = log_start
+    first = log_start if start is None else max(start, log_start)
+    kept_from = max(target, log_start)
+    passed = 0 if start is None else records.count(kept_from, min(start, log_end) - 1)
+    ahead, skipped = records.count(kept_from, log_end - 1), 0 if target <= first else None
+    if facts.is_new_group:
+        skipped = records.count(first, min(target, log_end) - 1)
+    counts: dict[str, Any] = {
+        "unit": CountUnit.OFFSETS if facts.hidden is None else CountUnit.RECORDS,
+        "to_deliver": ahead,
+        "hidden_ahead": max(0, log_end - kept_from) - ahead,
+    }
+    if facts.state_reason is not None:
+        counts |= {**_forgotten(facts, records, kept_from, passed, ()), **_UNKNOWN, "reason": facts.state_reason}
+        counts |= {"passed_again": None if start is None else passed, "skipped": skipped}
+        return Impact(**counts, delivered_again=None, in_flight_discarded=None)
+    batches = () if start is None else _batches(facts, first, log_end)
+    counts |= _forgotten(facts, records, kept_from, passed, batches)
+    if start is not None:
+        below = min(target, log_end) - 1
+        skipped = records.count(first, below) - sum(
+            _covered(records, b, first, below) for b in batches if b.is_terminal
+        )
+    elif skipped is None:
+        counts["reason"] = "not initialized: share.auto.offset.reset would decide where it begins"
+    return Impact(
+        **counts,
+        delivered_again=passed + sum(_covered(records, b, kept_from) for b in batches if b.is_terminal),
+        passed_again=passed,
+        skipped=skipped,
+        in_flight_discarded=sum(_covered(records, b, log_start) for b in batches if not b.is_terminal),
+    )
+
+
+def _covered(records: RecordCounter, batch: StateBatch, first: int, last: int | None = None) -> int:
+    """How many records of `batch` lie from `first` to `last`."""
+    end = batch.last_offset if last is None else min(last, batch.last_offset)
+    return records.count(max(first, batch.first_offset), end)
+
+
+def _batches(facts: PartitionFacts, first: int, log_end: int) -> tuple[StateBatch, ...]:
+    """The state's batches without overlaps, from `first` to the log's end."""
+    rows = [
+        StateBatch(first_offset=begin, last_offset=min(last, log_end - 1), delivery_state=state, delivery_count=count)
+        for begin, last, state, count in (() if facts.state is None else facts.state.batches)
+        if begin < log_end
+    ]
+    return combine_state_batches(rows, (), first)
+
+
+def _forgotten(
+    facts: PartitionFacts, records: RecordCounter, kept_from: int, passed: int, batches: Sequence[StateBatch]
+) -> dict[str, Any]:
+    """What is forgotten from `kept_from` on: finished records among `batches`, and the `passed` ones below the start
+    offset, as far as the history shows; and the span of both."""
+    below, last = facts.passed, min(facts.recorded_start or 0, facts.log_end_offset or 0) - 1
+    if below is None or (below.first_offset, below.last_offset) != (kept_from, last):
+        below = unknown_facts(kept_from, last, passed, "the history was not asked" if passed else None)
+    done = [b for b in batches if b.is_terminal and b.last_offset >= kept_from]
+    spans = [(kept_from, last)] * (passed > 0) + [(max(kept_from, b.first_offset), b.last_offset) for b in done]
+    counts: dict[int, int] = {DeliveryState.ACKNOWLEDGED: below.acknowledged, DeliveryState.ARCHIVED: below.archived}
+    for batch in done:
+        counts[batch.delivery_state] += _covered(records, batch, kept_from)
+    acknowledged, archived = counts.values()
+    is_known = below.unknown == 0
+    return {
+        "acknowledgements_forgotten": acknowledged if is_known else None,
+        "archived_forgotten": archived if is_known else None,
+        "again_first": spans[0][0] if spans else None,
+        "again_last": spans[-1][1] if spans else None,
+        "reason": None if is_known else below.reason,
+        "acknowledgements_known": acknowledged,
+        "archived_known": archived,
+        "passed_acknowledged": below.acknowledged,
+        "passed_archived": below.archived,
+        "passed_unknown": below.unknown,
+        "known_since_ms": below.since_ms,
+    }

@@ -1,0 +1,255 @@
+"""What forbids a reset, what it costs, what is good to know: cluster, groups, topics, share partitions. Pure.
+
+A refusal has its rule's name; nothing is sent while there is one, unless the rest is asked for. Allowances (to skip
+records, to make a group, to go without the state topic) turn some refusals into serious warnings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from acktrail.change.collection.facts import CarriedState, GroupFacts, PartitionFacts, Snapshot, TopicFacts
+from acktrail.change.planning.impact import CountUnit, Impact
+from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
+from acktrail.change.planning.strategies import Clamp, Resolution
+from acktrail.change.request.reset_request import WERE_THERE, ResetRequest, StrategyKind
+
+_UNKNOWN_TOPIC: Final = 3
+_MEMBERS_SHOWN: Final = 5
+_GIVES_STATE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
+_WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOVE_LOG_END: "beyond the end of the log"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRow:
+    """A share partition, the target that was found for it, and what that does."""
+
+    facts: PartitionFacts
+    resolution: Resolution
+    impact: Impact | None
+
+
+def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
+    """Every notice, the worst first, then by group, topic and partition."""
+    found = [*notices_before(request, snapshot), *_passed(rows), *_counts_offsets(rows)]
+    if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
+        found.append(Notice(Severity.REFUSAL, "nothing_to_reset", "no share partition is in the scope"))
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    for row in rows:
+        facts = row.facts
+        on_row = _on_partition(request, topics[facts.topic], row)
+        found += [Notice(severity, rule, text, *facts.key) for severity, rule, text in on_row]
+    return by_severity(found)
+
+
+def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, ...]:
+    """The notices that need no share partition: about the cluster, the groups and the topics."""
+    found = [Notice(*one) for one in _on_cluster(request, snapshot)]
+    found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
+    found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in _on_topic(topic)]
+    for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
+        text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
+        found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
+    return by_severity(found)
+
+
+def _on_cluster(request: ResetRequest, snapshot: Snapshot) -> Iterator[Found]:
+    release, reason = snapshot.cluster.release, snapshot.cluster.state_reason
+    if not snapshot.cluster.resets_share_groups:
+        text = (
+            f"Kafka {release} cannot reset share groups (4.1 answers without an error and does "
+            "nothing, older ones do not know the request): 4.2 and later can"
+        )
+        yield Severity.REFUSAL, "unsupported_release", text
+    if reason is not None and request.without_state:
+        text = f"nothing is counted, and only the broker's description can be verified: {reason}"
+        yield Severity.SERIOUS, "without_state", text
+        if request.all_topics:
+            text = "topics that this principal may not DESCRIBE are left out unseen, if the groups have any"
+            yield Severity.SERIOUS, "topics_unseen", text
+    elif reason is not None:
+        text = f"what is forgotten or skipped is not known: {reason} (--without-state plans all the same)"
+        yield Severity.REFUSAL, "state_unreadable", text
+    for pattern in snapshot.unmatched:
+        yield Severity.REFUSAL, "no_such_group", f"no share group matches {pattern!r}"
+    if request.strategy.kind is StrategyKind.TO_SNAPSHOT:
+        text = (
+            "start offsets only: what single records were (acknowledged, archived, released, their delivery counts) "
+            "cannot come back, Kafka has no request for it"
+        )
+        yield Severity.WARNING, "states_stay_forgotten", text
+
+
+def _on_group(request: ResetRequest, group: GroupFacts) -> Iterator[Found]:
+    if group.is_missing and request.allow_create and not group.is_other_type:
+        yield Severity.SERIOUS, "group_is_made", "there is no such share group: the reset creates it"
+    yield from refusals_of_group(group, "READ", is_made=request.allow_create)
+
+
+def refusals_of_group(group: GroupFacts, right: str, *, is_made: bool | None = None) -> Iterator[Found]:
+    """What forbids a change of a group that needs the ACL operation `right` and no members. `is_made`: a group that is
+    not there is made; None: it cannot be."""
+    if group.is_missing and group.is_other_type:
+        yield Severity.REFUSAL, "not_a_share_group", "a group of another type has this id"
+    elif group.is_missing and not is_made:
+        how = "" if is_made is None else " (--allow-create creates it)"
+        yield Severity.REFUSAL, "unknown_group", f"there is no such share group{how}"
+    elif group.is_missing:
+        pass
+    elif group.error_code:
+        yield Severity.REFUSAL, "group_refused", f"the group cannot be described: {group.error}"
+    elif group.members:
+        who = ", ".join(map(repr, group.members[:_MEMBERS_SHOWN])) + " ..." * (len(group.members) > _MEMBERS_SHOWN)
+        text = f"the group has {len(group.members)} members ({who}): stop them first"
+        yield Severity.REFUSAL, "group_not_empty", text
+    if group.rights is not None and right not in group.rights:
+        yield Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing: grant it to this principal"
+
+
+def _on_topic(topic: TopicFacts) -> Iterator[Found]:
+    if topic.error_code == _UNKNOWN_TOPIC:
+        near = f"; did you mean {', '.join(map(repr, topic.nearest))}?" if topic.nearest else ""
+        yield Severity.REFUSAL, "unknown_topic", f"there is no topic {topic.topic!r}{near}"
+    elif topic.error_code:
+        yield Severity.REFUSAL, "topic_refused", f"the topic cannot be described: {topic.error}"
+    elif topic.is_internal:
+        yield Severity.REFUSAL, "internal_topic", "it is one of Kafka's own topics"
+    elif topic.rights is not None and "READ" not in topic.rights:
+        yield Severity.REFUSAL, "unauthorized_topic", "READ on the topic is missing: grant it to this principal"
+
+
+def _passed(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
+    """One notice for each reason why the numbers of forgotten acknowledgements and archived records are not known."""
+    unknown: dict[tuple[str, CountUnit], list[int]] = defaultdict(list)
+    for row in rows:
+        if row.impact is not None and row.impact.passed_unknown:
+            unknown[row.impact.reason or "", row.impact.unit].append(row.impact.passed_unknown)
+    for (reason, unit), numbers in unknown.items():
+        text = (
+            f"{sum(numbers)} {unit} below the start offsets of {len(numbers)} share partition(s) are delivered again, "
+            f"and how many of them were acknowledged or archived is not known for sure: {reason}"
+        )
+        yield Notice(Severity.WARNING, "passed_unknown", text)
+
+
+def _counts_offsets(rows: Sequence[PlannedRow]) -> Iterator[Notice]:
+    counted = [row for row in rows if row.impact is not None and row.impact.unit is CountUnit.OFFSETS]
+    if counted:
+        text = (
+            f"the numbers of {len(counted)} share partition(s) count offsets, markers of transactions, aborted records "
+            "and what compaction removed among them: the log is long, a transaction is open, or share.isolation.level "
+            "of the group may not be read"
+        )
+        yield Notice(Severity.INFO, "offsets_not_records", text)
+
+
+def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow) -> Iterator[Found]:
+    facts, before = row.facts, row.facts.given.topic_id
+    if topic.error_code:
+        return
+    if facts.partition >= topic.partition_count:
+        text = f"there is no partition {facts.partition}: the topic has {topic.partition_count}"
+        yield Severity.REFUSAL, "unknown_partition", text
+        return
+    if before is not None and before != topic.topic_id:
+        text = f"the topic was deleted and recreated: its id was {before} and is {topic.topic_id}"
+        yield Severity.REFUSAL, "topic_recreated", text
+    yield from _on_target(row.resolution)
+    yield from _on_state(request, facts)
+    if row.impact is not None:
+        if row.impact.skipped != 0:
+            yield _skips(request, row.resolution.target, row.impact)
+        yield from _delivers_again(row.impact)
+    if facts.given.carried is not None and row.resolution.target is not None:
+        yield from _not_carried(facts.given.carried)
+    yield from _moved_on(request, facts)
+    if not (facts.is_described or facts.is_new_group or request.strategy.kind in _GIVES_STATE):
+        text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
+        yield Severity.WARNING, "new_to_group", text
+
+
+def _on_target(resolution: Resolution) -> Iterator[Found]:
+    if resolution.refusal is not None:
+        yield Severity.REFUSAL, *resolution.refusal
+    if resolution.clamp is not None and resolution.target is not None:
+        text = f"offset {resolution.wanted} is {_WHERE[resolution.clamp]}: {resolution.target} is taken"
+        yield Severity.WARNING, "clamped", text
+    if resolution.note is not None:
+        yield Severity.WARNING, *resolution.note
+
+
+def _on_state(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
+    recorded = None if facts.state is None else facts.state.start_offset
+    if facts.state_reason is not None:
+        if not request.without_state:
+            yield Severity.REFUSAL, "state_unreadable", f"its state is not known: {facts.state_reason}"
+    elif recorded != facts.start_offset:
+        text = (
+            f"the state topic has start offset {_text(recorded)}, the broker says {_text(facts.start_offset)}: "
+            "something is at work; plan again"
+        )
+        yield Severity.REFUSAL, "state_disagrees", text
+
+
+def _text(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
+
+
+def _skips(request: ResetRequest, target: int | None, impact: Impact) -> Found:
+    if request.strategy.kind in WERE_THERE:
+        count = "" if impact.skipped is None else f"{impact.skipped} "
+        text = f"{count}records before {target} are skipped: the group was done with them then"
+        return Severity.WARNING, "passed_before", text
+    if impact.skipped is None:
+        text = f"records before {target} may be skipped for good, how many is not known: {impact.reason}"
+    else:
+        text = f"{impact.skipped} {impact.unit} that are not finished are skipped for good"
+    if request.allow_skip:
+        return Severity.SERIOUS, "skips", text
+    return Severity.REFUSAL, "would_skip", f"{text} (--allow-skip allows it)"
+
+
+def _delivers_again(impact: Impact) -> Iterator[Found]:
+    if impact.archived_known:
+        least = "" if impact.archived_forgotten is not None else "at least "
+        text = f"{least}{impact.archived_known} archived {impact.unit} (given up on: poison, maybe) are delivered again"
+        yield Severity.WARNING, "archived_again", text
+    if impact.delivered_again:
+        text = f"{impact.delivered_again} {impact.unit} that the group was done with are delivered again"
+        yield Severity.WARNING, "delivered_again", text
+
+
+def _not_carried(carried: CarriedState) -> Iterator[Found]:
+    """For a migration: what the source has and no request can set here."""
+    unit = CountUnit.RECORDS if carried.are_records else CountUnit.OFFSETS
+    if carried.archived:
+        text = f"{carried.archived} {unit} that the source archived (given up on: poison, maybe) are delivered again"
+        yield Severity.WARNING, "archived_not_carried", text
+    if carried.acknowledged:
+        text = (
+            f"{carried.acknowledged} acknowledgements of the source are not carried: those {unit} are delivered again"
+        )
+        yield Severity.WARNING, "acknowledgements_not_carried", text
+    if carried.passed is None:
+        most = "an unknown number of" if carried.passed_most is None else f"at most {carried.passed_most}"
+        text = f"{most} records that the source finished below its start offset are delivered again: {carried.reason}"
+        yield Severity.WARNING, "passed_not_known", text
+
+
+def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
+    """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
+    left_at, batches = facts.given.left_at, () if facts.state is None else facts.state.batches
+    is_left = facts.given.is_left or left_at is not None
+    if not is_left or facts.given.offset is None or (facts.start_offset == left_at and not batches):
+        return
+    work = f", and records from there on were delivered ({len(batches)} batches)" if batches else ""
+    text = (
+        f"it moved on since the plan left it at {_text(left_at)}: the start offset is {_text(facts.start_offset)}{work}"
+    )
+    if request.allow_moved_on:
+        yield Severity.SERIOUS, "moved_on", text
+    else:
+        yield Severity.REFUSAL, "moved_on", f"{text} (--allow-moved-on allows it)"

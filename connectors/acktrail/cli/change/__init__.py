@@ -1,0 +1,1 @@
+"""``acktrail change``: commands, their options and their text."""

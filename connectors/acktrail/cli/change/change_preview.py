@@ -1,0 +1,152 @@
+"""Plans of every kind as commands take them, show them, carry them out with --execute, and say what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from os.path import isfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
+from acktrail.cli.interruption import interruptible
+from acktrail.config import TablesConfig
+from acktrail.plain_tables import table
+
+if TYPE_CHECKING:
+    from acktrail.change.audit.journal import Journal
+    from acktrail.change.change_kind import ChangeOutcome, Row, Settled
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.execution.attempt import Execution
+    from acktrail.change.groups.group_change_plan import GroupChangePlan
+    from acktrail.change.planning.change_plan import ChangePlan
+
+HOUR_MS = 3_600_000
+
+Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
+
+
+def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
+    """The plan in the file `plan`, else the stored plan of any kind with that id. Raises UnknownName,
+    MalformedFile, PlanStale: there is none, or it was altered."""
+    from acktrail.change.change_kind import load_plan, read_plan
+
+    if target is None or plan.endswith(".json") or isfile(plan):  # `Path.is_file` raises for a name that is too long
+        return read_plan(Path(plan))
+    return load_plan(target, plan)
+
+
+def show_new(plan: ChangePlan, out: Path | None, as_json: bool, *, is_stored: bool, how: str | None = None) -> None:
+    """Write and print a new plan; raise when a rule forbids it. `how` carries it out."""
+    from acktrail.change.change_kind import kind_of
+    from acktrail.change.planning.notices import refusal_error
+    from acktrail.change.planning.plan_file import plan_json
+    from acktrail.cli.change.change_text import plan_text
+
+    write_new(plan, out)
+    typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
+    if plan.refusals:
+        hint = kind_of(plan).if_refused
+        raise refusal_error(plan.refusals, plan.groups, operation=plan.operation, hint=hint)
+    if not as_json:
+        how = how or f"acktrail change apply {out or plan.plan_id} --execute"
+        how = f"to carry it out: {how}" if out or is_stored else "--out FILE keeps the plan"
+        typer.echo(f"nothing was changed; {how}", err=True)
+
+
+def write_new(plan: ChangePlan, out: Path | None) -> None:
+    """Write a new plan to the file that is named, if any."""
+    from acktrail.change.planning.plan_file import plan_json, write_text
+
+    if out is not None:
+        write_text(plan_json(plan), out)
+
+
+def change_tables(uri: str | None, options_file: Path | None, *, execute: bool) -> TablesConfig | None:
+    """The tables that a change is noted in: needed to `execute`."""
+    return (lean_tables if execute else optional_lean_tables)(uri, options_file)
+
+
+def preview_or_execute(
+    cluster: Cluster,
+    plan: GroupChangePlan,
+    execute: bool,
+    expect: str | None,
+    target: TablesConfig | None,
+    as_json: bool,
+) -> None:
+    """Print the preview of a deletion or configuration, stored where there are tables; with `execute` change the
+    cluster, verified and audited. Raises PlanStale: the preview is not the one that `expect` is the hash of."""
+    from acktrail.change import api
+    from acktrail.errors import PlanStale
+
+    if execute and target is not None:
+        if expect not in (None, plan.preview_hash):
+            text = "what would be changed is not what was shown"
+            raise PlanStale("preview_changed", text, hint="look at it again")
+        carry_out(cluster, api.open_journal(target, plan), plan, as_json=as_json)
+        return
+    if target is not None:
+        api.store_plan(target, plan)
+    show_new(plan, None, as_json, is_stored=True, how=f"--execute --expect {plan.preview_hash}")
+
+
+def carry_out(
+    cluster: Cluster,
+    journal: Journal,
+    plan: ChangePlan,
+    *,
+    partial: bool = False,
+    max_age_ms: int = 24 * HOUR_MS,
+    wait_s: float = 30.0,
+    watch_s: float = 5.0,
+    as_json: bool = False,
+) -> None:
+    """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
+    from acktrail.change import api
+    from acktrail.change.execution.attempt import OpenRequests
+
+    requests = OpenRequests(plan.plan_id)
+    with requests, interruptible(), requests:
+        done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
+        found = api.verify(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s, requests=requests)
+    show_outcome(journal, plan, found, done, as_json=as_json)
+
+
+def show_outcome(
+    journal: Journal, plan: ChangePlan, settled: Settled, execution: Execution | None = None, *, as_json: bool
+) -> None:
+    """Print what became of a plan; raise when something of it is not done, also when it cannot be printed."""
+    from acktrail.change import api
+    from acktrail.change.change_kind import kind_of
+    from acktrail.change.plan_hash import to_json_value
+
+    found = api.outcome(journal, plan, settled, execution)
+    try:
+        typer.echo(json.dumps(to_json_value(found)) if as_json else _outcome_text(found))
+    finally:
+        kind_of(plan).raise_unless_done(found)
+
+
+def _outcome_text(found: ChangeOutcome) -> str:
+    from acktrail.cli.change.change_text import results_text
+
+    is_all_ok = all(row["status"].startswith("OK") for row in found.partitions)
+    if not found.settled.groups and is_all_ok:
+        return "nothing to settle" if found.execution is None else "everything is done already"
+    groups = table(("GROUP", "STANDING"), list(found.groups.items()))
+    results = [results_text(found.partitions)] if found.partitions else []
+    return "\n\n".join([f"plan {found.plan_id}", groups, *results])
+
+
+def show_what_would_be_sent(plan: ChangePlan, rows: Sequence[Row], *, as_json: bool) -> None:
+    """The rows of `api.recheck`, in the order of the requests: one a group."""
+    if as_json:
+        typer.echo(json.dumps({"plan_id": plan.plan_id, "would_send": len(rows), "sent": 0, "parts": rows}))
+        return
+    if rows:
+        typer.echo(table([name.replace("_", "-").upper() for name in rows[0]], [tuple(row.values()) for row in rows]))
+    typer.echo(f"{len(rows)} part(s) would be sent, nothing moved since the plan was made")
+    typer.echo("nothing was sent: give --execute", err=True)

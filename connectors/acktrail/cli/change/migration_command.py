@@ -1,0 +1,159 @@
+"""``acktrail change plan migration``: start offsets of share groups carried to another cluster."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import lean_tables
+from acktrail.cli.change import reset_options as options
+from acktrail.cli.common_options import TIME, AsJson, ClientConfig, TablesOptions, TablesRoot
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.secrets import resolved_properties
+
+_TargetProfile = Annotated[
+    str | None, typer.Option("--target-profile", help="Profile of the target: its brokers, client properties, tables.")
+]
+_TargetServer = Annotated[
+    str | None, typer.Option("--target-bootstrap-server", help="Brokers of the target cluster, host:port[,host:port].")
+]
+_TargetConfig = Annotated[
+    Path | None,
+    typer.Option("--target-client-config", help="File with key=value lines for the Kafka client of the target."),
+]
+_TargetTables = Annotated[
+    str | None,
+    typer.Option("--target-tables", help="Root of the target's own tables: plans, results and the audit are there."),
+]
+_TargetOptions = Annotated[
+    Path | None,
+    typer.Option("--target-tables-options", help="File with key=value lines for the storage of the target's tables."),
+]
+
+
+def plan_migration(
+    translate: Annotated[
+        str,
+        typer.Option(
+            "--translate",
+            help="same: the topics have the same offsets; timestamp: by the time of the first unfinished record (needs "
+            "the source); mm2: by MirrorMaker 2's offset syncs and checkpoints.",
+        ),
+    ],
+    group: options.Groups = None,
+    group_glob: options.Globs = None,
+    all_groups: options.AllGroups = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this topic of the source, or some partitions: topic:0,1. May be repeated."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest."),
+    ] = None,
+    topic_map: Annotated[
+        list[str] | None, typer.Option("--topic-map", help="old=new: another name on the target. May be repeated.")
+    ] = None,
+    topic_prefix: Annotated[
+        str, typer.Option("--topic-prefix", help="Before every other name on the target: 'eu.' for MirrorMaker's eu.")
+    ] = "",
+    offset_syncs: Annotated[
+        str | None, typer.Option("--offset-syncs", help="mm2: mm2-offset-syncs.CLUSTER.internal, on either cluster.")
+    ] = None,
+    checkpoints: Annotated[
+        str | None, typer.Option("--checkpoints", help="mm2: CLUSTER.checkpoints.internal, on either cluster.")
+    ] = None,
+    out_of_range: Annotated[
+        str, typer.Option("--out-of-range", help="Offsets outside of the target's log: reject or clamp.")
+    ] = "reject",
+    no_create: Annotated[
+        bool, typer.Option("--no-create", help="Refuse groups that the target does not have.")
+    ] = False,
+    without_state: Annotated[
+        bool, typer.Option("--without-state", help="Plan even if the target's state topic cannot be read.")
+    ] = False,
+    reason: options.Reason = "",
+    requested_by: options.RequestedBy = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail change apply`.")
+    ] = None,
+    target_profile: _TargetProfile = None,
+    target_bootstrap_server: _TargetServer = None,
+    target_client_config: _TargetConfig = None,
+    target_tables: _TargetTables = None,
+    target_tables_options: _TargetOptions = None,
+    ask_source: Annotated[
+        bool, typer.Option("--ask-source", help="Also ask the source cluster: it is still there.")
+    ] = False,
+    bootstrap_server: Annotated[
+        str | None, typer.Option("--bootstrap-server", help="Brokers of the source, with --ask-source.")
+    ] = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say where groups of one cluster would start on another one, and change nothing.
+
+    `--tables` are the source's exported tables; the source itself may be gone. Start offsets are carried: what the
+    groups acknowledged or archived from there on is delivered again, and the plan counts it. What cannot be translated
+    for sure is refused with the reason. With `--target-tables` the plan is stored there.
+
+    Example: acktrail change plan migration --group billing --translate same --target-profile new --out plan.json
+    """
+    from acktrail.change import api
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.migration.plan_migration import parse_migration_request, plan_migration
+    from acktrail.cli.change.change_preview import show_new
+    from acktrail.times import time_ms
+
+    asked = {
+        "way": translate,
+        "groups": group or [],
+        "group_globs": group_glob or [],
+        "all_groups": all_groups,
+        "topics": topic or [],
+        "at_ms": None if at is None else time_ms("--at", at),
+        "topic_map": topic_map or [],
+        "topic_prefix": topic_prefix,
+        "offset_syncs": offset_syncs,
+        "checkpoints": checkpoints,
+        "out_of_range": out_of_range,
+        "allow_create": not no_create,
+        "without_state": without_state,
+        "reason": reason,
+        "requested_by": requested_by,
+    }
+    request = parse_migration_request(asked, asks_source=ask_source)
+    source_tables = lean_tables(tables, tables_options)
+    own = _target_tables(target_tables, target_tables_options, target_profile)
+    with ExitStack() as clusters:
+        kafka = _target(target_bootstrap_server, target_client_config, target_profile)
+        target, source = clusters.enter_context(Cluster(kafka)), None
+        if ask_source:
+            source = clusters.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
+        plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
+    if own is not None:
+        api.store_plan(own, plan)
+    show_new(plan, out, as_json, is_stored=own is not None)
+
+
+def _target(bootstrap_server: str | None, client_config: Path | None, profile: str | None) -> KafkaConfig:
+    """How to reach the target. Raises ConfigurationError: no broker is named. The client configuration that the
+    environment names is not used: it is the source's, and may hold its passwords."""
+    if profile is not None:
+        return KafkaConfig.from_environment(bootstrap_server, client_config, profile=profile)
+    if not bootstrap_server:
+        hint = "give --target-bootstrap-server or --target-profile"
+        raise ConfigurationError("no broker of the target named", hint=hint)
+    properties = {} if client_config is None else resolved_properties(client_config)
+    return KafkaConfig(bootstrap_servers=bootstrap_server, properties=properties)
+
+
+def _target_tables(uri: str | None, options_file: Path | None, profile: str | None) -> TablesConfig | None:
+    """The target's own tables; None: none are named. Those that the environment names are the source's."""
+    return TablesConfig.from_environment(uri, options_file, profile=profile) if uri or profile else None

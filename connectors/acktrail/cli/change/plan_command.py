@@ -1,0 +1,164 @@
+"""``acktrail change plan reset``, ``approve`` and ``reject``: what a reset would do, and who decided about it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, lean_tables
+from acktrail.cli.change import reset_options as options
+from acktrail.cli.change.change_preview import load_any_plan, show_new
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.plan_decisions import Decision, NotedDecision, decision_command
+from acktrail.config import KafkaConfig, TablesConfig
+
+
+def plan_reset(
+    group: options.Groups = None,
+    group_glob: options.Globs = None,
+    all_groups: options.AllGroups = False,
+    topic: options.Topics = None,
+    all_topics: options.AllTopics = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False,
+    to_offset: Annotated[str | None, typer.Option("--to-offset", help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone, or how long ago: 1h.",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="To the first record after now minus this duration: PnDTnHnMnS.")
+    ] = None,
+    shift_by: Annotated[str | None, typer.Option("--shift-by", help="Shift by N records; negative moves back.")] = None,
+    from_file: Annotated[
+        str | None, typer.Option("--from-file", help="To the offsets in a CSV file of Kafka's tools.")
+    ] = None,
+    to_history: Annotated[
+        str | None,
+        typer.Option(
+            "--to-history", help="To where the groups stood at a time (or how long ago: 1h), by the exported records."
+        ),
+    ] = None,
+    out_of_range: Annotated[
+        str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
+    ] = "clamp",
+    allow_skip: Annotated[
+        bool, typer.Option("--allow-skip", help="Unfinished records may be skipped for good.")
+    ] = False,
+    allow_create: Annotated[
+        bool, typer.Option("--allow-create", help="Create the group if it does not exist.")
+    ] = False,
+    without_state: options.WithoutState = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
+    ] = None,
+    reason: options.Reason = "",
+    requested_by: options.RequestedBy = "",
+    wait_empty: options.WaitEmpty = 0.0,
+    out: options.Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a reset would do to every record, and change nothing.
+
+    Where a rule forbids it the plan is printed all the same; exit code 4 while there are members, 3 where a right is
+    missing, else 2. With tables the plan is stored as well.
+    Options that kafka-share-groups.sh --reset-offsets has have the same name; a time without a zone is refused.
+
+    Example: acktrail change plan reset --group billing --topic orders --to-datetime 2026-01-31T06:00Z --out plan.json
+    """
+    del dry_run
+    from acktrail.change import api
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.request.reset_request import StrategyKind as Kind
+    from acktrail.change.request.reset_request import parse_request
+
+    given = {
+        Kind.TO_EARLIEST: to_earliest,
+        Kind.TO_LATEST: to_latest,
+        Kind.TO_CURRENT: to_current,
+        Kind.TO_OFFSET: to_offset,
+        Kind.TO_DATETIME: to_datetime,
+        Kind.BY_DURATION: by_duration,
+        Kind.SHIFT_BY: shift_by,
+        Kind.FROM_FILE: from_file,
+        Kind.TO_HISTORY: to_history,
+    }
+    chosen = [(kind, value) for kind, value in given.items() if value is not None and value is not False]
+    asked = {
+        "groups": group or [],
+        "group_globs": group_glob or [],
+        "all_groups": all_groups,
+        "topics": topic or [],
+        "all_topics": all_topics,
+        "strategies": {kind: None if value is True else value for kind, value in chosen},
+        "out_of_range": out_of_range,
+        "allow_skip": allow_skip,
+        "allow_create": allow_create,
+        "without_state": without_state,
+        "allow": allow or [],
+        "reason": reason,
+        "requested_by": requested_by,
+    }
+    request = parse_request(asked)
+    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = TablesConfig.optional_from_environment(tables, tables_options)
+    with hidden("pandas"), Cluster(kafka) as cluster:
+        if wait_empty:
+            api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
+        plan = api.make_plan(cluster, request, tables=target)
+    if target is not None:
+        forgo_numpy()
+        api.store_plan(target, plan)
+    show_new(plan, out, as_json, is_stored=target is not None)
+
+
+def _note(decision: Decision) -> NotedDecision:
+    from acktrail.change import api
+    from acktrail.change.cluster import Cluster
+
+    loaded = load_any_plan(decision.plan, decision.tables)
+    with ExitStack() as connection:
+        standing = api.note_decision(
+            decision.tables,
+            loaded,
+            approved=decision.is_approved,
+            actor=decision.by,
+            note=decision.why,
+            cluster=None if decision.kafka is None else connection.enter_context(Cluster(decision.kafka)),
+        )
+    command = f"acktrail change apply {loaded.plan_id} --execute"
+    return NotedDecision(plan_id=loaded.plan_id, standing=standing.value, command=command)
+
+
+_decision_command = partial(decision_command, _note, lean_tables, plan_help="The id of a stored plan, or a plan file.")
+approve = _decision_command(
+    is_approved=True,
+    asks_cluster=True,
+    about="""Approve a plan, noted in the audit with who and why. Nothing is sent.
+
+    The plan is made again and compared first: only one that could be carried out now is approved.
+
+    With ACKTRAIL_RESET_APPROVAL=required a plan is carried out only when it was approved; with second-person only
+    when somebody approved it who neither made it nor asked for it.
+
+    Example: acktrail change approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
+    """,
+)
+reject = _decision_command(
+    is_approved=False,
+    about="Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from "
+    "anywhere.",
+)

@@ -1,0 +1,211 @@
+"""What is known of resets, for people and programs: commands that change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
+from acktrail.cli.change.change_preview import load_any_plan
+from acktrail.cli.change.reset_options import AllGroups, Globs, Groups, Topics
+from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.text.json_text import echo_rows
+from acktrail.config import KafkaConfig
+from acktrail.plain_tables import printable, table
+from acktrail.times import instant_text
+
+_Json = Mapping[str, Any]
+
+
+def list_plans(
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the plans with their status, the newest first.
+
+    UNKNOWN: it was sent, or was about to be, and its outcome was not noted; `acktrail change verify` settles it.
+    """
+    from acktrail.change.lifecycle import plan_status
+    from acktrail.plain_tables import few
+
+    found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
+    if as_json:
+        echo_rows(found)
+        return
+    if not found:
+        typer.echo("no plans")
+        return
+    headers = ("PLAN", "CREATED", "KIND", "STANDING", "GROUPS", "PARTITIONS", "STRATEGY", "BY")
+    named = ("plan_id", "created_at", "kind", "standing", "groups", "partitions", "strategy", "created_by")
+    rows = [{**line, "groups": few(line["groups"])} for line in found]
+    typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
+
+
+def show(
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
+    from acktrail.change.lifecycle.plan_status import plan_status
+    from acktrail.change.plan_hash import to_json_value
+
+    target = optional_lean_tables(tables, tables_options)
+    loaded = load_any_plan(plan, target)
+    progress = {} if target is None else plan_status(target, loaded.plan_id)
+    if as_json:
+        typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
+        return
+    from acktrail.cli.change.change_text import plan_text, results_text
+
+    typer.echo(plan_text(loaded))
+    if progress:
+        words = {"approve": "approved", "reject": "rejected", "expire": "expired"}
+        typer.echo(f"\nstanding {progress['standing']}")
+        for one in progress["decisions"]:
+            why = f": {printable(one['why'])}" if one["why"] else ""
+            typer.echo(f"{words[one['decision']]} by {printable(one['by'])} at {one['at']}{why}")
+        for plan_id in progress["undone_by"]:
+            typer.echo(f"taken back by plan {plan_id}")
+    if progress.get("groups"):
+        standings = [(one["group_id"], one["attempt"], one["standing"]) for one in progress["groups"]]
+        typer.echo("\n" + table(("GROUP", "ATTEMPT", "STANDING"), standings))
+    if progress.get("executions"):
+        typer.echo("\n" + results_text(progress["executions"]))
+
+
+def audit(
+    plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            "--anchor",
+            envvar="ACKTRAIL_AUDIT_ANCHOR",
+            help="A file that keeps the newest row: it is compared, then moved on. Keep it where the tables are not.",
+        ),
+    ] = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
+
+    The whole chain of hashes is checked up to its end, and plans and results against it; what was altered or lost is an
+    error that says which. Somebody who may rewrite all of the tables is found by --anchor alone.
+
+    Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
+    """
+    from acktrail.change.audit.integrity import checked_audit
+    from acktrail.change.lifecycle.plan_status import audit_rows
+    from acktrail.change.plan_hash import to_json_value
+
+    target = row_tables(tables, tables_options)
+    report = to_json_value(checked_audit(target, anchor=anchor))
+    found = audit_rows(target, plan_id=plan)
+    if as_json:
+        typer.echo(json.dumps({"chain": report, "rows": found}))
+        return
+    if found:
+        headers = ("#", "AT", *(["PLAN"] if plan is None else []), "EVENT", "GROUP", "OUTCOME", "BY", "WHAT")
+        typer.echo(table(headers, [_audit_cells(row, with_plan=plan is None) for row in found]))
+    typer.echo(_report_text(report, anchor), err=bool(found))
+
+
+def _report_text(report: _Json, anchor: Path | None) -> str:
+    """What was checked, and what the audit knows nothing of."""
+    lines = [
+        f"audit: {report['rows']} rows, whole; newest hash {report['newest_hash'] or '-'}",
+        f"the audit vouches for {report['plans']} plan(s) and {report['executions']} result(s)",
+    ]
+    kinds = (("plans_without_audit", "plan(s)"), ("executions_without_audit", "result(s)"))
+    unknown = " and ".join(f"{report[name]} {what}" for name, what in kinds if report[name])
+    if unknown:
+        lines.append(f"not in the audit: {unknown}, of a process that was killed, or put in")
+    if anchor is not None and report["newest_sequence"] is not None:
+        lines.append(f"anchor {anchor}: now at row {report['newest_sequence']}")
+    return "\n".join(lines)
+
+
+def _audit_cells(row: _Json, *, with_plan: bool) -> tuple[object, ...]:
+    plan, by = [row["plan_id"]] if with_plan else [], f"{row['actor']} on {row['host']}"
+    what = _WHAT[row["event"]](row["detail"]) if row["event"] in _WHAT else ""
+    return (row["sequence"], row["audited_at"], *plan, row["event"], row["group_id"], row["outcome"], by, what)
+
+
+def _refused(detail: _Json) -> str:
+    if "moved" in detail:
+        return "; ".join(f"{subject}: {text} [{rule}]".removeprefix(": ") for rule, subject, text in detail["moved"])
+    return str(detail.get("error", ""))
+
+
+def _asked(detail: _Json) -> str:
+    parts = detail.get("parts")
+    return str(detail["request"]) if parts is None else f"{detail['request']}: {len(parts)} share partition(s)"
+
+
+def _answered(detail: _Json) -> str:
+    """What was done, then each failure, of a share partition, a topic or the group."""
+    lines = [f"{detail['done']} done"] if "done" in detail else []
+    for topic, partition, *_, error, _ in detail.get("failed", ()):
+        where = topic if partition is None else f"{topic}:{partition}"
+        lines.append(": ".join(word for word in (where, error or "no answer") if word))
+    return "; ".join(lines)
+
+
+_WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
+    "planned": lambda detail: f"{detail['rows']} share partition(s)" if detail.get("rows") else "",
+    "approved": lambda detail: str(detail.get("note", "")),
+    "rejected": lambda detail: str(detail.get("note", "")),
+    "expired": lambda detail: str(detail.get("note", "")),
+    "lease_taken": lambda detail: f"until {instant_text(detail['expires_at_ms'])}, process {detail['pid']}",
+    "lease_refused": lambda d: f"group {d['group']!r} is being changed by {d['kept_by']}; {d['hint']}",
+    "refused": _refused,
+    "before_call": _asked,
+    "after_call": _answered,
+    "verified": lambda detail: ", ".join(f"{count} {status}" for status, count in detail.get("statuses", {}).items()),
+}
+"""What the detail of an event says to a person."""
+
+
+def export(
+    group: Groups = None,
+    group_glob: Globs = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", help="Export the targets of this plan (file or id); of a deletion what it found."),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+) -> None:
+    """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
+
+    One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
+    are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
+    """
+    from acktrail.change.cluster import Cluster
+    from acktrail.change.lifecycle.undo import undoable
+    from acktrail.change.request.offsets_csv import current_offsets, planned_offsets
+    from acktrail.change.request.reset_request import parse_request
+
+    if plan is not None:
+        loaded = load_any_plan(plan, optional_lean_tables(tables, tables_options))
+        text, left_out = planned_offsets(undoable(loaded))
+    else:
+        groups = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
+        scope = {"topics": topic or [], "all_topics": not topic, "strategies": {"to-current": None}}
+        with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+            text, left_out = current_offsets(cluster, parse_request({**groups, **scope}))
+    typer.echo(text, nl=False)
+    if left_out:
+        typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)

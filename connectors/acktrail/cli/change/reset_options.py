@@ -1,0 +1,44 @@
+"""Options that several commands of ``acktrail change`` have."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+_LONGEST: Final = 1_000_000.0
+
+
+def _finite(number: float | None) -> float | None:
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is no number of seconds or hours")
+    return number
+
+
+def _number(name: str, text: str) -> Any:
+    return typer.Option(name, min=0, max=_LONGEST, callback=_finite, help=text)
+
+
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")]
+Globs = Annotated[
+    list[str] | None, typer.Option("--group-glob", help="Share groups whose id matches, for example 'orders-*'.")
+]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every share group there is.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", help="A topic, or some of its partitions: topic:0,1,2. May be repeated.")
+]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group has initialized.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail change apply`.")]
+MaxAge = Annotated[float, _number("--max-age", "Hours that a plan may be old.")]
+Wait = Annotated[float, _number("--wait", "Seconds to wait for the records of the reset to show.")]
+WaitEmpty = Annotated[float, _number("--wait-empty", "Seconds to wait for the groups to have no members.")]
+Watch = Annotated[float, _number("--watch", "Seconds to watch afterwards that nothing overwrites the start offsets.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
+RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
+WithoutState = Annotated[
+    bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
+]

@@ -1,1 +1,0 @@
-"""``acktrail reset``: commands, their options and their text."""

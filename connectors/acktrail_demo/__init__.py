@@ -1,0 +1,1 @@
+"""The demo: a real broker and a real Airflow in a folder, share groups at work, known faults."""

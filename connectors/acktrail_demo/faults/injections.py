@@ -1,0 +1,208 @@
+"""How each fault comes about: from a healthy share partition to the records that a state topic has after the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from acktrail.model.delivery import DeliveryState
+from acktrail.model.records import ShareSnapshot, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
+from acktrail.wire.state_key import UPDATE_TYPE, encode_key
+from acktrail_demo.faults.fault import FaultTarget, InjectedRecord, batch, next_snapshot
+
+Injection = Callable[[FaultTarget], tuple[InjectedRecord, ...]]
+
+UPDATES_PER_SNAPSHOT: Final = 500
+"""``share.coordinator.snapshot.update.records.per.snapshot`` of a broker that was not configured."""
+FLOOD: Final = 150
+"""Records that a flood gives up."""
+_STALE_MS: Final = 3_600_000
+_AVAILABLE: Final = int(DeliveryState.AVAILABLE)
+_ACQUIRED: Final = int(DeliveryState.ACQUIRED)
+_ACKNOWLEDGED: Final = int(DeliveryState.ACKNOWLEDGED)
+_ARCHIVING: Final = int(DeliveryState.ARCHIVING)
+_ARCHIVED: Final = int(DeliveryState.ARCHIVED)
+
+
+def start_offset_regression(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Two writes of a leader arrive in the wrong order: the older one moves the start offset back."""
+    end = target.log_end_offset
+    later, earlier = (target.update(start_offset=start, delivery_complete_count=0) for start in (end, end - 10))
+    return target.placed(later, earlier)
+
+
+def complete_count_regression(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """The older of two writes brings its lower count."""
+    return target.placed(target.update(delivery_complete_count=target.done - 7))
+
+
+def overlapping_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A leader that was initialized again writes batches that share offsets."""
+    start = target.log_end_offset - 10
+    batches = (batch(start, start + 5, _AVAILABLE), batch(start + 3, start + 9, _AVAILABLE))
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+
+
+def missed_snapshot(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Update after update, and the snapshot that is due does not come."""
+    return target.placed(*[target.update()] * (UPDATES_PER_SNAPSHOT + 2))
+
+
+def snapshot_epoch_jump(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A snapshot counts three on from the one before."""
+    return target.placed(target.snapshot(snapshot_epoch=target.state.snapshot_epoch + 3))
+
+
+def foreign_update_epoch(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """An update belongs to a snapshot that is not there."""
+    return target.placed(target.update(snapshot_epoch=target.state.snapshot_epoch + 1))
+
+
+def state_epoch_regression(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A state epoch falls from one snapshot to the next."""
+    epoch = target.snapshot().state_epoch
+    first = target.snapshot(state_epoch=epoch + 2)
+    second = target.snapshot(state_epoch=epoch + 1, snapshot_epoch=first.snapshot_epoch + 1)
+    return target.placed(first, second)
+
+
+def leader_epoch_regression(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A leader of the past writes after the present one."""
+    epoch = target.leader_epoch
+    return target.placed(*(target.update(leader_epoch=each) for each in (epoch + 4, epoch + 2)))
+
+
+def orphan_state(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A group is gone, and its state stayed."""
+    return target.placed(replace(target.snapshot(snapshot_epoch=0), key=deleted_group(target.key)))
+
+
+def deleted_group(key: SharePartition) -> SharePartition:
+    """The same share partition of a group that does not exist."""
+    return replace(key, group_id=GroupId(f"{key.group_id} (deleted)"))
+
+
+def stuck_archiving(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """The newest record waits for the dead letter queue for an hour."""
+    last = target.log_end_offset - 1
+    waiting = target.update(batches=(batch(last, last, _ARCHIVING, 5),))
+    return target.placed(waiting, age_ms=_STALE_MS)
+
+
+def state_on_two_partitions(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A second coordinator writes state of the same share partition."""
+    own = target.placed(target.update())
+    return (*own, *target.placed(target.snapshot(snapshot_epoch=0), on=_another(target)))
+
+
+def wrong_state_partition(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """The number of partitions of the state topic changed: the state is where no coordinator looks for it."""
+    return target.placed(target.snapshot(snapshot_epoch=0, state_epoch=1), on=_another(target))
+
+
+def _another(target: FaultTarget) -> int:
+    home = state_partition_of(target.key, target.state_partitions)
+    return (home + 1) % target.state_partitions
+
+
+def dlq_flood(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A consumer rejects each record that comes."""
+    first = target.log_end_offset - FLOOD
+    gone = tuple(batch(each, each + 9, _ARCHIVED) for each in range(first, target.log_end_offset, 10))
+    counts = range(target.done + 10, target.done + FLOOD + 1, 10)
+    return target.placed(
+        *(target.update(delivery_complete_count=n, batches=(b,)) for n, b in zip(counts, gone, strict=True))
+    )
+
+
+def skipped_new_partition(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A partition is added to a topic that the group reads; records come before its state, which has no start."""
+    first = ShareSnapshot(
+        key=target.key,
+        snapshot_epoch=0,
+        state_epoch=(target.state.state_epoch or 0) + 2,
+        leader_epoch=0,
+        start_offset=None,
+        delivery_complete_count=None,
+        create_timestamp_ms=target.now_ms,
+        write_timestamp_ms=target.now_ms,
+        batches=(),
+    )
+    return target.placed(first)
+
+
+def missed_prune(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Every share partition of a state partition has a newer snapshot for an hour, and the log still begins below."""
+    snapshots = (next_snapshot(state, target.now_ms - _STALE_MS) for state in target.neighbours)
+    return target.placed(*snapshots, age_ms=_STALE_MS)
+
+
+def start_past_log_end(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """The topic lost records that the group had passed."""
+    return target.placed(target.update(start_offset=target.log_end_offset + 10, delivery_complete_count=0))
+
+
+def export_gap(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """Snapshots make records redundant that were not exported yet, and the coordinator prunes them.
+
+    Its own snapshot comes first and stays the newest one of its share partition. So it is where the log begins then,
+    even where the others are followed by more snapshots, and those others are not lost, too.
+    """
+    lost = target.placed(*[target.update()] * 3)
+    own_first = sorted(target.neighbours, key=lambda state: state.key != target.key)
+    kept = target.placed(*(next_snapshot(state, target.now_ms) for state in own_first))
+    return (*(replace(record, is_pruned=True) for record in lost), *kept)
+
+
+def unreadable_record(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """The value of an update is cut off."""
+    (whole,) = target.placed(target.update())
+    return (replace(whole, value=(whole.value or b"")[:3]),)
+
+
+def unknown_record_type(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    """A newer broker wrote a type of record that this release does not know, and skips."""
+    (known,) = target.placed(target.update())
+    return (replace(known, key=b"\x00\x09" + encode_key(UPDATE_TYPE, target.key)[2:]),)
+
+
+def inverted_batch(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    start = target.log_end_offset - 10
+    batches = (batch(start + 4, start + 3, _AVAILABLE),)
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+
+
+def batches_out_of_order(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    start = target.log_end_offset - 10
+    batches = (batch(start + 5, start + 9, _AVAILABLE), batch(start, start + 4, _AVAILABLE, 2))
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=batches))
+
+
+def batch_below_start(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    start = target.log_end_offset
+    below = batch(start - 4, start - 1, _AVAILABLE)
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=(below,)))
+
+
+def acquired_persisted(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    start = target.log_end_offset - 10
+    held = batch(start, start + 9, _ACQUIRED)
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=0, batches=(held,)))
+
+
+def impossible_delivery_count(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    start = target.log_end_offset - 10
+    often = batch(start, start + 9, _ACKNOWLEDGED, 60)
+    return target.placed(target.snapshot(start_offset=start, delivery_complete_count=10, batches=(often,)))
+
+
+def uninitialized_with_batches(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    end = target.log_end_offset
+    early = batch(end - 10, end - 1, _AVAILABLE)
+    return target.placed(target.snapshot(start_offset=None, delivery_complete_count=None, batches=(early,)))
+
+
+def update_without_snapshot(target: FaultTarget) -> tuple[InjectedRecord, ...]:
+    return target.placed(Tombstone(key=target.key), target.update())

@@ -1,0 +1,282 @@
+"""The demo workload's hold on a cluster: topics, groups, their configuration, the records that it writes, and what the
+share coordinators write meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from acktrail.broker.admin import ShareGroupAdmin
+from acktrail.broker.client.error_codes import error_for
+from acktrail.broker.client.librdkafka import to_librdkafka
+from acktrail.config import KafkaConfig
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
+from acktrail.model.records import Tombstone
+from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId
+from acktrail.wire.dialects.released import decode
+from acktrail_demo.workload.scenario import DemoRecord
+
+_PAUSE_S: Final = 0.05
+_AT_ONCE: Final = 1000
+_WAIT_S: Final = 0.1
+_URL_SAFE: Final = str.maketrans("+/", "-_", "=")
+# Full batches of fifty at any pace of this machine: they decide which records consumers get together.
+_BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
+
+
+class WorkloadUnfinished(RetryableError):
+    """The workload did not finish; its groups and topics remain."""
+
+    def __init__(self, reason: str, *, waiting_for: str) -> None:
+        super().__init__(
+            f"the demo workload is not finished, {reason}: waiting for {waiting_for}",
+            hint="give it more time, or start it on an idle broker",
+            data={"waiting_for": waiting_for},
+        )
+
+
+class WorkloadDeadline:
+    """`seconds` from now. Several threads share it, and any of them can bring it forward."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._stopped = threading.Event()
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, at least a tenth: clients take no time-out of zero."""
+        return max(0.1, self._end - time.monotonic())
+
+    def stop(self) -> None:
+        """Make every later `check` fail."""
+        self._stopped.set()
+
+    def check(self, waiting_for: str) -> None:
+        """Do nothing in time. Raises WorkloadUnfinished when time is up or another thread gave up."""
+        if self._stopped.is_set():
+            raise WorkloadUnfinished("it was stopped", waiting_for=waiting_for)
+        if time.monotonic() > self._end:
+            raise WorkloadUnfinished(f"its {self.seconds:g} s are over", waiting_for=waiting_for)
+
+    def wait_until(self, condition: Callable[[], bool], waiting_for: str) -> None:
+        """Wait until `condition` holds. Raises WorkloadUnfinished."""
+        while not condition():
+            self.check(waiting_for)
+            self._stopped.wait(_PAUSE_S)
+
+
+class DemoCluster:
+    """Each call waits for its answer, at most until `deadline`. The methods may be called from several threads.
+
+    Raises Unreachable; ConfigurationError for Kafka before 4.2: a 4.1 broker fails on the member ids that half of all
+    share consumers of librdkafka take (base64 with ``+`` or ``/``), and they then ask again without a pause.
+    """
+
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
+        self.config = config
+        self._deadline = deadline
+        with ShareGroupAdmin(config, bootstrap_timeout_s=min(10.0, deadline.remaining_s)) as admin:
+            capabilities = admin.capabilities()
+            if not capabilities.reports_lag:
+                raise ConfigurationError(
+                    f"the demo workload needs Kafka 4.2 or later, this cluster is {capabilities.release}",
+                    hint="4.1 cannot serve every share consumer; start a newer broker",
+                )
+            self.cluster_id = admin.cluster_id
+            self._node = str(admin.broker_ids()[0])
+        self._client = AdminClient(client_properties(config))
+
+    def topic_names(self) -> frozenset[str]:
+        """Every topic there is."""
+        try:
+            return frozenset(self._client.list_topics(timeout=self._deadline.remaining_s).topics)
+        except KafkaException as error:
+            raise to_acktrail_error(error, operation="DESCRIBE", kind="topics") from error
+
+    def create_topics(self, partitions: Mapping[str, int]) -> dict[str, TopicId]:
+        """Create topics, partition counts by name, and wait until the cluster knows their ids."""
+        new = [NewTopic(name, count) for name, count in partitions.items()]
+        self._settle(self._client.create_topics(new, request_timeout=self._deadline.remaining_s), "CREATE", "topic")
+        self._deadline.wait_until(lambda: partitions.keys() <= self.topic_names(), "the new topics to be known")
+        answers = self._client.describe_topics(
+            TopicCollection(list(partitions)), request_timeout=self._deadline.remaining_s
+        )
+        found = self._settle(answers, "DESCRIBE", "topic")
+        # librdkafka prints ids in standard base64, Kafka in the URL-safe form.
+        return {name: TopicId(str(about.topic_id).translate(_URL_SAFE)) for name, about in found.items()}
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until the cluster does not know the name any more."""
+        self._settle(self._client.delete_topics([name], request_timeout=self._deadline.remaining_s), "DELETE", "topic")
+        self._deadline.wait_until(lambda: name not in self.topic_names(), f"topic {name!r} to be deleted")
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group that has no members."""
+        answers = self._client.delete_consumer_groups([group_id], request_timeout=self._deadline.remaining_s)
+        self._settle(answers, "DELETE", "group")
+
+    def wait_until_empty(self, group_ids: Sequence[str]) -> None:
+        """Wait until no group has a member."""
+        with ShareGroupAdmin(self.config, bootstrap_timeout_s=min(10.0, self._deadline.remaining_s)) as admin:
+            self._deadline.wait_until(
+                lambda: not any(group.members for group in admin.describe_groups(group_ids)), "groups to be empty"
+            )
+
+    def configure_group(self, group_id: str, configs: Mapping[str, str]) -> int:
+        """Set those of `configs` that this release knows; the delivery count limit that then holds for the group."""
+        in_force = self._configs(RESOURCE_GROUP, "group", group_id)
+        known = {name: value for name, value in configs.items() if name in in_force}
+        entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in known.items()]
+        resource = ConfigResource(RESOURCE_GROUP, group_id, incremental_configs=entries)
+        answers = self._client.incremental_alter_configs([resource], request_timeout=self._deadline.remaining_s)
+        self._settle(dict(zip([group_id], answers.values(), strict=True)), "ALTER_CONFIGS", "group")
+        limit = {**in_force, **known}.get("share.delivery.count.limit")
+        return int(limit or self._configs(RESOURCE_BROKER, "broker", self._node)["group.share.delivery.count.limit"])
+
+    def _configs(self, resource: Any, kind: str, name: str) -> dict[str, str]:
+        answers = self._client.describe_configs(
+            [ConfigResource(resource, name)], request_timeout=self._deadline.remaining_s
+        )
+        found = self._settle(dict(zip([name], answers.values(), strict=True)), "DESCRIBE_CONFIGS", kind)
+        return {key: entry.value for key, entry in found[name].items()}
+
+    def _settle(self, answers: Mapping[str, Future[Any]], operation: str, kind: str) -> dict[str, Any]:
+        """The results by name; the first failure is raised."""
+        found = {}
+        for name, future in answers.items():
+            try:
+                found[name] = future.result(timeout=self._deadline.remaining_s + 1)
+            except KafkaException as error:
+                raise to_acktrail_error(error, operation=operation, kind=kind, name=name) from error
+        return found
+
+
+class DemoProducer:
+    """An idempotent producer that makes sure that its records are where the plan has them. Threads take turns."""
+
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._producer = Producer({**client_properties(config), **_BATCHES})
+        self._failure: AcktrailError | None = None
+        self.written = 0
+
+    def write(self, topic: str, records: Iterable[DemoRecord]) -> None:
+        """Write `records` to `topic` and wait until the broker has them.
+
+        Raises ConfigurationError when a record got another offset (the topic has another producer), WorkloadUnfinished.
+        """
+        with self._lock:
+            for record in records:
+                self._producer.produce(
+                    topic,
+                    key=record.key,
+                    value=record.value,
+                    partition=record.partition,
+                    on_delivery=lambda error, message, record=record: self._check(error, message, record),
+                )
+                self._producer.poll(0)
+            left = self._producer.flush(self._deadline.remaining_s)
+            if self._failure is not None:
+                raise self._failure
+            if left:
+                raise WorkloadUnfinished("its time is over", waiting_for=f"{left} records to be written to {topic!r}")
+
+    def _check(self, error: KafkaError | None, message: Message, record: DemoRecord) -> None:
+        self.written += 1
+        topic = message.topic()
+        if error is not None:
+            self._failure = to_acktrail_error(KafkaException(error), operation="WRITE", kind="topic", name=topic)
+        elif message.offset() != record.offset:
+            self._failure = ConfigurationError(
+                f"another producer writes to topic {topic!r}",
+                hint="start the demo workload on its own broker, or with its own prefix",
+            )
+
+
+class StateObserver:
+    """Which share partitions have state, and which had it deleted, by the records written since this was made."""
+
+    def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._is_deleted: dict[SharePartition, bool] = {}
+        own = {"group.id": "acktrail-demo-workload", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        self._consumer = Consumer({**client_properties(config), **own})
+        self._assigned = self._assign(from_end=True)
+
+    def has_state(self, share_partitions: Iterable[SharePartition], *, deleted: bool = False) -> bool:
+        """Whether each of them has state by now, or had it `deleted`."""
+        with self._lock:
+            self._read()
+            return all(self._is_deleted.get(key) is deleted for key in share_partitions)
+
+    def wait(self, share_partitions: Collection[SharePartition], *, deleted: bool = False) -> None:
+        """Until each of them has state, or had it `deleted`. Raises WorkloadUnfinished."""
+        waiting_for = "share group state to be " + ("deleted" if deleted else "initialized")
+        self._deadline.wait_until(lambda: self.has_state(share_partitions, deleted=deleted), waiting_for)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    def _read(self) -> None:
+        self._assigned = self._assigned or self._assign(from_end=False)
+        for message in self._consumer.consume(_AT_ONCE, timeout=_WAIT_S):
+            # What cannot be read is not this workload's.
+            with contextlib.suppress(InputError):
+                record = None if message.error() else decode(message.key(), message.value())
+                if record is not None:
+                    self._is_deleted[record.key] = isinstance(record, Tombstone)
+
+    def _assign(self, *, from_end: bool) -> bool:
+        """Start to read every partition; False while the topic is not there: the first share group makes it."""
+        try:
+            topic = self._consumer.list_topics(timeout=self._deadline.remaining_s).topics.get(STATE_TOPIC)
+            if topic is None or topic.error is not None or not topic.partitions:
+                return False
+            places = [TopicPartition(STATE_TOPIC, index, OFFSET_BEGINNING) for index in topic.partitions]
+            for place in places if from_end else ():
+                place.offset = self._consumer.get_watermark_offsets(place, timeout=self._deadline.remaining_s)[1]
+            self._consumer.assign(places)
+        except KafkaException as error:
+            raise to_acktrail_error(error, operation="READ", kind="topic", name=STATE_TOPIC) from error
+        return True
+
+
+def client_properties(config: KafkaConfig) -> dict[str, Any]:
+    """What a client of librdkafka is configured with to connect as `config` says; it logs nothing."""
+    return {**to_librdkafka(config), "log_level": 2}
+
+
+def to_acktrail_error(error: KafkaException, *, operation: str, kind: str, name: str = "") -> AcktrailError:
+    """What a caller can act on; codes below 0 are librdkafka's own: no answer in time, no connection."""
+    inner: KafkaError = error.args[0]
+    if inner.code() < 0:
+        return RetryableError(f"{kind} {name!r}: {inner.str()}", hint="try again")
+    return error_for(inner.code(), inner.str(), operation=operation, kind=kind, name=name)

@@ -1,0 +1,1 @@
+"""Rows in plain Parquet files, in a folder or a bucket."""

@@ -1,0 +1,199 @@
+"""Reads the commits of one Delta table, one after the other, and gives the rows that each brought."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from threading import Event
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+
+from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.errors import ConfigurationError, InputError
+from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.sinks.open_tables import schema_of
+from acktrail_plugins.table_source.table_commits import TableCommit, file_rows, gone, read_commit
+
+_LOOK_BACK_S: Final = 30.0
+"""How often an idle task looks whether the commit that it waits for came and went."""
+_CLEANED: Final = "a cleanup of the table's log removed it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePosition:
+    """The next row to read: the id of its table (None: any), the version that added it, the number of its file among
+    those of the version, its number in the file."""
+
+    table_id: str | None = None
+    version: int = 0
+    file: int = 0
+    row: int = 0
+
+    @classmethod
+    def of(cls, position: Position | None) -> TablePosition:
+        """From JSON; None: the beginning. Raises InputError when it is no such position."""
+        if position is None:
+            return cls()
+        names = {each.name for each in fields(cls)}
+        if isinstance(position, Mapping) and set(position) == names:
+            table_id, numbers = position["table_id"], [position[name] for name in names - {"table_id"}]
+            if isinstance(table_id, str | None) and all(type(each) is int and each >= 0 for each in numbers):
+                return cls(**position)
+        raise InputError(
+            f"{position!r} is no position in a table",
+            hint='for example {"table_id": null, "version": 12, "file": 0, "row": 0}: the next row to read',
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReading:
+    """What to read and how: see the keys of ``DeltaTableSource``."""
+
+    place: TablePlace
+    source_partition: SourcePartition
+    from_end: bool = False
+    takes_rewritten: bool = False
+    is_bounded: bool = False
+    rows: int = 10_000
+    look_every_s: float = 1.0
+
+
+@dataclass(slots=True)
+class _Look:
+    """When the storage was asked last, in seconds that never decrease."""
+
+    forward_at: float = field(default=float("-inf"))
+    back_at: float = field(default=float("-inf"))
+
+
+class TableTask(SourceTask):
+    """Follows one table. Raises (``start`` and ``poll``) DamagedTables where a version or a file of it is gone,
+    ConfigurationError where the table is another one or rows were changed in place, and what the storage raises."""
+
+    def __init__(self, reading: TableReading) -> None:
+        self._reading = reading
+        self._at = TablePosition()
+        self._schema = pa.schema([])
+        self._is_there = False
+        self._end: int | None = None
+        self._look = _Look()
+        self._stop = Event()
+        self._batches: Iterator[SourceBatch | None] = iter(())
+
+    def start(self, context: SourceTaskContext) -> None:
+        self._stop = context.stop
+        position = context.position(self._reading.source_partition)
+        self._at = TablePosition.of(position)
+        newest = self._look_back(must_be_there=position is not None and self._at.version > 0)
+        self._end = newest + 1 if self._reading.is_bounded else None
+        self._batches = self._follow(moves_to=newest + 1 if position is None and self._reading.from_end else None)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        batch = next(self._batches, None)
+        if batch is not None:
+            return [batch]
+        if not self.is_finished:
+            self._stop.wait(timeout_s)
+        return []
+
+    def stop(self) -> None:
+        self._batches = iter(())
+
+    @property
+    def is_finished(self) -> bool:
+        return self._end is not None and self._at.version >= self._end
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        return (int(self.is_finished), 1)
+
+    def _follow(self, *, moves_to: int | None) -> Iterator[SourceBatch | None]:
+        """Batches without end; None: there is nothing now."""
+        if moves_to is not None:  # at once: a restart before the first row must not move the end
+            yield self._moved(version=moves_to)
+        while not self.is_finished:
+            commit = self._next_commit()
+            if commit is None:
+                yield None
+            else:
+                yield from self._batches_of(commit)
+
+    def _next_commit(self) -> TableCommit | None:
+        now, look = time.monotonic(), self._look
+        if now - look.forward_at < self._reading.look_every_s:
+            return None
+        commit = read_commit(self._reading.place, self._at.version)
+        if commit is None:
+            look.forward_at = now
+            if now - look.back_at >= _LOOK_BACK_S:
+                self._look_back(must_be_there=self._is_there)
+            return None
+        if not self._is_there or commit.changes_schema:
+            self._look_back(must_be_there=True)
+        return commit
+
+    def _look_back(self, *, must_be_there: bool) -> int:
+        """The newest version, -1 where there is no table yet. Learns the columns, and checks that the table is the one
+        of the position and still has the version to read next."""
+        place, at = self._reading.place, self._at
+        with place.translated():
+            try:
+                snapshot = TableSnapshot(place, place.open())
+            except TableNotFoundError:
+                if must_be_there:
+                    raise gone(place, "the table", "its log is empty or was removed") from None
+                return -1
+        self._check(snapshot)
+        # Only after the newest version is known: a commit may come between the two looks.
+        if at.version <= snapshot.version and not self._skips and not snapshot.has_log_file(at.version):
+            raise gone(place, f"version {at.version}", _CLEANED)
+        self._schema, self._is_there, self._look.back_at = schema_of(snapshot), True, time.monotonic()
+        self._at = TablePosition(table_id=snapshot.table_id, version=at.version, file=at.file, row=at.row)
+        return snapshot.version
+
+    @property
+    def _skips(self) -> bool:
+        """The first start begins at the end: what is before is not read."""
+        return self._reading.from_end and self._at == TablePosition()
+
+    def _check(self, snapshot: TableSnapshot) -> None:
+        at, name = self._at, snapshot.name
+        if at.table_id not in {None, snapshot.table_id} or at.version > snapshot.version + 1:
+            raise ConfigurationError(
+                f"the table {name} is not the one that was read before, or was restored to an older version",
+                hint="remove the connector's position to read the new table, or give the connector another name",
+                data={"table": name, "table_id": at.table_id, "version": at.version, "newest": snapshot.version},
+            )
+        if snapshot.delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+            raise ConfigurationError(f"the table {name} renames columns in its log, which cannot be followed")
+
+    def _batches_of(self, commit: TableCommit) -> Iterator[SourceBatch]:
+        if commit.removed and not self._reading.takes_rewritten:
+            raise ConfigurationError(
+                f"version {commit.version} of the table {self._reading.place.name} removed or changed rows",
+                hint="updates=rewritten gives the rows of the files that it wrote, unchanged ones among them; or move "
+                "the position to the next version",
+                data={"table": self._reading.place.name, "version": commit.version, "files": commit.removed},
+            )
+        reading = self._reading
+        for number in range(self._at.file, len(commit.added)):
+            row = self._at.row
+            parts = file_rows(reading.place, commit.added[number], self._schema, first=row, rows=reading.rows)
+            for rows in parts:
+                row += rows.num_rows
+                yield self._moved(rows, version=commit.version, file=number, row=row)
+            self._at = TablePosition(table_id=self._at.table_id, version=commit.version, file=number + 1)
+        yield self._moved(version=commit.version + 1)
+
+    def _moved(self, rows: pa.Table | None = None, **place: Any) -> SourceBatch:
+        self._at = TablePosition(table_id=self._at.table_id, **place)
+        return SourceBatch(
+            source_partition=self._reading.source_partition,
+            rows={} if rows is None else {self._reading.place.name: rows},
+            position=asdict(self._at),
+        )

@@ -1,0 +1,81 @@
+"""The trunk without a branch: a copy of the checkout in which the branch's folder and its tests are not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs", "simulation")
+BRANCHES: Final = {
+    "demo": (),
+    "drafts": ("wire/dialects/test_bytes.py", "offline/test_replay_dialects.py"),
+    "expansion": ("reset/test_plan.py", "health/test_table_metrics.py::test_a_scrape_follows_the_tables"),
+    "plugins": ("connect/test_config_def.py",),
+}
+"""Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
+WHERE_BRANCHES_ARE_NAMED: Final = (
+    "architecture/test_requirements.py", "architecture/test_references.py", "architecture/test_documents.py",
+    "architecture/test_rules_page.py", "model/test_quality_rules.py",
+)  # fmt: skip
+COMMAND_OF: Final = {"demo": "\n  demo ", "expansion": "expan"}
+"""What the help says only where the branch is there."""
+HELP: Final = "The help:"
+ALONE: Final = f"""
+import sys, importlib, pkgutil, pytest
+from importlib.util import find_spec
+gone, tests = sys.argv[1], sys.argv[2:]
+sys.path = [place for place in sys.path if not any(place == "{ROOT}/" + own for own in {PLACES})]
+assert find_spec(gone) is None
+assert not pytest.main(["-qp", "no:cacheprovider", "-m", "not broker and not spark and not airflow", *tests])
+print("{HELP}")
+for name in [each.name for each in pkgutil.iter_modules() if each.ispkg and each.name.startswith("acktrail")]:
+    if name != "acktrail_simulation":
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
+            if not module.name.endswith((".__main__", ".guardian")):
+                importlib.import_module(module.name)
+from acktrail.cli.main import _run
+for words in ([], ["change", "plan", "reset"], ["doctor"]):
+    assert _run([*words, "--help"]) == 0
+"""
+
+
+def _without(branch: str, folder: Path) -> Path:
+    """The checkout, without what is made from it and what is the branch's."""
+    made = ("__pycache__", ".git", ".venv", ".uv", ".test-java", ".demo", "dist", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made, f"acktrail_{branch}"))
+    shutil.rmtree(folder / "tests" / branch)
+    return folder
+
+
+def _is_there(branch: str) -> bool:
+    return (ROOT / "connectors" / f"acktrail_{branch}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("branch", [branch for branch in BRANCHES if _is_there(branch)])
+def test_the_trunk_works_without_the_branch(branch: str, tmp_path: Path) -> None:
+    """Every module that is left imports, the help names no command of the branch, and quick tests pass."""
+    folder = _without(branch, tmp_path / "checkout")
+    places = {"PYTHONPATH": os.pathsep.join(str(folder / place) for place in PLACES)}
+    tests = [f"tests/{each}" for each in (*WHERE_BRANCHES_ARE_NAMED, *BRANCHES[branch])]
+    command = [sys.executable, "-c", ALONE, f"acktrail_{branch}", *tests]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **places}, capture_output=True, text=True, timeout=300, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert COMMAND_OF.get(branch, "Traceback") not in done.stdout.partition(HELP)[2]
+
+
+def test_every_branch_is_left_out_once() -> None:
+    """A new branch has its tests here."""
+    found = {folder.name.removeprefix("acktrail_") for folder in (ROOT / "connectors").glob("acktrail_*")}
+
+    assert found <= BRANCHES.keys()

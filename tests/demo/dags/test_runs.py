@@ -1,0 +1,211 @@
+"""Both DAGs, run in process against a real broker."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from demo.workload_report import WorkloadReport, report_of
+from drivers.recording_notifier import FACTORY, FILE, messages
+
+from acktrail.config import TablesConfig
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.tables.delta.file_hashes import FileFate
+from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.evidence.verification import verify_pack
+from acktrail_demo.workload.workload_run import run_workload
+
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)),
+    pytest.mark.filterwarnings("default"),  # Airflow, Spark and Great Expectations warn of each other's future
+]
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[EmbeddedBroker]:
+    """A broker with nothing on it but this module's workload."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def workload(own_broker: EmbeddedBroker) -> WorkloadReport:
+    """Share groups at work, and what they did."""
+    return report_of(run_workload(own_broker.bootstrap_servers, scale=0.3))
+
+
+@pytest.fixture(scope="module")
+def exported(workload: WorkloadReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of the tables that the tests below share, in their order."""
+    del workload
+    return tmp_path_factory.mktemp("runs") / "tables"
+
+
+@pytest.fixture(autouse=True)
+def connected(own_broker: EmbeddedBroker, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that the DAGs name by default, and a notifier."""
+    connection = {"conn_type": "generic", "host": own_broker.bootstrap_servers}
+    monkeypatch.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", json.dumps(connection))
+    for name in ("ACKTRAIL_TABLES", "ACKTRAIL_REPORTS", "ACKTRAIL_TABLES_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ACKTRAIL_NOTIFIERS", FACTORY)
+    monkeypatch.setenv(FILE, str(tmp_path / "messages"))
+
+
+def _events(run: Any) -> dict[str, dict[str, Any]]:
+    """Asset name to the extra of the event that a run published."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    own = (AssetEvent.source_dag_id == run.dag_id, AssetEvent.source_run_id == run.run_id)
+    with create_session() as session:
+        return {event.asset.name: dict(event.extra) for event in session.scalars(select(AssetEvent).where(*own))}
+
+
+def _states(run: Any) -> dict[str, str]:
+    return {task.task_id: str(task.state) for task in run.get_task_instances()}
+
+
+def _results(run: Any) -> dict[str, dict[str, Any]]:
+    """What each task handed over by XCom."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    own = (XComModel.dag_id == run.dag_id, XComModel.run_id == run.run_id, XComModel.key == "result")
+    with create_session() as session:
+        return {found.task_id: found.value for found in session.scalars(select(XComModel).where(*own))}
+
+
+def _run_ids(root: Path, table: str) -> set[str]:
+    return set(Tables(TablesConfig(uri=str(root))).read(table, columns=["run_id"])["run_id"].to_pylist())
+
+
+@pytest.mark.full
+def test_a_cluster_without_share_groups_is_no_failure(dag_bag: Any, tmp_path: Path) -> None:
+    """Before the first share consumer there is nothing to reconcile: the export succeeds, the reconciliation skips."""
+    conf = {"tables_uri": str(tmp_path / "tables")}
+    export = dag_bag.dags["acktrail_export"].test(run_conf=conf)
+    assert _states(export) == {"export": "success"}
+    counts = _events(export)["acktrail_exported"]["counts"]
+    assert (counts["status"], counts["records_read"]) == ("state_topic_absent", 0)
+    reconcile = dag_bag.dags["acktrail_reconcile"].test(run_conf={**conf, "report_folder": str(tmp_path)})
+    assert set(_states(reconcile).values()) == {"skipped"}
+    assert str(reconcile.state) == "success"
+
+
+def test_export_tells_what_it_did_and_the_next_one_goes_on_there(dag_bag: Any, exported: Path) -> None:
+    """The event carries the run and its counts; a second run finds nothing it has already."""
+    dag = dag_bag.dags["acktrail_export"]
+    first, second = (dag.test(run_conf={"tables_uri": str(exported)}) for _ in range(2))
+    told, again = (_events(run)["acktrail_exported"] for run in (first, second))
+    assert told["counts"]["records_read"] > 0
+    assert told["counts"]["status"] == "complete"
+    assert told["tables_uri"] == str(exported)
+    assert again["counts"]["records_read"] == 0
+    assert _run_ids(exported, "state_records") == {told["run_id"]}
+    rows = Tables(TablesConfig(uri=str(exported))).read("state_records").num_rows
+    assert rows == told["counts"]["records_read"]
+
+
+def test_reconcile_goes_from_observation_to_report_under_one_run_id(
+    dag_bag: Any, exported: Path, workload: WorkloadReport, tmp_path: Path
+) -> None:
+    """Every share partition of the workload that is left gets a verdict, the gate passes, the report is whole."""
+    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+    run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
+    assert set(_states(run).values()) == {"success"}
+    told = _events(run)["acktrail_reported"]
+    for table in ("reconciliations", "share_partition_states", "quality_results"):
+        assert _run_ids(exported, table) == {told["run_id"]}, table
+    rows = Tables(TablesConfig(uri=str(exported))).read("reconciliations").to_pylist()
+    left = {(of.group_id, of.topic_id, of.partition) for of in workload.share_partitions if not of.deleted}
+    assert left <= {(row["group_id"], row["topic_id"], row["partition"]) for row in rows}
+    assert {row["verdict"] for row in rows} == {"match"}
+    assert told["summary"]["share_partitions"] == len(rows)
+    page = Path(told["report"]).read_text(encoding="utf-8")
+    assert told["run_id"] in page
+    assert "<b>eilig</b>" not in page
+    results = _results(run)
+    assert {name: of["run_id"] for name, of in results.items()} == dict.fromkeys(_states(run), told["run_id"])
+    assert results["reconcile"]["counts"]["verdicts"] == {"match": len(rows)}
+    assert results["validate"]["counts"]["critical_failures"] == 0
+    assert results["publish"]["counts"]["share_partitions"] == len(rows)
+    assert results["publish"]["links"]["report"] == told["report"]
+    evidence = verify_pack(TablesConfig(uri=str(exported)), Path(results["publish"]["links"]["evidence"]))
+    assert (evidence.fate, evidence.sha256) == (FileFate.SAME, results["publish"]["evidence_sha256"])
+    data = json.loads(Path(results["publish"]["links"]["report_data"]).read_text(encoding="utf-8"))
+    assert data["head"]["run_id"] == told["run_id"]
+
+
+def test_an_automatic_run_looks_first_and_skips_where_nothing_changed(
+    dag_bag: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an export that brought nothing, `observe` asks no broker, writes no observation and says why it skips."""
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from acktrail_dags import pipeline_steps
+
+    export = dag_bag.dags["acktrail_export"].test(run_conf={"tables_uri": str(exported)})
+    told = _events(export)["acktrail_exported"]
+    before = _run_ids(exported, "offset_observations")
+    monkeypatch.setattr("acktrail.export.export_run.observe", lambda *_, **__: pytest.fail("a broker was asked"))
+    with pytest.raises(AirflowSkipException, match="nothing changed since run"):
+        pipeline_steps.observe.function(**_automatic(told, tmp_path))
+    assert _run_ids(exported, "offset_observations") == before
+
+
+def _automatic(extra: dict[str, Any], folder: Path) -> Any:
+    """What of Airflow's context `observe` reads in a run that follows an export."""
+    params = {"kafka_conn_id": None, "tables_uri": None, "report_folder": str(folder)}
+    event = SimpleNamespace(extra=extra, timestamp=dt.datetime.now(dt.UTC))
+    return {
+        "params": params,
+        "ti": SimpleNamespace(dag_id="acktrail_reconcile", run_id="asset_triggered__x", try_number=1),
+        "dag_run": SimpleNamespace(run_type="asset_triggered"),
+        "triggering_asset_events": {"acktrail_exported": [event]},
+    }
+
+
+def test_a_run_that_the_gate_stops_publishes_what_stopped_it(dag_bag: Any, exported: Path, tmp_path: Path) -> None:
+    """When records are missing that the account of the export says are there, the report that people open is no longer
+    that of the last good run, and says first that the checks stopped this one. No asset tells of a good run."""
+    tables = Tables(TablesConfig(uri=str(exported)))
+    ranges = tables.read("export_ranges", where=pc.field("last_offset").is_valid())
+    (row,) = ranges.slice(0, 1).to_pylist()
+    beyond = row["last_offset"] + 3
+    forged = {**row, "run_id": "forged", "first_offset": beyond, "last_offset": beyond + row["records_read"] - 1}
+    tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
+    (reports := tmp_path / "reports").mkdir()
+    (reports / "acktrail-report.html").write_text("No group is in trouble.", encoding="utf-8")
+    conf = {"tables_uri": str(exported), "report_folder": str(reports)}
+    run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
+    assert _states(run) == {
+        "observe": "success",
+        "reconcile": "success",
+        "validate": "failed",
+        "publish": "upstream_failed",
+        "notify": "success",
+    }
+    assert _events(run) == {}
+    validated = _results(run)["validate"]
+    page = (reports / "acktrail-report.html").read_text(encoding="utf-8")
+    assert "The checks stopped this run" in page.split("</h1>")[0]
+    assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
+    assert verify_pack(TablesConfig(uri=str(exported)), Path(validated["links"]["evidence"])).fate is FileFate.SAME
+    stopping = [failure for failure in validated["failures"] if failure["stops"]]
+    assert stopping
+    for failure in stopping:
+        assert failure["where"]
+        assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice
+    (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
+    assert all(failure["rule"] in gate["title"] for failure in stopping)

@@ -1,0 +1,104 @@
+"""``acktrail demo`` as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from embedded.processes import DEFAULT_SIGNALS
+
+from acktrail.embedded import DEFAULT_VERSION
+from acktrail_demo.faults.library import faults_on
+from acktrail_demo.workload.scenario import MISBEHAVING
+
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow),
+    pytest.mark.timeout(1200),
+]
+
+ACKTRAIL = str(Path(sys.executable).parent / "acktrail")
+
+
+def _processes_of(folder: Path) -> list[int]:
+    """Every process that works in the folder, by its command line or its environment."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and str(folder).encode() in _words(entry)
+    ]
+
+
+def _words(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _gone(folder: Path, *, within_s: float = 120.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while _processes_of(folder):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.full  # a run of the wheel's demo is part of CI; tests/dags and fault_library have the rest in parts
+def test_demo_from_broker_to_report(tmp_path: Path) -> None:
+    """Summary on stdout, steps on stderr, one HTML file that needs no network; every verdict a match; nothing left.
+
+    Then faults go into the state topic: the gate of the second run stops the DAG, and exactly the faults are found.
+    """
+    out = tmp_path / "demo"
+    command = [ACKTRAIL, "demo", "--with-faults", "--out", str(out)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert _gone(out), _processes_of(out)
+    report = f"Report: {out}/reports/acktrail-report-"
+    for wanted in ("fraud-scoring", "ARCHIVED", "LAG", "Verdicts", "Findings", report):
+        assert wanted in run.stdout
+    assert re.search(r"^Verdicts +\d+ match$", run.stdout, flags=re.MULTILINE), run.stdout
+    assert run.stderr.count("acktrail_reconcile: publish success") == 2, "it looks twice: there is something to compare"
+    assert re.search(r"^Expectations +\d+ passed, 0 failed", run.stdout, flags=re.MULTILINE), run.stdout
+    assert "Traceback" not in run.stderr
+    faults = len(faults_on(DEFAULT_VERSION))
+    assert f"{faults} of {faults} faults found, nothing else" in run.stdout
+    for group, status in MISBEHAVING.items():
+        assert f"misbehaving consumers of {group}: {status}\n" in run.stdout
+    assert "gate: DAG acktrail_reconcile failed in task validate: " in run.stdout
+    page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+    assert {path.name for path in out.iterdir()} == {".acktrail-demo", "reports", "tables"}
+
+
+@pytest.mark.parametrize(("number", "after"), [(signal.SIGKILL, "answers at"), (signal.SIGTERM, "Kafka")])
+def test_a_demo_that_is_ended_early_leaves_no_process(tmp_path: Path, number: signal.Signals, after: str) -> None:
+    """However and whenever it ends, broker, Airflow and all that they started end with it."""
+    out = tmp_path / "demo"
+    demo = subprocess.Popen(
+        [*DEFAULT_SIGNALS, ACKTRAIL, "demo", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stderr is not None
+    try:
+        assert any(after in line for line in demo.stderr), "it ended before that"
+        assert _processes_of(out)
+        demo.send_signal(number)
+        _, rest = demo.communicate(timeout=120)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert _gone(out), _processes_of(out)
+    if number == signal.SIGTERM:
+        assert demo.returncode == 130
+        assert "Traceback" not in rest
+        assert not (out / "airflow").exists()

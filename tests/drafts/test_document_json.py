@@ -1,0 +1,119 @@
+"""Records spelt with the field names of the founding documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.random_records import any_batches
+
+from acktrail.errors import InputError
+from acktrail.model.delivery import StateBatch
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail_drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.drafts.document_json import (
+    read_checkpoint_record,
+    read_control_record,
+    read_draft_record,
+    read_head_index,
+    read_write_request,
+)
+from acktrail_simulation.messages.batch_json import batch_fields, read_batches
+
+KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=3)
+ONE = StateBatch(first_offset=110, last_offset=112, delivery_state=2, delivery_count=1)
+
+
+@given(any_batches, st.randoms(use_true_random=False))
+def test_old_and_new_names_mean_the_same(batches: tuple[StateBatch, ...], random: Any) -> None:
+    """R002-10, R002-11, ER-5: a batch under any mix of old and new names, or as a list, is the same batch."""
+    spelt: list[Any] = []
+    for batch in batches:
+        fields = batch_fields(batch)
+        for new, old in (("FirstOffset", "BaseOffset"), ("DeliveryState", "State")):
+            if random.random() < 0.5:
+                fields[old] = fields.pop(new)
+        spelt.append(fields if random.random() < 0.7 else list(batch_fields(batch).values()))
+
+    assert read_batches({random.choice(("States", "StateBatches")): spelt}) == batches
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"States": [{"LastOffset": 1, "State": 0, "DeliveryCount": 0}]}, "FirstOffset is missing"),
+        ({"States": [{**batch_fields(ONE), "BaseOffset": 110}]}, "given twice"),
+        ({"States": [], "StateBatches": []}, "given twice"),
+        ({"States": [[1, 2, 3]]}, "four numbers"),
+        ({"States": [[1, 2, 0, True]]}, "DeliveryCount is no integer"),
+        ({"States": "none"}, "no list"),
+    ],
+)
+def test_what_is_no_batch_is_named(fields: dict[str, object], says: str) -> None:
+    """A field that is missing, doubled or no number is an InputError that names it."""
+    with pytest.raises(InputError, match=says):
+        read_batches(fields)
+
+
+def test_a_record_is_told_by_its_fields() -> None:
+    """R000-51, R001-07, R001-38: BackOffset, DeltaIndex, EndOffset and StateEpoch tell the records apart."""
+    states = {"States": [batch_fields(ONE)]}
+    control = {"GroupId": "G1", "CheckpointEpoch": 1, **states}
+    assert read_control_record(control) == ControlDelta(
+        group_id=GroupId("G1"), checkpoint_epoch=1, back_offset=None, batches=(ONE,)
+    )
+    chained = read_control_record({**control, "BackOffset": 130})
+    assert isinstance(chained, ControlDelta)
+    assert chained.back_offset == 130
+
+    keyed = {"CheckpointEpoch": 1, "StartOffset": -1, **states}
+    assert isinstance(read_checkpoint_record(keyed, KEY), Checkpoint)
+    assert read_checkpoint_record({**keyed, "DeltaIndex": 4}, KEY) == Delta(
+        key=KEY, delta_index=4, checkpoint_epoch=1, start_offset=None, batches=(ONE,)
+    )
+
+    draft = {"SnapshotEpoch": 3, "StartOffset": 110, **states}
+    assert read_draft_record(draft, KEY, update=False) == DraftSnapshot(
+        key=KEY, state_epoch=None, snapshot_epoch=3, start_offset=110, batches=(ONE,)
+    )
+    assert read_draft_record({**draft, "StateEpoch": 9}, KEY, update=True) == DraftUpdate(
+        key=KEY, state_epoch=9, snapshot_epoch=3, start_offset=110, batches=(ONE,)
+    )
+
+
+def test_single_and_batched_requests_are_the_same_writes() -> None:
+    """R000-62, R002-72, R002-73: a request for one share partition and one batched over topics give equal writes."""
+    single = {
+        "GroupId": "G1",
+        "TopicId": KEY.topic_id,
+        "Partition": 3,
+        "StartOffset": -1,
+        "StateBatches": [{"BaseOffset": 110, "LastOffset": 112, "State": 2, "DeliveryCount": 1}],
+    }
+    partition = {"Partition": 3, "StartOffset": -1, "StateBatches": [batch_fields(ONE)]}
+    batched = {
+        "GroupId": "G1",
+        "Topics": [
+            {
+                "TopicId": KEY.topic_id,
+                "Partitions": [partition, {**partition, "StateEpoch": 5, "LeaderEpoch": 7, "Partition": 4}],
+            }
+        ],
+    }
+    expected = StateWrite(key=KEY, state_epoch=None, start_offset=None, batches=(ONE,))
+
+    assert read_write_request(single) == (expected,)
+    writes = read_write_request(batched)
+    assert writes[0] == expected
+    assert (writes[1].key.partition, writes[1].state_epoch, writes[1].leader_epoch) == (4, 5, 7)
+    assert writes[1].delivery_complete_count is None
+
+
+def test_the_head_index_is_a_map() -> None:
+    """R001-04: from group to the offset of its newest control record; anything else in it is refused."""
+    assert read_head_index({"G1": 137, "a:b": 4}) == {"G1": 137, "a:b": 4}
+    with pytest.raises(InputError, match="G1"):
+        read_head_index({"G1": "137"})

@@ -1,0 +1,199 @@
+"""``acktrail record decode`` and ``acktrail record replay`` on dumps of drafts, and replay by policy ``strict``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drafts.random_drafts import DRAFT_RECORDS
+from drafts.random_logs import checkpoint_logs, control_logs, draft_logs, state_logs
+from drivers.command_line import run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples.dialect_dumps import (
+    KEY,
+    ODD,
+    ODD_KEY,
+    any_moment_is_the_replay_of_what_was_there,
+    as_log,
+    dump,
+    rows_tell,
+    snapshot,
+)
+from samples.golden_vectors import example
+
+from acktrail.model.records import RecordAt
+from acktrail.model.replay import Policy
+from acktrail.offline.record_json import state_json
+from acktrail.offline.replay_dialects import replay_records
+from acktrail.wire.dialects.released import KAFKA_4_2
+from acktrail_drafts.dialects import DRAFTS
+from acktrail_drafts.draft_json import finding_json
+from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate
+from acktrail_drafts.strict_replay import replay_strictly
+from acktrail_simulation.drafts.document_json import read_control_record, read_write_request
+from acktrail_simulation.drafts.record_encoders import encode_in
+
+FORM = (
+    *("group", "topic_id", "partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset"),
+    *("delivery_complete_count", "batches"),
+)
+in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def table_records(name: str) -> list[tuple[dict[str, Any], list[Any]]]:
+    """The rows of a printed table with the records that each wrote."""
+    rows = example(name)["rows"]
+    if name.startswith(("EX-i-", "EX-ii-")):
+        return [(row, [_control(printed) for printed in row["written"]]) for row in rows]
+    number, found = 0, []
+    for row in rows:
+        written: list[Any] = []
+        for write in (w for request in row["written"] for w in read_write_request(request)):
+            fields: dict[str, Any] = {"key": KEY, "start_offset": write.start_offset, "batches": write.batches}
+            if name == "EX-iv-write-rpc":
+                kind: Any = DraftUpdate if number else DraftSnapshot
+                written.append(kind(state_epoch=1, snapshot_epoch=0, **fields))
+            elif number:
+                written.append(Delta(delta_index=number - 1, checkpoint_epoch=0, **fields))
+            else:
+                written.append(Checkpoint(checkpoint_epoch=0, **fields))
+            number += 1
+        found.append((row, written))
+    return found
+
+
+def _control(printed: dict[str, Any]) -> Any:
+    fields = {**printed, **printed.get("corrected", {})}
+    return RecordAt(partition=0, offset=printed["offset"], record=read_control_record(fields))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"),
+    [
+        ("i", "EX-i-control-no-back"),
+        ("ii", "EX-ii-control-back-offset"),
+        ("iii", "EX-iii-write-rpc"),
+        ("iv", "EX-iv-write-rpc"),
+    ],
+)
+def test_printed_tables_at_the_command_line(
+    dialect: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R000-38, R000-52, R001-08, R002-13: a dump of a printed table, replayed row by row, gives each row's SPSO and
+    batches in the form of the offline contract; --at a row's last record gives that row."""
+    log: list[RecordAt[Any]] = []
+    rows = table_records(name)
+    for row, written in rows:
+        log += [r if isinstance(r, RecordAt) else RecordAt(partition=0, offset=len(log), record=r) for r in written]
+        file = dump(tmp_path / "log.jsonl", partial(encode_in, dialect), log)
+        (state,) = run(capsys, "record", "replay", "--dialect", dialect, file).rows
+
+        after = row["durable_after"]
+        assert tuple(state) == FORM
+        assert state["start_offset"] == after["spso_effective"]
+        expected = [[b["first"], b["last"], b["state"], b["delivery_count"]] for b in after["batches"]]
+        assert state["batches"] == expected
+        row["state"], row["offset"] = state, log[-1].offset
+    for row, _ in rows:
+        done = run(capsys, "record", "replay", "--dialect", dialect, "--at", str(row["offset"]), tmp_path / "log.jsonl")
+        assert done.rows == [row["state"]]
+        assert f"included up to and with 0:{row['offset']};" in done.stderr
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", DRAFTS)
+@in_process
+@given(data=st.data())
+def test_decode_prints_every_record(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
+) -> None:
+    """Every record that a dialect has room for is one line, with a type and its group."""
+    log = as_log(data.draw(st.lists(DRAFT_RECORDS[name], min_size=1, max_size=3)))
+
+    done = run(
+        capsys, "record", "decode", "--dialect", name, dump(tmp_path / "log.jsonl", partial(encode_in, name), log)
+    )
+
+    rows_tell(done.rows, log)
+
+
+@given(st.one_of(state_logs(), state_logs().map(lambda log: log[1:])))
+def test_policies_on_released_records(log: Sequence[RecordAt[Any]]) -> None:
+    """Policy broker is the plain fold; strict is the fold of what the documents let count, and the differences are its
+    findings. Both find the same when asked."""
+    broker, strict = (replay_records(KAFKA_4_2, log, policy, audited=True) for policy in Policy)
+    expected = replay_strictly(log)
+
+    assert broker.states == replay_records(KAFKA_4_2, log, Policy.BROKER, audited=False).states
+    assert strict.states == [state_json(state) for _, state in sorted(expected.states.items())]
+    assert broker.findings == strict.findings == [*map(finding_json, expected.violations)]
+    assert broker.differences == []
+    assert strict.differences == [finding for finding in strict.findings if finding["changes_state"]]
+    if not strict.differences:
+        assert strict.states == broker.states
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("name", "logs"),
+    [
+        ("i", control_logs(chained=False)),
+        ("ii", control_logs(chained=True)),
+        ("iii", checkpoint_logs()),
+        ("iv", draft_logs()),
+    ],
+)
+@given(data=st.data())
+def test_what_the_machinery_writes_has_no_finding(name: str, logs: Any, data: st.DataObject) -> None:
+    """A log such as each draft's machinery writes replays without a finding, by either policy to the same states."""
+    log = data.draw(logs)
+
+    strict = replay_records(DRAFTS[name], log, Policy.STRICT, audited=True)
+
+    assert [found for found in strict.findings if found["rule"] != "deletion_complete"] == []
+    assert replay_records(DRAFTS[name], log, Policy.BROKER, audited=True).states == strict.states
+
+
+def test_strict_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each difference is a line on stderr, every finding a JSON object in the file; stdout stays the contract's, and a
+    hostile group cannot steer the terminal."""
+    file, findings = dump(tmp_path / "log.jsonl", KAFKA_4_2.encode, ODD), tmp_path / "findings.jsonl"
+
+    strict = run(capsys, "record", "replay", file, "--policy", "strict", "--findings", findings)
+    rows = [json.loads(line) for line in findings.read_text("utf-8").splitlines()]
+    broker = run(capsys, "record", "replay", file)
+
+    assert [(s["group"], s["start_offset"]) for s in strict.rows] == [("G1", 50)]
+    assert [(s["group"], s["start_offset"]) for s in broker.rows] == [("G1", 50), (ODD_KEY.group_id, 5)]
+    assert [(r["rule"], r["offset"], r["changes_state"]) for r in rows] == [
+        ("update_has_snapshot", 0, True),
+        ("update_epoch_matches", 3, True),
+        ("snapshot_epoch_step", 4, False),
+    ]
+    assert rows[0]["group"] == ODD_KEY.group_id
+    said = [line for line in strict.stderr.splitlines() if line.startswith("finding: ")]
+    assert len(said) == sum(row["changes_state"] for row in rows) == 2
+    assert "\x1b" not in strict.stderr
+    assert "finding" not in broker.stderr
+
+
+def test_any_moment_by_policy_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--at an offset or a time equals the replay of a dump that ends there."""
+    replayed = partial(run, capsys, "record", "replay", "--policy", "strict")
+
+    any_moment_is_the_replay_of_what_was_there(replayed, tmp_path, KAFKA_4_2.encode)
+
+
+def test_a_findings_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line with the file's name and exit code 2; no state is printed."""
+    file = dump(tmp_path / "log.jsonl", KAFKA_4_2.encode, as_log([snapshot(0, 1)]))
+
+    done = run(capsys, "record", "replay", file, "--policy", "strict", "--findings", tmp_path / "none" / "f.jsonl")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert "f.jsonl" in done.stderr.splitlines()[-1]

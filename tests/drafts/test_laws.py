@@ -1,0 +1,418 @@
+"""The laws of replay, over logs such as each generation's machinery would write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from definitions.batch_laws import in_order
+from drafts.random_logs import (
+    KEYS,
+    checkpoint_logs,
+    control_logs,
+    delivery_steps,
+    draft_logs,
+    placed,
+    state_logs,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.random_records import batches
+
+from acktrail.model.batches import combine_state_batches, prune_state_batches
+from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
+from acktrail.model.replay import Policy, replay
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.model.share_partition import GroupId
+from acktrail_drafts.checkpoint_log import replay_checkpoint_log
+from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail_drafts.draft_records import Checkpoint, ControlCheckpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
+from acktrail_drafts.offset_window import (
+    batch_violations,
+    effective_window,
+    first_unfinished_offset,
+    overlay_state_batches,
+)
+from acktrail_drafts.snapshot_log import replay_draft_log
+from acktrail_drafts.strict_replay import StrictReplay, replay_strictly
+from acktrail_drafts.violations import DIFFERING_RULES, Rule
+from acktrail_simulation.drafts.compaction import compact
+from acktrail_simulation.drafts.complete_records import checkpoint_of, control_checkpoint_of, snapshot_of
+from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records
+from acktrail_simulation.leader.persisted_batches import durable_batches
+
+starts = st.one_of(st.none(), st.integers(0, 45))
+
+
+def pointwise(found: tuple[StateBatch, ...]) -> dict[int, tuple[int, int]]:
+    """State and count of every offset, the last batch winning."""
+    return {
+        offset: (batch.delivery_state, batch.delivery_count)
+        for batch in found
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+    }
+
+
+@given(batches(), batches(), starts)
+def test_overlay_is_the_last_writer_at_every_offset(
+    so_far: tuple[StateBatch, ...], new: tuple[StateBatch, ...], start: int | None
+) -> None:
+    """R000-17: offset by offset the overlay is what the last batch says; it is ascending, disjoint and joined."""
+    result = overlay_state_batches(so_far, new, start)
+    expected = {o: s for o, s in pointwise((*so_far, *new)).items() if start is None or o >= start}
+
+    assert pointwise(result) == expected
+    for one, other in pairwise(result):
+        assert one.last_offset < other.first_offset
+        joined = one.last_offset + 1 == other.first_offset
+        assert not (joined and pointwise((one,))[one.last_offset] == pointwise((other,))[other.first_offset])
+
+
+@given(delivery_steps())
+def test_both_mergings_agree_on_what_a_leader_writes(steps: list[tuple[StateBatch, ...]]) -> None:
+    """R000-14: where counts never fall and terminal offsets stay, last writer and combiner give the same batches."""
+    overlaid: tuple[StateBatch, ...] = ()
+    combined: tuple[StateBatch, ...] = ()
+    for step in steps:
+        overlaid = overlay_state_batches(overlaid, step, None)
+        combined = combine_state_batches(combined, step, None)
+    assert pointwise(overlaid) == pointwise(combined)
+
+
+@given(batches(), st.integers(0, 45))
+def test_the_effective_start_stops_at_the_first_undone_offset(found: tuple[StateBatch, ...], start: int) -> None:
+    """R000-42: every offset between start and effective start is terminal, the next one is not."""
+    ordered = overlay_state_batches((), found, None)
+    effective = first_unfinished_offset(start, ordered)
+    states = pointwise(ordered)
+
+    assert effective is not None
+    assert all(states[offset][0] in (2, 4) for offset in range(start, effective))
+    assert states.get(effective, (0, 0))[0] not in (2, 4)
+    window = effective_window(start, ordered)
+    assert window.end_offset is not None
+    assert window.end_offset >= effective
+    assert window.batches == prune_state_batches(ordered, effective)
+    assert effective_window(None, ()).start_offset is None
+
+
+@given(batches())
+def test_locks_are_not_written(live: tuple[StateBatch, ...]) -> None:
+    """R000-02, R000-49, R001-06: acquired with count n becomes available with count n - 1; all else stays as it is."""
+    for before, after in zip(live, durable_batches(live), strict=True):
+        if before.delivery_state == DeliveryState.ACQUIRED:
+            assert (after.delivery_state, after.delivery_count) == (0, max(0, before.delivery_count - 1))
+        else:
+            assert after == before
+
+
+def windows(states: Any) -> dict[Any, Any]:
+    return {key: state.window for key, state in states.items()}
+
+
+@given(log=control_logs(chained=True), data=st.data())
+def test_any_control_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
+    """R000-53: a delta replaced by the checkpoint of its state (later records of that epoch with it in the next) leaves
+    every group's window as it was."""
+    deltas = [index for index, found in enumerate(log) if isinstance(found.record, ControlDelta)]
+    if not deltas:
+        return
+    chosen = data.draw(st.sampled_from(deltas))
+    record = log[chosen].record
+    state = replay_control_log(log[: chosen + 1]).states[record.group_id]
+    instead = control_checkpoint_of(state, record.checkpoint_epoch + 1)
+    changed = [
+        replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
+        if index > chosen and found.record.group_id == record.group_id
+        else found
+        for index, found in enumerate(log)
+    ]
+    changed[chosen] = replace(log[chosen], record=instead)
+
+    replayed = replay_control_log(changed)
+    assert replayed.violations == ()
+    assert windows(replayed.states) == windows(replay_control_log(log).states)
+
+
+@given(log=control_logs(chained=True))
+def test_the_back_chain_gives_the_state_of_a_forward_scan(log: tuple[RecordAt[Any], ...]) -> None:
+    """R001-03, R001-14: walking a whole chain back gives exactly the state of the scan; keys do not touch."""
+    chains = replay_back_chains(log, head_index(log))
+
+    assert all(found.chain.broken is None for found in chains.values())
+    assert {g: found.state for g, found in chains.items()} == replay_control_log(log).states
+
+
+@given(log=control_logs(chained=True), data=st.data())
+def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
+    """R001-10: without one record of a chain the chain is broken and says so; the scan's state stands in."""
+    whole = replay_back_chains(log, head_index(log))
+    linked = sorted({offset for chain in whole.values() for offset in chain.chain.offsets})
+    if not linked:
+        return
+    gone = data.draw(st.sampled_from(linked))
+    left = [found for found in log if found.offset != gone]
+    for group, found in replay_back_chains(left, head_index(log)).items():
+        if gone in whole[group].chain.offsets:
+            assert found.chain.broken is not None
+            assert str(gone) in found.violations[0].detail
+        else:
+            assert found == whole[group]
+
+
+@given(log=control_logs(chained=False))
+def test_cleaning_changes_no_state(log: tuple[RecordAt[Any], ...]) -> None:
+    """R000-58, R001-18 to R001-20: what the cleaner leaves replays to the same states, and nothing needed is missing;
+    so does what is left when everything superseded is gone."""
+    left = clean(log)
+    needed = {offset for kinds in cleaning(log).values() for offset in kinds.needed}
+    barest = [found for found in log if found.offset in needed]
+
+    whole = replay_control_log(log).states
+    assert replay_control_log(left, cleaned=True).states == whole
+    assert replay_control_log(barest, cleaned=True).states == whole
+    assert missing_records(log, left) == missing_records(log, barest) == ()
+
+
+@given(log=checkpoint_logs(), tombstones=st.booleans())
+def test_compaction_changes_no_state(log: tuple[RecordAt[Any], ...], tombstones: bool) -> None:
+    """R000-14, R000-29, R000-30: replay(compact(log)) = replay(log), with tombstones kept or gone; the only findings
+    are removals that are not finished."""
+    whole = replay_checkpoint_log(log)
+    left = replay_checkpoint_log(compact(log, tombstones=tombstones), compacted=True)
+
+    assert left.states == whole.states
+    assert {found.rule for found in whole.violations} <= {Rule.DELETION_COMPLETE}
+    if tombstones:
+        assert left.violations == whole.violations
+        assert {key: track.pending_delta_tombstones for key, track in left.tracks.items()} == {
+            key: track.pending_delta_tombstones for key, track in whole.tracks.items()
+        }
+    assert {found.rule for found in left.violations} <= {Rule.DELETION_COMPLETE, Rule.DELTA_HAS_CHECKPOINT}
+
+
+@given(log=checkpoint_logs(removals=False))
+def test_the_delta_index_continues_after_compaction(log: tuple[RecordAt[Any], ...]) -> None:
+    """R000-31: the last index is known from the compacted log too."""
+    whole, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
+
+    for key, track in whole.tracks.items():
+        assert left.tracks[key].last_delta_index == track.last_delta_index
+
+
+@given(log=checkpoint_logs(removals=False), data=st.data())
+def test_any_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
+    """R000-22, R000-53: a delta replaced by the checkpoint of its state leaves every window as it was."""
+    deltas = [index for index, found in enumerate(log) if isinstance(found.record, Delta)]
+    if not deltas:
+        return
+    chosen = data.draw(st.sampled_from(deltas))
+    record = log[chosen].record
+    state = replay_checkpoint_log(log[: chosen + 1]).states[record.key]
+    changed = [
+        replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
+        if index > chosen and found.record.key == record.key
+        else found
+        for index, found in enumerate(log)
+    ]
+    changed[chosen] = replace(log[chosen], record=checkpoint_of(state, record.checkpoint_epoch + 1))
+
+    replayed = replay_checkpoint_log(changed)
+    assert {found.rule for found in replayed.violations} <= {Rule.DELTA_INDEX_STEP}
+    assert windows(replayed.states) == windows(replay_checkpoint_log(log).states)
+
+
+@given(log=checkpoint_logs())
+def test_only_the_log_orders_deltas(log: tuple[RecordAt[Any], ...]) -> None:
+    """R000-17: renaming the indices changes no state, for their order means nothing."""
+    renamed = [
+        replace(found, record=replace(found.record, delta_index=255 - found.record.delta_index))
+        if isinstance(found.record, Delta)
+        else found
+        for found in log
+    ]
+
+    assert replay_checkpoint_log(renamed).states == replay_checkpoint_log(log).states
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+@given(log=draft_logs(), data=st.data())
+def test_any_update_may_be_a_snapshot(policy: Policy, log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
+    """R002-12: an update replaced by the snapshot of its state leaves every window as it was, by either policy."""
+    updates = [index for index, found in enumerate(log) if isinstance(found.record, DraftUpdate)]
+    if not updates:
+        return
+    chosen = data.draw(st.sampled_from(updates))
+    record = log[chosen].record
+    state = replay_draft_log(log[: chosen + 1], policy=policy).states[record.key]
+    changed = [
+        replace(found, record=replace(found.record, snapshot_epoch=found.record.snapshot_epoch + 1))
+        if index > chosen and found.record.key == record.key
+        else found
+        for index, found in enumerate(log)
+    ]
+    changed[chosen] = replace(log[chosen], record=snapshot_of(state, record.snapshot_epoch + 1))
+
+    replayed = replay_draft_log(changed, policy=policy)
+    assert {found.rule for found in replayed.violations} <= {Rule.START_MONOTONIC_WITHIN_STATE_EPOCH}
+    assert windows(replayed.states) == windows(replay_draft_log(log, policy=policy).states)
+
+
+@given(log=draft_logs())
+def test_both_policies_agree_on_a_draft_log_without_violations(log: tuple[RecordAt[Any], ...]) -> None:
+    """R002-12: where epochs match, strict and broker are one and nothing is found."""
+    strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
+
+    assert strict == broker
+    assert strict.violations == ()
+
+
+def test_policies_differ_only_where_epochs_differ() -> None:
+    """R002-12: an update of another snapshot epoch is a finding by both policies; only the broker's applies it."""
+    one = StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=1)
+    log = placed(
+        [
+            DraftSnapshot(key=KEYS[0], state_epoch=1, snapshot_epoch=3, start_offset=5, batches=()),
+            DraftUpdate(key=KEYS[0], state_epoch=1, snapshot_epoch=2, start_offset=None, batches=(one,)),
+        ]
+    )
+    strict, broker = (replay_draft_log(log, policy=policy) for policy in (Policy.STRICT, Policy.BROKER))
+
+    assert [found.rule for found in strict.violations] == [Rule.UPDATE_EPOCH_MATCHES]
+    assert strict.violations == broker.violations
+    assert (strict.states[KEYS[0]].batches, broker.states[KEYS[0]].batches) == ((), (one,))
+
+
+def differences(strict: StrictReplay[Any]) -> set[int]:
+    """Where records are that strict replay skips."""
+    return {found.offset for found in strict.violations if found.rule in DIFFERING_RULES}
+
+
+@given(log=state_logs())
+def test_strict_is_the_broker_without_the_records_it_names(log: tuple[RecordAt[Any], ...]) -> None:
+    """R002-12: whatever is in a log, strict replay equals the broker's replay of the records that it did not report as
+    a difference; with no difference reported the two are equal."""
+    strict = replay_strictly(log)
+    passed_over = differences(strict)
+
+    assert strict.states == replay(found.record for found in log if found.offset not in passed_over)
+    assert all(isinstance(log[offset].record, ShareUpdate) for offset in passed_over)
+
+
+@given(log=state_logs())
+def test_strict_applies_only_what_chains(log: tuple[RecordAt[Any], ...]) -> None:
+    """R002-12: an update is passed over exactly when the newest record of its key that is no update is not the snapshot
+    whose epoch it names."""
+    passed_over = differences(replay_strictly(log))
+    base: dict[Any, int | None] = {}
+    for found in log:
+        if isinstance(found.record, ShareUpdate):
+            assert (found.offset in passed_over) == (base.get(found.record.key) != found.record.snapshot_epoch)
+        else:
+            base[found.record.key] = found.record.snapshot_epoch if isinstance(found.record, ShareSnapshot) else None
+
+
+def snapshot(**changes: Any) -> ShareSnapshot:
+    one = StateBatch(first_offset=50, last_offset=59, delivery_state=2, delivery_count=1)
+    before = ShareSnapshot(
+        key=KEYS[0],
+        snapshot_epoch=4,
+        state_epoch=9,
+        leader_epoch=2,
+        start_offset=50,
+        delivery_complete_count=10,
+        create_timestamp_ms=1,
+        write_timestamp_ms=2,
+        batches=(one,),
+    )
+    return replace(before, **changes)
+
+
+@pytest.mark.parametrize(
+    ("after", "rules"),
+    [
+        pytest.param(snapshot(snapshot_epoch=5), [], id="the next snapshot"),
+        pytest.param(snapshot(snapshot_epoch=7), [Rule.SNAPSHOT_EPOCH_STEP], id="an epoch skipped"),
+        pytest.param(
+            snapshot(snapshot_epoch=5, state_epoch=8), [Rule.STATE_EPOCH_MONOTONIC], id="an older group epoch"
+        ),
+        pytest.param(snapshot(snapshot_epoch=5, leader_epoch=1), [Rule.LEADER_EPOCH_MONOTONIC], id="an older leader"),
+        pytest.param(
+            snapshot(snapshot_epoch=5, start_offset=40), [Rule.START_MONOTONIC_WITHIN_STATE_EPOCH], id="start goes back"
+        ),
+        pytest.param(
+            snapshot(snapshot_epoch=5, state_epoch=10, start_offset=40), [], id="start goes back with a new group epoch"
+        ),
+        pytest.param(
+            snapshot(snapshot_epoch=5, leader_epoch=0, start_offset=0, batches=(), delivery_complete_count=0),
+            [],
+            id="a reset, up to Kafka 4.4",
+        ),
+        pytest.param(
+            snapshot(snapshot_epoch=5, start_offset=55), [Rule.BATCH_WITHIN_WINDOW], id="a batch below the start"
+        ),
+        pytest.param(
+            snapshot(snapshot_epoch=5, start_offset=None), [Rule.UNINITIALISED_HAS_NO_BATCHES], id="batches, no start"
+        ),
+    ],
+)
+def test_an_epoch_that_goes_back_is_a_violation(after: ShareSnapshot, rules: list[Rule]) -> None:
+    """R002-06, R002-12: each way in which epochs and start offset may not go is a finding of its own, at its record."""
+    replayed = replay_strictly(placed([snapshot(), after]))
+
+    assert [found.rule for found in replayed.violations] == rules
+    assert all(found.offset == 1 for found in replayed.violations)
+    assert replayed.states == replay([after])
+
+
+def test_epochs_of_checkpoints_start_and_step() -> None:
+    """R000-15, R000-48, R001-39: generation iii starts at 0, i and ii at 1, then one more each time; what
+    follows 65,535 nobody specified, so it is found."""
+
+    def keyed(epoch: int) -> Checkpoint:
+        return Checkpoint(key=KEYS[0], checkpoint_epoch=epoch, start_offset=0, batches=())
+
+    def control(epoch: int) -> ControlCheckpoint:
+        return ControlCheckpoint(
+            group_id=GroupId("G1"), checkpoint_epoch=epoch, start_offset=0, end_offset=0, batches=()
+        )
+
+    def iii(*epochs: int, **how: bool) -> list[int]:
+        violations = replay_checkpoint_log(placed([keyed(e) for e in epochs]), **how).violations
+        assert {found.rule for found in violations} <= {Rule.CHECKPOINT_EPOCH_STEP}
+        return [found.offset for found in violations]
+
+    def i(*epochs: int, **how: bool) -> list[int]:
+        return [found.offset for found in replay_control_log(placed([control(e) for e in epochs]), **how).violations]
+
+    assert (iii(0, 1, 2), i(1, 2, 3)) == ([], [])
+    assert (iii(1), i(0), iii(0, 2), i(1, 1)) == ([0], [0], [1], [1])
+    assert (iii(3, 7, compacted=True), i(3, 7, cleaned=True)) == ([], [])
+    assert (iii(65_535, 0, compacted=True), i(65_535, 0, cleaned=True)) == ([1], [1])
+
+
+def test_a_checkpoint_without_start_is_found() -> None:
+    """R000-28: only a delta may leave the start offset out."""
+    log = placed([Checkpoint(key=KEYS[0], checkpoint_epoch=0, start_offset=None, batches=())])
+    assert [found.rule for found in replay_checkpoint_log(log).violations] == [Rule.CHECKPOINT_HAS_START]
+
+
+def test_every_rule_has_a_severity() -> None:
+    """What breaks a broker's load is critical; what a deletion leaves is a warning."""
+    assert all(rule in RULE_BY_ID for rule in Rule)
+    assert not RULE_BY_ID["chain_unbroken"].stops_gate
+    assert RULE_BY_ID[Rule.BATCH_FIRST_LE_LAST].severity is QualitySeverity.CRITICAL
+    assert RULE_BY_ID[Rule.DELETION_COMPLETE].severity is QualitySeverity.WARNING
+    assert RULE_BY_ID[Rule.UPDATE_EPOCH_MATCHES].severity is QualitySeverity.ERROR
+
+
+@given(batches())
+def test_the_rules_of_order_are_the_order_of_batches(found: tuple[StateBatch, ...]) -> None:
+    """Batches break none of the three rules exactly when they are ascending and disjoint."""
+    rules = {Rule.BATCH_FIRST_LE_LAST, Rule.BATCHES_ASCENDING, Rule.BATCHES_NON_OVERLAPPING}
+
+    assert rules.isdisjoint(batch_violations(found)) == in_order(found)

@@ -1,0 +1,316 @@
+"""The vectors derived from the founding documents: chains, roll-over, tombstones, cleaning, fencing, invariants."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from drafts.random_logs import KEYS, placed
+from samples.golden_vectors import SEED, vector
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import RecordAt, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
+from acktrail_drafts.checkpoint_log import CheckpointTrack, advance_track, is_delta_index_step, replay_checkpoint_log
+from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log, walk_back
+from acktrail_drafts.draft_records import (
+    Checkpoint,
+    ControlCheckpoint,
+    ControlDelta,
+    ControlRecord,
+    Delta,
+    DeltaTombstone,
+    DraftSnapshot,
+)
+from acktrail_drafts.offset_window import overlay_state_batches, window_violations
+from acktrail_drafts.violations import Rule
+from acktrail_simulation.drafts.checkpoint_coordinator import next_delta_index
+from acktrail_simulation.drafts.compaction import compact
+from acktrail_simulation.drafts.control_log_cleaner import (
+    checkpoint_offsets,
+    clean,
+    cleaning,
+    earliest_checkpoint_offset,
+    missing_records,
+)
+from acktrail_simulation.drafts.document_json import read_checkpoint_record
+from acktrail_simulation.drafts.fencing import initialising_snapshot, is_fenced
+from acktrail_simulation.drafts.record_encoders import encode_in
+from acktrail_simulation.messages.batch_json import read_batches
+
+KEY = KEYS[0]
+G1 = GroupId("G1")
+
+
+def batches(numbers: list[list[int]]) -> tuple[StateBatch, ...]:
+    return read_batches({"StateBatches": numbers})
+
+
+def keyed(record: dict[str, Any], key: SharePartition = KEY) -> Checkpoint | Delta:
+    return read_checkpoint_record({"StartOffset": -1 if "DeltaIndex" in record else 0, **record}, key)
+
+
+@pytest.mark.parametrize("case", vector("DV-delta-index-rollover")["cases"], ids=str)
+def test_delta_index_steps(case: dict[str, Any]) -> None:
+    """R000-18, R000-19, R000-20: 0 to 255, one more each time, back to 0 at 255 or at the end of a shorter range."""
+    assert is_delta_index_step(case["prev"], case["next"]) == case["verdict"].startswith("ok")
+
+
+def test_the_next_index_follows_its_own_rule() -> None:
+    """R000-20, R000-31: whatever is handed out next is a valid step, in a full range and in a shorter one."""
+    assert next_delta_index(None) == 0
+    for last in range(256):
+        assert is_delta_index_step(last, next_delta_index(last))
+    assert next_delta_index(2, 2) == 0
+    assert is_delta_index_step(2, next_delta_index(2, 2))
+
+
+def sequence() -> tuple[RecordAt[Any], ...]:
+    records = SEED["record_sequences"][0]["records"]
+    return placed([keyed({k: r[k] for k in ("CheckpointEpoch", "DeltaIndex") if k in r}) for r in records], first=1)
+
+
+def test_the_record_sequence() -> None:
+    """R000-15, R000-16, R000-19, R000-21, R000-30, R000-31: of the six records the compacted log keeps and applies
+    what the document's example implies, and the index goes on at 3."""
+    derived = SEED["record_sequences"][0]["derived"]
+    log = sequence()
+    survivors = compact(log)
+    full, left = replay_checkpoint_log(log), replay_checkpoint_log(survivors, compacted=True)
+
+    assert [found.offset for found in survivors] == derived["survivors_of_compaction"]
+    tracks = [CheckpointTrack()]
+    for found in survivors:
+        tracks.append(advance_track(tracks[-1], found.record))
+    steps = zip(survivors, pairwise(tracks), strict=True)
+    applied = [found.offset for found, (before, after) in steps if before.state is not after.state]
+    assert applied == derived["applied_by_replay"]
+    assert [found.offset for found in survivors if found.offset not in applied] == derived["ignored_epoch_mismatch"]
+    assert full.violations == left.violations == ()
+    assert full.states == left.states
+    assert (left.tracks[KEY].last_delta_index, next_delta_index(left.tracks[KEY].last_delta_index)) == (
+        derived["max_delta_index"],
+        derived["next_delta_index"],
+    )
+
+
+def test_delta_indices_do_not_choose_the_state_partition() -> None:
+    """R000-11, R000-27: the state partition follows from group, topic id and partition; one key never has two."""
+    for case in SEED["wire_vectors"]["state_partition"]:
+        key = SharePartition(group_id=case["group"], topic_id=case["topic_id"], partition=case["partition"])
+        assert state_partition_of(key, 50) == case["state_topic_partition_of_50"]
+    keys = {encode_in("iii", found.record)[0] for found in sequence()}
+    assert len({key[2:26] for key in keys}) == 1
+
+    log = sequence()
+    moved = [*log[:-1], RecordAt(partition=1, offset=6, record=log[-1].record)]
+    assert [found.rule for found in replay_checkpoint_log(moved).violations] == [Rule.ONE_STATE_PARTITION_PER_KEY]
+
+
+def test_an_index_used_twice_loses_data() -> None:
+    """R000-14, R000-29: compaction of a log with a reused index changes the state, and replay says so beforehand."""
+    case = vector("DV-delta-index-reuse-loses-data")
+    log = placed([keyed(record) for record in case["records"]])
+    full, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
+
+    assert full.states[KEY].batches == batches(case["replay_full_log"])
+    assert left.states[KEY].batches == batches(case["replay_after_compaction"])
+    assert Rule.DELTA_INDEX_NOT_REUSED in {found.rule for found in full.violations}
+
+
+def test_a_delta_of_another_epoch_is_skipped() -> None:
+    """R000-16, R000-30: it changes nothing and is a finding with its address."""
+    case = vector("DV-epoch-mismatch-delta")
+    replayed = replay_checkpoint_log(placed([keyed(record) for record in case["records"]]), compacted=True)
+
+    state = replayed.states[KEY]
+    assert (state.start_offset, list(state.batches)) == (case["state"]["start_offset"], case["state"]["batches"])
+    assert [(found.rule, found.offset) for found in replayed.violations] == [(Rule.DELTA_EPOCH_MATCHES, 1)]
+
+
+def test_tombstones_in_order() -> None:
+    """R000-36, R000-37: the checkpoint's tombstone removes the state; what the interrupted removal left is pending,
+    and a removal brought to its end leaves no finding."""
+    case = vector("DV-tombstone-order")
+    epochs = {"key": KEY, "checkpoint_epoch": 0, "start_offset": 0, "batches": ()}
+    records: list[Any] = [
+        Checkpoint(**epochs),
+        Delta(delta_index=0, **epochs),
+        Delta(delta_index=1, **epochs),
+        Tombstone(key=KEY),
+        DeltaTombstone(key=KEY, delta_index=0),
+    ]
+    replayed = replay_checkpoint_log(placed(records))
+
+    assert replayed.states.get(KEY) is case["state"]
+    assert list(replayed.tracks[KEY].pending_delta_tombstones) == case["pending_delta_tombstones"]
+    assert [found.rule for found in replayed.violations] == [Rule.DELETION_COMPLETE]
+    finished = replay_checkpoint_log(placed([*records, DeltaTombstone(key=KEY, delta_index=1)]))
+    assert (finished.states, finished.violations) == ({}, ())
+    early = replay_checkpoint_log(placed([*records[:3], DeltaTombstone(key=KEY, delta_index=0)]))
+    assert [found.rule for found in early.violations] == [Rule.DELETION_ORDER]
+
+
+def cleaner_log() -> list[RecordAt[ControlRecord]]:
+    case = vector("DV-sco-eso")
+    found: list[RecordAt[ControlRecord]] = []
+    for group, offsets in case["control_record_offsets"].items():
+        epoch = 0
+        for offset in offsets:
+            epoch += offset in case["checkpoints"][group]
+            found.append(RecordAt(partition=0, offset=offset, record=control(group, offset, epoch, case)))
+    return sorted(found, key=lambda placed: placed.offset)
+
+
+def control(group: str, offset: int, epoch: int, case: dict[str, Any]) -> ControlRecord:
+    one = StateBatch(first_offset=offset, last_offset=offset, delivery_state=2, delivery_count=1)
+    if offset in case["checkpoints"][group]:
+        return ControlCheckpoint(
+            group_id=GroupId(group), checkpoint_epoch=epoch, start_offset=0, end_offset=offset + 1, batches=(one,)
+        )
+    return ControlDelta(group_id=GroupId(group), checkpoint_epoch=epoch, back_offset=None, batches=(one,))
+
+
+def test_what_the_cleaner_may_remove() -> None:
+    """R000-56, R000-57, R000-58, R001-16 to R001-20: checkpoint offsets, the cut-off, three kinds of records."""
+    case, log = vector("DV-sco-eso"), cleaner_log()
+    found = cleaning(log)
+
+    assert checkpoint_offsets(log) == case["sco"]
+    assert earliest_checkpoint_offset(log) == case["eso"]
+    assert {g: list(c.below_earliest) for g, c in found.items()} == case["cleanable_by_eso"]
+    assert {g: list(c.below_own) for g, c in found.items()} == case["cleanable_by_sco_only"]
+    assert {g: list(c.needed) for g, c in found.items()} == case["must_keep"]
+    left = clean(log)
+    assert {placed.offset for placed in log} - {placed.offset for placed in left} == {90, 91, 130, 131}
+    assert replay_control_log(left, cleaned=True) == replay_control_log(log, cleaned=True)
+    assert missing_records(log, left) == ()
+
+
+def test_what_the_cleaner_must_not_remove() -> None:
+    """R000-58, R001-19: every record at or above its group's checkpoint that is missing is a finding, no other is."""
+    case, log = vector("DV-sco-eso"), cleaner_log()
+    needed = {offset for offsets in case["must_keep"].values() for offset in offsets}
+    for gone in log:
+        left = [placed for placed in log if placed is not gone]
+        found = missing_records(log, left)
+
+        assert {f.rule for f in found} <= {Rule.NO_MISSING_AT_OR_ABOVE_CHECKPOINT}
+        assert [f.offset for f in found] == ([gone.offset] if gone.offset in needed else [])
+
+
+def test_a_group_without_checkpoint_stops_the_cleaner() -> None:
+    """R001-18, R001-20: while one group has no checkpoint at all, nothing may go."""
+    log = [p for p in cleaner_log() if p.record.group_id != "G2" or isinstance(p.record, ControlDelta)]
+
+    assert earliest_checkpoint_offset(log) is None
+    assert clean(log) == tuple(log)
+
+
+@pytest.mark.parametrize("case", vector("DV-back-offset-chain")["cases"], ids=lambda case: case["verdict"])
+def test_back_offset_chains(case: dict[str, Any]) -> None:
+    """R001-03, R001-07, R001-10: a chain is whole, or what broke it is named and the scan's state given."""
+    log: list[RecordAt[ControlRecord]] = []
+    for r in case["records"]:
+        record: ControlRecord
+        if r["t"] == "CP":
+            record = ControlCheckpoint(group_id=G1, checkpoint_epoch=r["e"], start_offset=0, end_offset=0, batches=())
+        else:
+            record = ControlDelta(group_id=G1, checkpoint_epoch=r["e"], back_offset=r["b"], batches=())
+        log.append(RecordAt(partition=0, offset=r["o"], record=record))
+    chain = walk_back({p.offset: p.record for p in log}, G1, case["head"])
+    replayed = replay_back_chains(log, {G1: case["head"]})[G1]
+
+    assert (chain.broken is None) == (case["verdict"] == "ok")
+    if chain.broken is None:
+        assert list(chain.offsets) == case["chain"]
+        assert (replayed.chain.broken, replayed.violations) == (None, ())
+        return
+    assert f"broken: {chain.broken}" == case["verdict"]
+    assert [(f.rule, f.offset, f.detail) for f in replayed.violations] == [
+        (Rule.CHAIN_UNBROKEN, case["head"], case["verdict"])
+    ]
+    scanned = replay_control_log(log, cleaned=True).states.get(G1)
+    assert replayed.state == scanned
+
+
+def test_chains_do_not_cross_groups() -> None:
+    """R001-01, R001-07: a back offset that leads to another group's record, or a head that is not there, is broken."""
+    other = ControlCheckpoint(group_id=GroupId("G2"), checkpoint_epoch=1, start_offset=0, end_offset=0, batches=())
+    delta = ControlDelta(group_id=G1, checkpoint_epoch=1, back_offset=5, batches=())
+    log: dict[int, ControlRecord] = {5: other, 6: delta}
+
+    assert walk_back(log, G1, 6).broken == "5 belongs to another group"
+    assert walk_back(log, G1, 7).broken == "7 missing"
+    assert head_index([RecordAt(partition=0, offset=o, record=r) for o, r in log.items()]) == {"G2": 5, "G1": 6}
+
+
+@pytest.mark.parametrize("case", vector("DV-merge")["cases"], ids=lambda case: case["name"])
+def test_both_mergings(case: dict[str, Any]) -> None:
+    """R000-14, R000-17: overlay and combiner on the same lists, each as derived."""
+    start = None if case["start"] == -1 else case["start"]
+    so_far, new = batches(case["so_far"]), batches(case["new"])
+
+    assert combine_state_batches(so_far, new, start) == batches(case["kafka"])
+    assert overlay_state_batches(so_far, new, start) == batches(case["overlay"])
+
+
+@pytest.mark.parametrize("case", vector("DV-state-epoch-fencing")["cases"], ids=str)
+def test_fencing(case: dict[str, Any]) -> None:
+    """R002-58: an older state epoch is refused, an equal or newer one passes; an initialise starts afresh."""
+    assert is_fenced(case["recorded"], case["request"]) == (case["error"] == "FENCED_STATE_EPOCH")
+    if "then" in case:
+        before = DraftSnapshot(
+            key=KEY,
+            state_epoch=case["recorded"],
+            snapshot_epoch=4,
+            start_offset=120,
+            batches=batches([[121, 130, 2, 1]]),
+        )
+        after = initialising_snapshot(KEY, before, state_epoch=case["request"], start_offset=7)
+        assert (after.snapshot_epoch, after.state_epoch, after.start_offset, after.batches) == (
+            5,
+            case["request"],
+            7,
+            (),
+        )
+        assert initialising_snapshot(KEY, None, state_epoch=0, start_offset=None).snapshot_epoch == 0
+
+
+OLD_NAMES = {"spso_le_speo": "start_le_end"}
+
+
+@pytest.mark.parametrize("case", vector("DV-invariants")["cases"], ids=lambda case: case["name"])
+def test_invariants(case: dict[str, Any]) -> None:
+    """R000-02, R000-47, R000-65, R002-14, R002-59, R002-71, R002-74: each window breaks exactly the rules named."""
+    start, end = (None if case[name] == -1 else case[name] for name in ("spso", "speo"))
+    broken = window_violations(start, end, batches(case["batches"]))
+
+    assert [rule.value for rule in broken] == [OLD_NAMES.get(n, n) for n in case["violations"]]
+
+
+@pytest.mark.parametrize(("first", "last"), [(109, 111), (118, 120), (120, 121)])
+def test_batches_lie_inside_the_window(first: int, last: int) -> None:
+    """R000-47: an offset below the start, or at or above the end, is outside; the window's own ends are inside."""
+    edges = batches([[110, 110, 0, 1], [119, 119, 2, 1]])
+    outside = batches([[first, last, 2, 1]])
+
+    assert window_violations(110, 120, edges) == ()
+    assert window_violations(110, 120, outside) == (Rule.BATCH_WITHIN_WINDOW,)
+
+
+def test_a_control_delta_of_another_epoch_is_skipped() -> None:
+    """R001-14: what follows the checkpoint with another epoch, or comes before any, is found and changes nothing."""
+    one = batches([[0, 4, 2, 1]])
+    checkpoint = ControlCheckpoint(group_id=G1, checkpoint_epoch=1, start_offset=0, end_offset=5, batches=())
+    stale = ControlDelta(group_id=G1, checkpoint_epoch=2, back_offset=None, batches=one)
+
+    replayed = replay_control_log(placed([stale, checkpoint, stale]))
+    assert (replayed.states[G1].batches, replayed.states[G1].window.start_offset) == ((), 0)
+    assert [(found.rule, found.offset) for found in replayed.violations] == [
+        (Rule.DELTA_HAS_CHECKPOINT, 0),
+        (Rule.DELTA_EPOCH_MATCHES, 2),
+    ]
+    assert replay_control_log(placed([stale, checkpoint]), cleaned=True).violations == ()

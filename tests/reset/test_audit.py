@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reset.change_tables import planned
 
+from acktrail.broker.changes import ChangeResult, Outcome
 from acktrail.change.audit import journal as journal_module
 from acktrail.change.audit.audit_chain import (
     AuditEntry,
@@ -27,6 +29,7 @@ from acktrail.change.audit.audit_chain import (
     first_link,
 )
 from acktrail.change.audit.journal import Journal, read_audit
+from acktrail.change.execution.attempt import Attempt
 from acktrail.change.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings, worst_status
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
@@ -219,3 +222,24 @@ def test_a_lease_of_another_machine_is_held_until_it_ends() -> None:
     assert [there.is_held(NOW_MS - 1), there.is_held(NOW_MS)] == [True, False]
     assert not here.is_held(NOW_MS - 1)
     assert replace(here, pid=os.getpid()).is_held(NOW_MS - 1)
+
+
+def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
+    """A process that slept longer than its leases last sends nothing more; else a group that failed keeps those after
+    it from being sent."""
+    plan, now = planned("2026-lease"), [dt.datetime(2026, 1, 31, tzinfo=dt.UTC)]
+    for groups, naps, wanted in ((["a", "b"], 300, "its lease was over"), (["c", "d"], 0, "a group before it")):
+        journal = Journal(
+            TablesConfig(uri=str(tmp_path)), cluster_id="c1", run_id="r1", actor="ann", clock=lambda: now[0]
+        )
+        attempt = Attempt(journal, plan, groups)
+
+        def call(group_id: str, naps: int = naps) -> list[ChangeResult]:
+            now[0] += dt.timedelta(seconds=naps)
+            outcome = Outcome.DONE if naps else Outcome.REFUSED
+            return [ChangeResult(group_id=group_id, topic=None, partition=None, outcome=outcome)]
+
+        with attempt.take_leases():
+            done = attempt.send(groups, call, 1_000, goes_on=False)
+        assert [*done.not_sent] == groups[1:]
+        assert wanted in done.not_sent[groups[1]]

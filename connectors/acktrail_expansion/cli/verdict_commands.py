@@ -71,10 +71,10 @@ def check(
             take_look(admin, target, topics=[topic], run_id=run_id)
         event_id, both = _judge(kafka, stored, topic_id, executors_on(master), show_keys=show_keys)
         validation = check_expansions(stored, run_id)
-    keys = [*_keys_at_risk(stored, event_id, both)] if show_keys and both is not None else []
+    keys = [*_keys_at_risk(stored, event_id, both)] if show_keys and both is not None else None
     if as_json:
         form = expansion_form(stored, event_id) if event_id else {"topic": topic}
-        own = [dict(zip(_KEYS_AT_RISK, each, strict=True)) for each in keys]
+        own = None if keys is None else [dict(zip(_KEYS_AT_RISK, each, strict=True)) for each in keys]
         echo_rows([{**form, "keys_at_risk": own, "results": [result.row for result in validation.results]}])
     else:
         none = f"{printable(topic)}: no look shows that it gained partitions"
@@ -143,7 +143,7 @@ def show(
     """List the expansions of topics, the worst first, or show one with what proves each verdict on the order of keys.
 
     It reads what the newest `acktrail expand check`, or the DAG acktrail_partitions, wrote. The JSON form has one
-    object for each expansion. The exit code is 0 also when order was broken: `acktrail run validate` is for scripts.
+    object for each expansion. The exit code is 0 also when order was broken: `acktrail expand check` is for scripts.
     """
     config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables

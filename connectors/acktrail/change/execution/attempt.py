@@ -115,8 +115,11 @@ class Attempt:
         `goes_on`. Raises why the first was not sent, when nothing was sent for any group."""
         results: list[ChangeResult] = []
         refused: dict[str, AcktrailError] = {}
-        waiting = list(groups)
-        while waiting and self.renew_leases(waiting, request_timeout_ms):
+        waiting, why = list(groups), "nothing was sent after a group before it was not done"
+        while waiting:
+            if not self.renew_leases(waiting, request_timeout_ms):
+                why = "its lease was over: others may have changed the group"
+                break
             answer = call(group_id := waiting.pop(0))
             if isinstance(answer, AcktrailError):
                 refused[group_id] = answer
@@ -129,7 +132,7 @@ class Attempt:
         if refused and not results:
             raise next(iter(refused.values()))
         not_sent = {group: error.message for group, error in refused.items()}
-        not_sent |= dict.fromkeys(waiting, "nothing was sent after a group before it was not done")
+        not_sent |= dict.fromkeys(waiting, why)
         return Execution(plan_id=self._plan_id, attempt=self.number, results=tuple(results), not_sent=not_sent)
 
     def call(

@@ -219,5 +219,5 @@ def _raise_unless_changed(change: ChangeOutcome, execution: Execution) -> None:
         hint = f"acktrail change show {change.plan_id} lists what was found; {error.hint}".removesuffix("; ")
         raise OutcomeUnknown(error.message, hint=hint, data={**error.data, "plan": change.plan_id}) from error
     if execution.not_sent:
-        text = f"group {next(iter(execution.not_sent))!r} was not sent: the lease was over"
-        raise PartlyDone(text, hint="the same plan may be applied again")
+        group, why = next(iter(execution.not_sent.items()))
+        raise PartlyDone(f"group {group!r} was not sent: {why}", hint="the same plan may be applied again")

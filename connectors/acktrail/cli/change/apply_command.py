@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -57,14 +57,8 @@ def apply(
             return
         if wait_empty > 0:
             api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
-        how: dict[str, Any] = {
-            "partial": partial,
-            "max_age_ms": age_ms,
-            "wait_s": wait,
-            "watch_s": watch,
-            "as_json": as_json,
-        }
-        carry_out(cluster, api.open_journal(target, loaded), loaded, **how)
+        journal, verified = api.open_journal(target, loaded), {"wait_s": wait, "watch_s": watch}
+        carry_out(cluster, journal, loaded, partial=partial, max_age_ms=age_ms, as_json=as_json, **verified)
 
 
 def verify(

@@ -41,7 +41,7 @@ demo: sync ## The main job: broker, share groups, export, reconciliation, report
 
 # More processes than cores: many tests wait for brokers, schedulers and time-outs.
 test: sync ## The tests, four at a time; the slowest twenty are printed
-	@JAVA_HOME=$$(PYTHONPATH=tests $(BIN)/python tests/servers/class_archives.py .test-java) && export JAVA_HOME && \
+	@JAVA_HOME=$$(PYTHONPATH=tests/support $(BIN)/python tests/support/servers/class_archives.py .test-java) && export JAVA_HOME && \
 	$(BIN)/pytest -n 4 --dist loadscope --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 # A copy without the folders of the branches and their tests, in an environment of its own.

@@ -13,8 +13,8 @@ import pyarrow as pa
 from measure import median, run
 from table import Row
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import HistoryTables, history_rows

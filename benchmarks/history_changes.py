@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from raw_log import LogShape, raw_log
 from table import Row, pace
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.model_values import HELD_COLUMNS
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.model_values import HELD_COLUMNS
+from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.offset_history.status_changes import History
-from acktrail.wire.raw_record import RawRecord, decode_raw
 from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 
 

@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from table import Row
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep import rewrite_commit

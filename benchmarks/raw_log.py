@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of, topic_id_text
-from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 
 STATE_PARTITIONS = 50
 UPDATES_PER_SNAPSHOT = 500

@@ -22,11 +22,11 @@ from connect_server import running_connect_server
 from raw_log import LogShape, raw_log
 from table import Row
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.replaying.raw_log import RawLogReplay
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import topic_id_text
+from acktrail.replay.raw_log import RawLogReplay
 from acktrail.tables.delta.store import Tables
 
 _CLUSTER = "benchmark"

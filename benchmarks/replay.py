@@ -12,9 +12,9 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.replaying.raw_log import RawLogReplay
+from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.replay import replay
-from acktrail.wire.raw_record import RawRecord, decode_raw
+from acktrail.replay.raw_log import RawLogReplay
 
 ROWS_AT_ONCE = 131_072
 _RAW = ("state_partition", "offset", "timestamp_ms", "key", "value")

@@ -18,7 +18,7 @@ from raw_log import LogShape, raw_log
 from rounds import rounds, timed
 from table import Row, pace
 
-from acktrail.columnar.replaying.raw_log import RawLogReplay
+from acktrail.replay.raw_log import RawLogReplay
 
 ROWS_AT_ONCE = 1 << 17
 LOGS = (

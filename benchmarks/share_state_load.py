@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from leader_messages import WriteShareGroupStateRequest
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset, raise_unless_done
-from acktrail.broker.client.broker_client import BrokerClient
 from acktrail.config import KafkaConfig
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import NewStartOffset, raise_unless_done
+from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.model.share_partition import topic_id_bytes
 
 __all__ = ["ShareStateLoad"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from acktrail.format.wire.dialects.released import encode
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of, topic_id_text
-from acktrail.wire.dialects.released import encode
 
 SHARE_PARTITIONS = 2_000
 UPDATES_PER_SNAPSHOT = 500

@@ -19,12 +19,11 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from definitions.queue_rules import judge  # the definition, as the tests have it
 from definitions.queue_window import QueueContext, QueueObservation
 
-from acktrail.columnar.queue_windows import CONTEXT, judge_windows
-from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.schemas.table_schemas import STATUS_WINDOW, TABLES
-from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.config import TablesConfig
-from acktrail.model.queues.queue_window import LONGEST
+from acktrail.format.columns.schemas.table_schemas import INSTANT, STATUS_WINDOW, TABLES
+from acktrail.model.queues.queue_reasons import LONGEST
+from acktrail.replay.queue_windows import CONTEXT, judge_windows
+from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
 from acktrail.tables.trend_chunks import add_parts

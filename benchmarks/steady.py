@@ -26,11 +26,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from state_log import state_records
 from table import Row
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_source import StateTask
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from raw_log import LogShape, raw_log
 
-from acktrail.columnar.decoding.decode_records import decode_records
+from acktrail.format.columns.decoding.decode_records import decode_records
 
 ROWS_AT_ONCE = 1 << 17
 _SECONDS_BETWEEN = 0.001

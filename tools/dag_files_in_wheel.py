@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard", "docs/tables.md": "acktrail/columnar/schemas"}
+_PAGES: Final = {"docs/runbooks.md": "acktrail_dashboard", "docs/tables.md": "acktrail/format/columns/schemas"}
 
 
 class DagFilesInWheel(BuildHookInterface):  # type: ignore[type-arg]

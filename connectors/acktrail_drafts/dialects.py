@@ -25,10 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.model.delivery import StateBatch
-from acktrail.model.records import Tombstone
-from acktrail.model.share_partition import GroupId
-from acktrail.wire.dialects.batch_arrays import (
+from acktrail.format.wire.dialects.batch_arrays import (
     BATCH_BYTES,
     UINT16,
     none_if_absent,
@@ -36,9 +33,12 @@ from acktrail.wire.dialects.batch_arrays import (
     read_compact_batch_array,
     read_version,
 )
-from acktrail.wire.dialects.dialect import Dialect, Replay
-from acktrail.wire.primitives import INT16, INT32, INT64, Reader
-from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, read_share_partition
+from acktrail.format.wire.dialects.dialect import Dialect, Replay
+from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
+from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, read_share_partition
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import Tombstone
+from acktrail.model.share_partition import GroupId
 from acktrail_drafts.draft_json import draft_content
 from acktrail_drafts.draft_records import (
     Checkpoint,

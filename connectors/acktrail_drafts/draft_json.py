@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from acktrail.format.wire.dialects.batch_arrays import absent_if_none, batches_form
+from acktrail.format.wire.dialects.dialect import JsonForm
+from acktrail.format.wire.state_key import key_form
 from acktrail.model.records import Tombstone
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.batch_arrays import absent_if_none, batches_form
-from acktrail.wire.dialects.dialect import JsonForm
-from acktrail.wire.state_key import key_form
 from acktrail_drafts.draft_records import (
     Checkpoint,
     ControlCheckpoint,

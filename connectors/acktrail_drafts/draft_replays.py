@@ -7,10 +7,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from acktrail.format.wire.dialects.dialect import DialectReplay, JsonForm
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy, replay
 from acktrail.offline.record_json import state_json
-from acktrail.wire.dialects.dialect import DialectReplay, JsonForm
 from acktrail_drafts.checkpoint_log import replay_checkpoint_log
 from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
 from acktrail_drafts.draft_json import draft_state_json, finding_json

@@ -23,9 +23,9 @@ from acktrail_dags.airflow_errors import as_airflow_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from acktrail.notifications.notification import Known, Notification
-    from acktrail.notifications.sending import ChangesOf
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.notification import Known, Notification
+    from acktrail.view.sending import ChangesOf
 
 MESSAGE: Final = "acktrail"
 """The name of the message in a notifier's templates."""
@@ -90,7 +90,7 @@ def _of_resets(*, kind: str, title: str, urgency: str) -> list[BaseNotifier]:
 def notify(target: run_target.ReconcileTarget | None, **context: Unpack[Context]) -> dict[str, Any]:
     """Send what changed since the last message: the gate, critical findings, statuses of groups. Runs also when the
     gate stops the run. Skips where nothing was reconciled, and without ``ACKTRAIL_NOTIFIERS``."""
-    from acktrail.notifications.run_messages import changed
+    from acktrail.view.run_messages import changed
 
     return _send_changes(target, context, changed)
 
@@ -109,8 +109,8 @@ def notify_of_branches(target: run_target.Target | None, **context: Unpack[Conte
 
 
 def _send_changes(target: run_target.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
-    from acktrail.notifications.sending import send_changes
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.sending import send_changes
 
     if target is None:
         raise AirflowSkipException("there is no observation of this run")

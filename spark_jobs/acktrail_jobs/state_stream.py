@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from acktrail.broker.state.state_range import state_topic_now
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import state_source_partition
 from acktrail.executors import balanced_shares
+from acktrail.kafka.state.state_range import state_topic_now
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import TableLogs

@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.replay_resume import ReplayStart, replay_of, replay_shares

@@ -23,13 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from acktrail import errors
-from acktrail.broker.state.state_source import StateTask
 from acktrail.connect.activity import doing
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.outage import Outage
 from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import ExportRun, Written
+from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.written_records import WRITTEN, DataFileSink, written_records
 from acktrail.tables.lease import SinkLease

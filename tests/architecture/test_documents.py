@@ -9,7 +9,7 @@ import pytest
 from architecture.test_references import without_gone_branches
 
 from acktrail.cli.main import CommandGroup
-from acktrail.columnar.schemas.table_schemas import parse_tables
+from acktrail.format.columns.schemas.table_schemas import parse_tables
 
 ROOT = Path(__file__).parents[2]
 MOST_TABLES = 24

@@ -21,7 +21,7 @@ MODULES: Final = sorted(
 
 def test_there_are_examples() -> None:
     """The readable replay's combiner and its counterpart on columns have one each."""
-    assert {"acktrail.model.batches", "acktrail.columnar.replaying.combine_batches"} <= set(MODULES)
+    assert {"acktrail.model.batches", "acktrail.replay.combine_batches"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)

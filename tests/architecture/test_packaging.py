@@ -51,7 +51,7 @@ def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
 
 def test_the_wheel_brings_the_pages_that_it_reads(unpacked: Path) -> None:
     """Columns of tables, and runbooks: those of the checkout."""
-    pages = {"tables.md": "acktrail/columnar/schemas", "runbooks.md": "acktrail_dashboard"}
+    pages = {"tables.md": "acktrail/format/columns/schemas", "runbooks.md": "acktrail_dashboard"}
 
     assert all((unpacked / pages[name] / name).read_bytes() == (ROOT / "docs" / name).read_bytes() for name in pages)
 

@@ -27,7 +27,7 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider"],
         cwd=tmp_path,
-        env={**inherited, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**inherited, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
         capture_output=True,
         text=True,
         timeout=300,

@@ -75,7 +75,7 @@ def test_what_a_test_names_is_shown_by_a_test() -> None:
     assert claimed
 
 
-@pytest.mark.parametrize("folder", ["tests/drafts/", "tests/wire/dialects"])
+@pytest.mark.parametrize("folder", ["tests/drafts/", "tests/format/wire/dialects"])
 def test_the_tests_of_the_drafts_name_what_they_show(folder: str) -> None:
     """Where the table leads to a test of the drafts, that test names the requirement."""
     for identifier, _, shown_by in _rows():

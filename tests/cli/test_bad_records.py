@@ -16,8 +16,8 @@ from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import batch
 
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
-from acktrail.wire.raw_record import RawRecord
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.raw_record import RawRecord
 
 RECORDS: dict[str, list[tuple[bytes, bytes]]] = {
     "4.0": [(wire("W-4x-snapshot-key"), wire("W-40-snapshot-value"))],

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from broker.workload import until
 from servers.real_broker import restart
 from servers.releases import releases
 from servers.s3_server import S3, running_s3
 from servers.tcp_proxy import tcp_proxy
+from servers.workload import until
 from state_topics.export_checker import check_nothing_lost_or_doubled
 from state_topics.filled_topic import create_state_topic, fill
 

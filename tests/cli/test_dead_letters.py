@@ -12,7 +12,7 @@ from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 
 HOSTILE = "no\x1b[2J\nsecond line"
 NUMBERS = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")

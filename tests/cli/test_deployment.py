@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import Workload, until
 from servers.connect_worker import ConnectWorker
+from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker

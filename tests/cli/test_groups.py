@@ -8,13 +8,13 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, start_at
 from confluent_kafka import Consumer
 from drivers.command_line import Done, run
+from servers.workload import Workload, start_at
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.cli.group_answers import GroupAnswer
 from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
 
 pytestmark = pytest.mark.broker
 

@@ -18,14 +18,14 @@ from samples.dump_lines import dump_line
 from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
 
-from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, decode_records
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
-from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.wire.raw_record import RawRecord
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
 KEY = SharePartition(group_id=GroupId("g"), topic_id=TopicId(TOPIC_ID), partition=7)

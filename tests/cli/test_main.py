@@ -12,10 +12,10 @@ import pytest
 from samples.dump_lines import dump_line
 
 from acktrail.cli import main as command_line
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.wire.dialects.released import encode
-from acktrail.wire.raw_record import RawRecord
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOPIC_ID = TopicId("AQIDBAUGBwgJCgsMDQ4PEA")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import Workload
 from drivers.command_line import Done, run
 from jobs.world import World, batch, key_of, snapshot, update
+from servers.workload import Workload
 
 from acktrail.cli import main as command_line
 from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_file

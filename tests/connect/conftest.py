@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from samples.memory_source import MemorySink, MemoryTables
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTask
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.format.wire.dialects.released import encode
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.wire.dialects.released import encode
 
 Pair = tuple[bytes | None, bytes | None]
 

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.broker.state.state_connector import ShareGroupStateSource
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.contract import (
@@ -33,6 +32,7 @@ from acktrail.connect.testing import (
     SinkSuite,
     SourceSuite,
 )
+from acktrail.kafka.state.state_connector import ShareGroupStateSource
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
@@ -195,7 +195,7 @@ def _log(partition: int) -> tuple[SourcePartition, MemoryLog]:
 
 
 def _records(source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
-    from acktrail.columnar.decoding.decode_records import decode_records
+    from acktrail.format.columns.decoding.decode_records import decode_records
 
     _, log = _log(int(source_partition.rsplit("/", 1)[1]))
     rows = decode_records(log.raw(first, end))

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 import pytest
-from broker.workload import until
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
+from servers.workload import until
 
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy

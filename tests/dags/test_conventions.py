@@ -38,7 +38,7 @@ HEAVY = (
         "pyarrow",
         "pyspark",
     ),
-    *("acktrail.broker", "acktrail.columnar", "acktrail.tables"),
+    *("acktrail.kafka", "acktrail.format.columns", "acktrail.tables"),
     *("acktrail_dashboard", "acktrail_expectations", "acktrail_jobs"),
 )
 TAGS = {"acktrail", "data-quality", "kafka", "maintenance", "share-groups", "spark"}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker.workload import Workload
+from servers.workload import Workload
 
 from acktrail.branches import branches
 from acktrail.config import TablesConfig

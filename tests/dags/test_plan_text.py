@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
+from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.plan import ResetPlan

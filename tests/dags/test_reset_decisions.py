@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reset.scenes import a_plan, a_request, a_snapshot
+from change.scenes import a_plan, a_request, a_snapshot
 
 from acktrail.change import api
 from acktrail.change.change_kind import load_plan

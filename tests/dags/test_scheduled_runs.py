@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from broker.workload import Workload, until
+from change.world import World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from drivers.airflow_pages import AirflowPages
@@ -21,13 +21,13 @@ from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.recording_notifier import FACTORY, FILE, messages
 from jobs.test_connect_server import TOKEN, acktrail, served
-from reset.world import World
+from servers.workload import Workload, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
 from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
@@ -90,7 +90,7 @@ def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
         "ACKTRAIL_TABLES": tables.uri,
         "ACKTRAIL_NOTIFIERS": FACTORY,
         FILE: str(sent),
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
     }
@@ -237,7 +237,7 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
 
 
-@pytest.mark.full  # tests/reset/test_safety_on_broker.py has the check itself
+@pytest.mark.full  # tests/change/test_safety_on_broker.py has the check itself
 def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
     """Between approval and execution everything is looked at again: a group at work is left alone."""
     run = scene.start(RESET, groups=["bills-desk"], topics=["bills"], strategy="to-earliest", dry_run=False)

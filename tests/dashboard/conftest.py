@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from definitions.batch_laws import terminal_count
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs.world import batch, key_of, snapshot, update
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.delivery import StateBatch
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
 from acktrail.model.offset_history.status_changes import Cause, History, RecordPosition, StatusChange

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from reset.change_tables import a_journal, attempt, planned, unlocked
+from change.change_tables import a_journal, attempt, planned, unlocked
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry
 from acktrail.change.lifecycle.plan_life import ChangeStatus

@@ -14,9 +14,9 @@ from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 from typer.testing import CliRunner
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.command import app, report
 from acktrail_dashboard.rows.run_tables import RunTables

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 import pytest
+from change.change_tables import unlocked
 from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
-from reset.change_tables import unlocked
 from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
 from servers.web_server import web_server

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables import open_runs
 from acktrail.tables.open_runs import OpenRuns
 from acktrail_dashboard.lists.check_grid import check_grid, check_results, check_runs, suites_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail_dashboard.html.report import render_html
 from acktrail_dashboard.ranking import rank, ranked_groups

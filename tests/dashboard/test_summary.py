@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.reconciliation import Verdict
 from acktrail_dashboard.html.report import render_html
 from acktrail_dashboard.rows.run_tables import RunTables, chosen_run, rows_of_run

@@ -20,8 +20,8 @@ from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_das
 from samples.history_tables import build
 from servers.web_server import web_server
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
 from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar

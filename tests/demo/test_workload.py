@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from broker.workload import until
 from demo.workload_report import (
     Fate,
     SharePartitionRun,
@@ -22,16 +21,17 @@ from drivers.whole_topic import messages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from servers.releases import releases
+from servers.workload import until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail.errors import ConfigurationError, InputError, Unreachable
+from acktrail.format.wire.dialects.released import decode
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
-from acktrail.wire.dialects.released import decode
 from acktrail_demo.workload.demo_cluster import WorkloadUnfinished
 from acktrail_demo.workload.scenario import (
     ALWAYS,

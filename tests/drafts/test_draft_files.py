@@ -10,7 +10,7 @@ from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import CONTROL, batch
 
-from acktrail.wire.raw_record import RawRecord
+from acktrail.format.wire.raw_record import RawRecord
 
 
 def record(offset: int, key: str, value: str) -> RawRecord:

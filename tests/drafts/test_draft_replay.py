@@ -26,11 +26,11 @@ from samples.dialect_dumps import (
 )
 from samples.golden_vectors import example
 
+from acktrail.format.wire.dialects.released import KAFKA_4_2
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_dialects import replay_records
-from acktrail.wire.dialects.released import KAFKA_4_2
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_json import finding_json
 from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate

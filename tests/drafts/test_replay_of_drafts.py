@@ -11,7 +11,7 @@ from drafts.random_walks import CheckpointWalk, ControlWalk
 from drivers.command_line import run
 from samples.dump_lines import dump_line
 
-from acktrail.wire.raw_record import RawRecord
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail_simulation.drafts.record_encoders import encode_in
 
 LIVES: dict[str, Any] = {

@@ -26,8 +26,8 @@ from expectations.sample_tables import (
 )
 from state_topics.coordinator_log import everyday, from_raw
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
-from acktrail.columnar.stored_offsets import stored_offsets
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail.replay.stored_offsets import stored_offsets
 from acktrail_expectations.gx import suite_check
 from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, evaluate
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 from state_topics.coordinator_log import CLUSTER, OTHER_TOPIC, STATE_PARTITIONS, TOPIC, Coordinator, everyday
 
-from acktrail.columnar.schemas.table_schemas import (
+from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import (
     EXPORT_RANGES,
     GROUP_OBSERVATIONS,
     OFFSET_OBSERVATIONS,
     RECONCILIATIONS,
     SHARE_PARTITION_STATES,
 )
-from acktrail.config import TablesConfig
 from acktrail.model.delivery import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of

@@ -29,9 +29,9 @@ from expectations.sample_tables import (
 )
 from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, batch, everyday, share_partition
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError, QualityGateFailed
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit

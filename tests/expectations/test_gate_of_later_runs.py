@@ -29,9 +29,9 @@ from expectations.sample_tables import (
 )
 from state_topics.coordinator_log import batch, everyday, share_partition
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.inputs import validation_positions

@@ -19,7 +19,7 @@ from state_topics.coordinator_log import (
     share_partition,
 )
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.model.share_partition import SharePartition
 from acktrail_expectations.gx.suite_check import evaluate
 from acktrail_expectations.row_labels import SHARE_PARTITION, STATE_RECORD

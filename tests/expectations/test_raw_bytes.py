@@ -12,9 +12,9 @@ from expectations.gate_scenes import validate
 from expectations.sample_tables import RUN, changed, fill, ranges, reconciliations, row_where, states
 from state_topics.coordinator_log import batch, everyday, from_raw, share_partition
 
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import pass_gate, validate_run
 from acktrail_expectations.inputs import validation_positions

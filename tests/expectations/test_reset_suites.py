@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
+from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.change import api
 from acktrail.change.collection.facts import TargetOffset
@@ -19,9 +19,9 @@ from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.plan_file import plan_json
 from acktrail.change.planning.strategies import Clamp
 from acktrail.change.request.reset_request import StrategyKind, TopicScope
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import ValidationSummary, recorded

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.stored_offsets import StoredOffsets, stored_offsets
+from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail_expectations.inputs.validation_positions import LOOK_BACK, advanced, at_or_above, offset_slices
 
 addresses = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=80)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from broker.workload import until
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from servers.connect_worker import ConnectWorker, connect_worker
 from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.moving_clock import MovingClock, moving_clock
+from servers.workload import until
 from state_topics.export_checker import check_nothing_lost_or_doubled
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic
 

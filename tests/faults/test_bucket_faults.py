@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from broker.workload import until
 from faults.conftest import Export, OpenExport, recent_runs, writing
 from servers.real_broker import restart
 from servers.signed_s3_server import SignedS3, running_signed_s3
+from servers.workload import until
 
 from acktrail.embedded import EmbeddedBroker
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from broker.workload import until
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from faults.conftest import PARTITIONS, POISON, Export, good, log_ends, log_starts, writing
+from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.embedded import EmbeddedBroker

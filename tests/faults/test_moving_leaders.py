@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from broker.workload import until
 from faults.conftest import PARTITIONS, Export, exports, good, log_ends, writing
 from servers.broker_pair import BrokerPair, broker_pair
 from servers.real_broker import kill, restart
+from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, fill, read_all
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import NewStartOffset
-from acktrail.broker.client.error_codes import Outcome
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import NewStartOffset
+from acktrail.kafka.client.error_codes import Outcome
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]

@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from broker.workload import until
 from faults import stream_process
 from faults.conftest import Export, OpenExport, log_ends, log_starts, writing
 from faults.stream_process import DIES, MOMENTS
@@ -21,6 +20,7 @@ from faults.test_log_faults import pruned
 from faults.test_worker_faults import LONG, SEED, all_runs, stands_by
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
+from servers.workload import until
 
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from broker.workload import until
 from faults.conftest import Export, OpenExport, recent_runs, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
+from servers.workload import until
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.tables.delta.store import Tables

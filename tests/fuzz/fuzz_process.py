@@ -10,8 +10,8 @@ def main() -> None:
     import atheris
 
     here = Path(__file__).resolve()
-    sys.path[:0] = [str(here.parent), str(here.parents[1]), str(here.parents[2] / "simulation")]
-    with atheris.instrument_imports(include=["acktrail.offline", "acktrail.wire", "targets"]):
+    sys.path[:0] = [str(here.parent), str(here.parents[1] / "support"), str(here.parents[2] / "simulation")]
+    with atheris.instrument_imports(include=["acktrail.offline", "acktrail.format.wire", "targets"]):
         from targets import TARGETS, use_scratch
     name, *options = sys.argv[1:]
     corpus = Path(options[0])

@@ -15,22 +15,22 @@ from samples.dump_lines import dump_line
 from state_topics.segment_bytes import header_bytes
 
 from acktrail.branches import loaded
-from acktrail.columnar.decoding.batch_codecs import unpacked
-from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
+from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire import group_record
+from acktrail.format.wire.dead_letter_headers import read_dead_letter
+from acktrail.format.wire.dialects.detect_layout import detect_layout
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.dialects.released import RELEASED
+from acktrail.format.wire.raw_record import RawRecord, decode_raw
+from acktrail.format.wire.record_batch import HEADER_BYTES, Compression
 from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.copied_files import read_dump
 from acktrail.offline.read.log_segment import Fragment, IntactBatch, is_log, read_batches
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage
 from acktrail.offline.read.sink_objects import read_sink_object
-from acktrail.wire import group_record
-from acktrail.wire.dead_letter_headers import read_dead_letter
-from acktrail.wire.dialects.detect_layout import detect_layout
-from acktrail.wire.dialects.dialect import Dialect
-from acktrail.wire.dialects.released import RELEASED
-from acktrail.wire.raw_record import RawRecord, decode_raw
-from acktrail.wire.record_batch import HEADER_BYTES, Compression
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
 __all__ = ["TARGETS", "as_input", "mended", "use_scratch"]

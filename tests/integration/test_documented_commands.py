@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from change.world import World
 from confluent_kafka import AcknowledgeType
-from reset.world import World
 from samples.dump_lines import dump_line
 from state_topics.filled_topic import read_all
 

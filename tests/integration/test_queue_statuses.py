@@ -11,12 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, ShareConsumer
+from servers.workload import Workload, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
 from acktrail_jobs.commands.reconcile import reconcile

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import Workload, start_at, until
 from confluent_kafka import AcknowledgeType, TopicPartition
 from drivers.command_line import run
 from integration.test_queue_statuses import EXPLICIT, settle
 from servers.releases import releases
+from servers.workload import Workload, start_at, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jobs.world import batch
 from samples.random_records import INT64, any_batches, batches, disjoint_batches, keys
 
-from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
-from acktrail.columnar.share_partition_keys import (
+from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
+from acktrail.format.columns.share_partition_keys import (
     coordinator_keys,
     first_matches,
     key_codes,

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from jobs.world import World, key_of, snapshot
 from samples.memory_source import MemoryLog
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.source_batches import (
     LOG_REPLACED,
@@ -22,6 +20,8 @@ from acktrail.connect.source_batches import (
     SourceBatch,
     state_source_partition,
 )
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
 from acktrail.reconcile.observed_run import read_observation

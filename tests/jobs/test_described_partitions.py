@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import PHASES, read_descriptions
 from acktrail.tables.delta.store import Tables

@@ -14,10 +14,10 @@ import pytest
 from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 
-from acktrail.columnar.model_values import changes_of, known_states_of
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.executors import InProcess
+from acktrail.format.columns.model_values import changes_of, known_states_of
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone

@@ -8,8 +8,8 @@ from typing import Self
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType
+from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from jobs.world import key_of, snapshot, update
 from samples.random_records import batches, records
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.replaying.apply_records import replay_decoded
-from acktrail.columnar.replaying.state_columns import StateColumns
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.state_key import encode_key
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
@@ -30,8 +30,8 @@ from acktrail.reconcile.coverage import Coverage, Gap
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.reconcile.partition_replay import Replay, SavedReplay
-from acktrail.wire.dialects.released import encode
-from acktrail.wire.state_key import encode_key
+from acktrail.replay.apply_records import replay_decoded
+from acktrail.replay.state_columns import StateColumns
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3

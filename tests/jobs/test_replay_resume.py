@@ -14,8 +14,8 @@ from jobs.replaying import replayed_again, replayed_here
 from jobs.test_history import Written, live
 from jobs.world import World
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.reconcile.coverage import Gap, read_coverage
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.tables.delta.store import Tables

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from broker.workload import Workload, until
 from servers.releases import releases
+from servers.workload import Workload, until
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.groups.observation import observe as ask
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.groups.observation import observe as ask
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.reconcile import reconcile
 

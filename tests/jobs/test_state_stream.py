@@ -13,20 +13,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from broker.workload import Workload
 from confluent_kafka import TopicPartition
 from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from servers.s3_server import running_s3
+from servers.workload import Workload
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state import state_range
 from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.export.export_run import ExportRun, ExportSummary, observe
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.state import state_range
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import log_lease

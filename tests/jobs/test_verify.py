@@ -15,8 +15,8 @@ from drivers.command_line import Done, run
 from jobs.test_history import Written, live
 from jobs.world import World, key_of, snapshot
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import HistoryTables
 from acktrail.tables.saved_states import HISTORY, REPLAY, read_saved

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from change.change_tables import a_journal, attempt
 from jobs.test_statuses import Clock
 from jobs.world import BEGAN_AT, batch, key_of, snapshot, update
 from pyspark.sql import SparkSession
-from reset.change_tables import a_journal, attempt
 from samples.dashboard_tables import HOSTILE
 from samples.evidence_tables import put
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.health.open_findings import open_findings

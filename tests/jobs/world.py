@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from acktrail.columnar.decoding.decode_records import decode_records
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.state_key import encode_key
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, durable_lag, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of, topic_id_text
 from acktrail.tables.delta.store import Tables
-from acktrail.wire.dialects.released import encode
-from acktrail.wire.state_key import encode_key
 
 __all__ = ["STATE_TOPIC", "Topic", "World", "batch", "key_of", "snapshot", "topic_id", "update"]
 

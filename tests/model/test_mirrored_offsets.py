@@ -21,7 +21,9 @@ from acktrail.model.mirrored_offsets import (
     valid_syncs,
 )
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden/mirror_maker/records.json").read_text("ascii"))
+GOLDEN: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "support/golden/mirror_maker/records.json").read_text("ascii")
+)
 
 
 def sync(upstream: int, downstream: int) -> OffsetSync:

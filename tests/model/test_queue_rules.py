@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_reasons import RULES
-from acktrail.model.queues.queue_window import LONGEST, WINDOW
+from acktrail.model.queues.queue_reasons import LONGEST, RULES, WINDOW
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 

@@ -18,14 +18,14 @@ from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
 
-from acktrail.columnar.decoding.batch_codecs import unpacked
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
+from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.wire.dialects.released import KAFKA_4_2
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.record_batch import Compression
 from acktrail.offline.read import log_segment as batches_module
 from acktrail.offline.read.log_segment import read_segment
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
-from acktrail.wire.dialects.released import KAFKA_4_2
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.record_batch import Compression
 
 FOLDER = "__share_group_state-3"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

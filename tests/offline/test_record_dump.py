@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from samples.dump_lines import dump_line
 
 from acktrail.errors import InputError, MalformedFile, UnknownName
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.read.copied_files import in_log_order, read_dump
-from acktrail.wire.raw_record import RawRecord
 
 raw_records = st.builds(
     RawRecord,

@@ -26,13 +26,13 @@ from samples.golden_vectors import wire
 from samples.random_records import records
 from samples.released_records import RELEASED_RECORDS
 
+from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import Tombstone
 from acktrail.model.replay import Policy, replay
 from acktrail.offline import replay_dialects
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_dialects import replay_records
-from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.wire.raw_record import RawRecord
 
 in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -14,10 +14,10 @@ from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
 from acktrail.cli.commands import copied_logs as command
+from acktrail.format.wire.dialects.released import KAFKA_4_2
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.replay_sorted import replay_sorted
-from acktrail.wire.dialects.released import KAFKA_4_2
-from acktrail.wire.raw_record import RawRecord
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

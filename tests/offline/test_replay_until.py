@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.replay_until import AtOffset, AtOffsets, AtTime, LogCut, parse_log_point, up_to
-from acktrail.wire.raw_record import RawRecord
 
 
 @st.composite

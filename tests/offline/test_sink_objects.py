@@ -15,15 +15,15 @@ from samples.random_records import snapshots, updates
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError, MalformedFile
+from acktrail.format.wire.dialects.released import VALUE_ENDS, encode
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.state_key import key_end
 from acktrail.offline.read.copied_files import read_dump, read_file
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 from acktrail.tables.delta.store import Tables
-from acktrail.wire.dialects.released import VALUE_ENDS, encode
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.state_key import key_end
 
 TOPIC = "__share_group_state"
-GOLDEN = Path(__file__).parents[1] / "golden/state_topic"
+GOLDEN = Path(__file__).parents[1] / "support/golden/state_topic"
 CLUSTER = ("--cluster", "c1")
 
 

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.signed_s3_server import REGION, SignedS3, running_signed_s3
 
-from acktrail.columnar.decoding.decode_records import decode_records
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.lease import WorkerLease
 from acktrail_plugins.parquet.file_storage import file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSinkTask

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from broker.workload import Workload, until
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from deltalake import write_deltalake
+from servers.workload import Workload, until
 
-from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.dead_letters import all_dead
@@ -23,6 +22,7 @@ from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition
 from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
+from acktrail.kafka.client.librdkafka import to_librdkafka
 from acktrail_plugins.topic import topic_sink_task
 from acktrail_plugins.topic.topic_positions import HeldUp
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from broker.test_acls import GROUP, _run_by_kafkas_tool, doctor
-from broker.workload import Workload, until
+from servers.workload import Workload, until
 
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition

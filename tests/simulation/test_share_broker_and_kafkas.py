@@ -10,12 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from broker.workload import Workload, start_at, until
+from servers.workload import Workload, start_at, until
 from share_messages import MemberConnection
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import KafkaConfig
 from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator

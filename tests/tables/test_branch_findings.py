@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.branch_findings import write_branch_findings
 from acktrail.tables.delta.store import Tables

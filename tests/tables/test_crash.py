@@ -18,7 +18,7 @@ from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
 
 PROCESS = Path(__file__).with_name("exporter_process.py")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
 END_OFFSET = 12_000
 FLUSH_ROWS = 1_000
 KILLS = 10

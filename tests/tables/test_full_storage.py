@@ -49,7 +49,7 @@ def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
         [sys.executable, "-c", _WRITER, str(tmp_path / "tables")],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
         preexec_fn=_no_large_files,  # no thread runs here
         timeout=120,
         check=True,

@@ -10,8 +10,8 @@ import pytest
 from jobs.replaying import replayed_here
 from jobs.world import World, key_of, snapshot, topic_id
 
-from acktrail.columnar.schemas.table_schemas import TOPICS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TOPICS
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import named

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.file_rewrite import rewrite
 from acktrail.tables.upkeep.rewrite_commit import commit_rewrite

@@ -23,11 +23,11 @@ from tables.exporter_process import pairs
 from tables.test_crash import ENVIRONMENT, kill_after, start
 from tables.test_sink import NOON, sink_of
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile

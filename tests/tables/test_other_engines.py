@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from change.scenes import a_plan
 from deltalake import DeltaTable, write_deltalake
 from drivers.command_line import run
-from reset.scenes import a_plan
 
 from acktrail.change.api import store_plan
 from acktrail.change.plan_hash import with_hash
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 
 NAME = "reset_executions"

@@ -10,7 +10,7 @@ import pytest
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.cli.doctor_checks import reading_checks
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import find_damage
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_at import files_with, quarantined_records, record_at
 

@@ -15,7 +15,7 @@ from jobs.replaying import replayed_again, replayed_here
 from jobs.world import World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.exported.continuity import LostOffsets, corrected
 from acktrail_jobs.commands.history import build_history
 from acktrail_jobs.commands.verify import verify

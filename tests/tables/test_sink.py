@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS, TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ForeignCluster
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import delta_sink as sink_module

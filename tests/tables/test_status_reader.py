@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import TABLES
-from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.queue_status import QueueStatus
+from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader, bucket_for
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.exported.delta_sink import DeltaSink

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.broker.state.state_lookup import StateLookup
-    from acktrail.broker.state.state_topic import StateTopic
+    from acktrail.kafka.admin import ShareGroupAdmin
+    from acktrail.kafka.state.state_lookup import StateLookup
+    from acktrail.kafka.state.state_topic import StateTopic
 
 
 class Cluster(ExitStack):
@@ -26,13 +26,13 @@ class Cluster(ExitStack):
     @cached_property
     def admin(self) -> ShareGroupAdmin:
         """The admin connection. Raises Unreachable, ConfigurationError: as `ShareGroupAdmin`."""
-        from acktrail.broker.admin import ShareGroupAdmin
+        from acktrail.kafka.admin import ShareGroupAdmin
 
         return self.enter_context(ShareGroupAdmin(self.kafka))
 
     def state_lookup(self, topic: StateTopic) -> StateLookup:
         """The reader of this incarnation of the state topic."""
-        from acktrail.broker.state.state_lookup import StateLookup
+        from acktrail.kafka.state.state_lookup import StateLookup
 
         if topic.topic_id not in self._lookups:
             self._lookups[topic.topic_id] = self.enter_context(StateLookup(self.kafka, topic))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from acktrail.broker.acl_probes import granted
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.client_settings import ClientSettings
-from acktrail.broker.client.error_codes import NONE
-from acktrail.broker.client.principal import principal_of
 from acktrail.cli.doctor_checks import DoctorCheck
 from acktrail.config import KafkaConfig
+from acktrail.kafka.acl_probes import granted
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import ClientSettings
+from acktrail.kafka.client.error_codes import NONE
+from acktrail.kafka.client.principal import principal_of
 from acktrail.model.acls import ALL, Acl, command, needed
 
 _PLACEHOLDER: Final = "User:PRINCIPAL"

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.cli.progress import table_progress
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import KafkaConfig, TablesConfig, java_home
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.tables.cluster_check import ensure_same_cluster, reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import DamageReport, find_damage
@@ -129,7 +129,7 @@ def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
 
 def _dead_letters(admin: ShareGroupAdmin) -> str:
     """Whether brokers drop what groups give up (Kafka 4.4)."""
-    from acktrail.broker.groups.dead_letter_task import dead_letter_topics, dropped_by_group
+    from acktrail.kafka.groups.dead_letter_task import dead_letter_topics, dropped_by_group
 
     named = dead_letter_topics(admin)
     dropped = dropped_by_group(admin, named)
@@ -150,8 +150,8 @@ def _ensure_none(refused: dict[str, str | None], hint: str) -> None:
 
 def _state_topic(kafka: KafkaConfig) -> str:
     """READ on the state topic: one record is read, or the end is seen."""
-    from acktrail.broker.state.state_source import StateSourceStatus, StateTask
     from acktrail.connect.contract import SourceTaskContext
+    from acktrail.kafka.state.state_source import StateSourceStatus, StateTask
 
     task = StateTask(kafka)
     try:

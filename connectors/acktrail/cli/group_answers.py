@@ -12,8 +12,8 @@ from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.plain_tables import KnownSum, printable, table
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.broker.descriptions import GroupDescription, GroupListing, ShareOffset
+    from acktrail.kafka.admin import ShareGroupAdmin
+    from acktrail.kafka.descriptions import GroupDescription, GroupListing, ShareOffset
 
 
 _STATES: Final = ("Empty", "Stable", "Dead")

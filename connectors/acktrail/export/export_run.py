@@ -15,14 +15,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.groups.observation import observe as observe_brokers
-from acktrail.broker.groups.observation import unanswered_groups
-from acktrail.broker.state.state_source import StateSourceStatus, StateTask
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.groups.observation import observe as observe_brokers
+from acktrail.kafka.groups.observation import unanswered_groups
+from acktrail.kafka.state.state_source import StateSourceStatus, StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.known_names import known_names

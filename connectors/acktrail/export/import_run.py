@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.decoding.decode_records import decode_records, decode_strictly
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
 from acktrail.connect.source_batches import Origin, state_source_partition
@@ -23,14 +22,15 @@ from acktrail.export.import_source import (
     load_records,
     summarize_file,
 )
+from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
 from acktrail.offline.read.copied_files import choose_dialect, sample_of
 from acktrail.offline.read.log_segment import cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.wire.dialects.dialect import Dialect
-from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
 from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_source_partition
 from acktrail.errors import ForeignCluster, InputError
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.offline.read.copied_files import conflicting_records, raw_batches
 from acktrail.offline.read.read_report import ReadReport
 

@@ -12,13 +12,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.state.state_source import StateTask
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.errors import DamagedTables, ForeignCluster
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.state.state_source import StateTask
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables

@@ -8,11 +8,11 @@ from typing import Any
 
 from acktrail.branches import loaded
 from acktrail.errors import MissingDependency
+from acktrail.format.wire.dialects.dialect import Dialect, DialectReplay, JsonForm, Replay
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy
 from acktrail.model.replay import replay as replay_as_a_broker
 from acktrail.offline.record_json import state_json
-from acktrail.wire.dialects.dialect import Dialect, DialectReplay, JsonForm, Replay
 
 
 def replay_records(

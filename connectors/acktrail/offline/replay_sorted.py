@@ -36,9 +36,9 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
     comes twice, or a share partition is in two state partitions. Raises as ``read_file``."""
     import pyarrow as pa
 
-    from acktrail.columnar.decoding.decode_records import count_readable
-    from acktrail.columnar.replaying.raw_log import RawLogReplay
-    from acktrail.columnar.replaying.state_columns import states_of
+    from acktrail.format.columns.decoding.decode_records import count_readable
+    from acktrail.replay.raw_log import RawLogReplay
+    from acktrail.replay.state_columns import states_of
 
     replay, reached = RawLogReplay(), dict[int, int]()
     readable = records = 0
@@ -62,7 +62,7 @@ def _continues(batch: pa.RecordBatch, reached: dict[int, int]) -> bool:
     gets the highest ones."""
     import numpy as np
 
-    from acktrail.columnar.binary_column import ascending
+    from acktrail.format.columns.binary_column import ascending
 
     partition, offset = (np.asarray(batch.column(name), np.int64) for name in ("partition", "offset"))
     rows = ascending(partition)

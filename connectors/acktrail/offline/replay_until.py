@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from acktrail.errors import InputError
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.times import instant_ms
-from acktrail.wire.raw_record import RawRecord
 
 _EARLIEST_TIME_MS: Final = 100_000_000_000
 """March 1973: a lone number from here on is a time, a lower one an offset."""

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.stored_offsets import OffsetRuns
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.reconcile.observed_run import Observation, StateLog
+from acktrail.replay.stored_offsets import OffsetRuns
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.export_ranges import read_ranges
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.model_values import replayed_state_of
-from acktrail.columnar.record_columns import BatchColumns, NumberColumn
-from acktrail.columnar.schemas.table_schemas import SHARE_PARTITION_STATES
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.model_values import replayed_state_of
+from acktrail.format.columns.record_columns import BatchColumns, NumberColumn
+from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.delivery import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail.model.replay import SharePartitionState, counts_by_state
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray
-from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.share_partition_keys import first_matches, key_codes
 from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.format.columns.binary_column import BoolArray
+from acktrail.format.columns.schemas.table_schemas import INSTANT
+from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables

@@ -12,17 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.model_values import RECORD_COLUMNS
-from acktrail.columnar.replaying.apply_records import REPLAYED_COLUMNS, replay_decoded
-from acktrail.columnar.replaying.state_columns import REPLAYED_STATES, StateColumns
-from acktrail.columnar.schemas.table_schemas import REPLAY_MEMORY, SHARE_PARTITION_STATES, STATE_RECORDS, saved_columns
-from acktrail.columnar.share_partition_keys import state_partitions_of
+from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.model_values import RECORD_COLUMNS
+from acktrail.format.columns.schemas.table_schemas import (
+    REPLAY_MEMORY,
+    SHARE_PARTITION_STATES,
+    STATE_RECORDS,
+    saved_columns,
+)
+from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
 from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Observation
+from acktrail.replay.apply_records import REPLAYED_COLUMNS, replay_decoded
+from acktrail.replay.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.tables.exported.record_files import bounds_of
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)

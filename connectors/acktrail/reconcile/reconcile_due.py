@@ -21,9 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig, reconcile_every
 from acktrail.errors import ConcurrentCommit, DamagedTables
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import cluster_of, create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray
-from acktrail.columnar.record_columns import NumberColumn
-from acktrail.columnar.schemas.table_schemas import RECONCILIATIONS
-from acktrail.columnar.share_partition_keys import key_codes, state_partitions_of
+from acktrail.format.columns.binary_column import BoolArray
+from acktrail.format.columns.record_columns import NumberColumn
+from acktrail.format.columns.schemas.table_schemas import RECONCILIATIONS
+from acktrail.format.columns.share_partition_keys import key_codes, state_partitions_of
 from acktrail.model.delivery import TERMINAL_STATES
 from acktrail.model.reconciliation import (
     Completeness,

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import FINDINGS
 from acktrail.errors import ConcurrentCommit
+from acktrail.format.columns.schemas.table_schemas import FINDINGS
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables

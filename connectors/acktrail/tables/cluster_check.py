@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import ConfigurationError, DamagedTables, ForeignCluster
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 

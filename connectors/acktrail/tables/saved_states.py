@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES, saved_columns
 from acktrail.errors import ConfigurationError
+from acktrail.format.columns.schemas.table_schemas import TABLES, saved_columns
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables

@@ -14,8 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import INSTANT, TABLES
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 

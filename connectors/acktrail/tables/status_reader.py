@@ -12,8 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT, INT32, INT64, STRING, schema
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, TABLES, schema
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
@@ -133,7 +132,7 @@ class StatusReader:
         `bucket_ms` None: what gives at most 400 rows; rows older than two days have an hour at least, those older than
         90 days a day. An interval without a row had no reconciliation, or nothing moved and nothing was unfinished: the
         row before it stands. Where one stands at `since`, it is the first row, with 0 as `observations` and counts."""
-        from acktrail.columnar.trend_buckets import added_buckets, lengthened  # numpy: other readers do without
+        from acktrail.replay.trend_buckets import added_buckets, lengthened  # numpy: other readers do without
 
         end = dt.datetime.now(dt.UTC) if until is None else until
         length = bucket_ms or bucket_for(end - since)
@@ -170,7 +169,7 @@ class StatusReader:
 
 def bucket_for(span: dt.timedelta) -> int:
     """The length of intervals, in ms, so that at most 400 cover `span`; a day at most."""
-    from acktrail.columnar.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+    from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
 
     lengths = (FINE_MS, 3 * FINE_MS, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, DAY_MS)
     return next((length for length in lengths if span / (_MS * length) <= _MOST_POINTS), DAY_MS)
@@ -205,6 +204,6 @@ def _span(at: pc.Expression, since: dt.datetime | None, until: dt.datetime | Non
 
 
 def _floored(instant: dt.datetime, length_ms: int) -> dt.datetime:
-    from acktrail.columnar.trend_buckets import floored
+    from acktrail.replay.trend_buckets import floored
 
     return _EPOCH + dt.timedelta(microseconds=floored((instant - _EPOCH) // dt.timedelta(microseconds=1), length_ms))

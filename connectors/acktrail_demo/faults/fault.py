@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from acktrail.format.wire.dialects.released import encode
 from acktrail.model.delivery import StateBatch
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition, state_partition_of
-from acktrail.wire.dialects.released import encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,14 +30,14 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import error_for
-from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
+from acktrail.format.wire.dialects.released import decode
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.error_codes import error_for
+from acktrail.kafka.client.librdkafka import to_librdkafka
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId
-from acktrail.wire.dialects.released import decode
 from acktrail_demo.workload.scenario import DemoRecord
 
 _PAUSE_S: Final = 0.05

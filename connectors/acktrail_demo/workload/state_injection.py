@@ -16,9 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, InputError
+from acktrail.format.wire.dialects.released import decode
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
-from acktrail.wire.dialects.released import decode
 from acktrail_demo.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
 from acktrail_demo.faults.library import FAULTS
 from acktrail_demo.workload.demo_cluster import DemoProducer, WorkloadDeadline, client_properties, to_acktrail_error

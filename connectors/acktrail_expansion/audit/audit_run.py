@@ -13,11 +13,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.executors import Executors, OpenExecutors, balanced_shares
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import (

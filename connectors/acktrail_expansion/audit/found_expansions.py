@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from acktrail.columnar.schemas.schema_types import INT64
+from acktrail.format.columns.schemas.table_schemas import INT64
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.topic_looks import Growth, Logs, LookPlace, TopicLooks
 from acktrail_expansion.law.key_mapping import KeyMapping

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, changes_of
-from acktrail.columnar.schemas.schema_types import STRING
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of
+from acktrail.format.columns.schemas.table_schemas import STRING
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import Row, TopicExpansion

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.schemas.schema_types import INT64
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.schemas.table_schemas import INT64
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import TopicExpansion
 from acktrail_expansion.audit.topic_looks import by_names

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.schemas.schema_types import INSTANT, INT64, STRING
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_expansion.law.order import NEVER

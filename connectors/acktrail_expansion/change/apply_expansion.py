@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.broker.admin import client_of
-from acktrail.broker.client.broker_client import Backoff
 from acktrail.change.audit.audit_chain import Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.lifecycle.plan_status import Admission
 from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
+from acktrail.kafka.admin import client_of
+from acktrail.kafka.client.broker_client import Backoff
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
 from acktrail_expansion.looks.stored_look import take_look
 from acktrail_expansion.words import counted
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
 _AGAIN: Final = "make a new plan: acktrail expand plan"
 _SPREAD_S: Final = 30.0

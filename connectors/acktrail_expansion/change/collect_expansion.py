@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.broker.admin import client_of
-from acktrail.broker.descriptions import TopicPartition
 from acktrail.change.plan_hash import with_hash
 from acktrail.change.planning.notices import by_severity, refusal_error
+from acktrail.kafka.admin import client_of
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
 from acktrail_expansion.change.expansion_notices import notices_on, refusals_of
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
@@ -20,7 +20,7 @@ from acktrail_expansion.looks.group_positions import SHARE, observe_positions
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
 _MOST_SHOWN: Final = 20
 _UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
@@ -37,7 +37,7 @@ def make_plan(
         ChangeRefused: a rule forbids the expansion. NotAuthorized: DESCRIBE or ALTER is missing.
         Unreachable, RetryableError: brokers do not answer.
     """
-    from acktrail.broker.topic_configs import is_compacted
+    from acktrail.kafka.topic_configs import is_compacted
 
     mapping, settle = key_mappings().of(topic), settle_time()
     at_ms, (described,) = now_ms(), admin.known_topics([topic])

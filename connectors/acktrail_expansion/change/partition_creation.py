@@ -6,15 +6,15 @@ from typing import Final
 
 from kafka.protocol.admin.topics import CreatePartitionsRequest
 
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
-from acktrail.broker.client.error_codes import (
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
+from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
+from acktrail.kafka.client.error_codes import (
     THROTTLING_QUOTA_EXCEEDED,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
     error_for,
     error_text,
 )
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
 
 _TRY_LATER: Final = frozenset({41, 60, THROTTLING_QUOTA_EXCEEDED})
 """NOT_CONTROLLER, REASSIGNMENT_IN_PROGRESS, and a quota."""

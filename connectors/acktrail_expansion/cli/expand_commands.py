@@ -48,9 +48,9 @@ def plan(
     Example: acktrail expand plan orders --partitions 8 --out plan.json
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.change.planning.plan_file import plan_json, write_text
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.collect_expansion import make_plan
 
     with ShareGroupAdmin(kafka) as admin:
@@ -119,9 +119,9 @@ def apply(
 
     Example: acktrail expand apply plan.json --execute
     """
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.change.api import open_journal
     from acktrail.change.lifecycle.plan_status import account
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change import apply_expansion as change
     from acktrail_expansion.change.expansion_plan import read_expansion_plan
     from acktrail_expansion.change.expansion_text import result_line

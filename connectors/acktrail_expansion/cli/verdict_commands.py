@@ -58,7 +58,7 @@ def check(
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.tables.delta.store import Tables
     from acktrail_expansion.looks.stored_look import take_look
     from acktrail_expansion.quality.expansion_suite import check_expansions, pass_expansion_gate

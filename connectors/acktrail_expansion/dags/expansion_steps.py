@@ -42,7 +42,7 @@ class PlannedExpansion(run_target.Target):
 @as_airflow_errors(can_run_again=True)
 def observe(**context: Unpack[Context]) -> run_target.Target:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.looks.stored_look import take_look
 
     target = run_target.export_target(context)
@@ -85,9 +85,9 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
 @as_airflow_errors()
 def plan_expansion(**context: Unpack[Context]) -> PlannedExpansion:
     """The plan for the form. Fails with the rule that forbids it."""
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.change.planning.plan_file import plan_json
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.collect_expansion import make_plan
 
     form, asked_by = context["params"], requester(context)
@@ -113,8 +113,8 @@ def note_decision(planned: PlannedExpansion, **context: Unpack[Context]) -> str 
 def expand(planned: PlannedExpansion, approver: str, **context: Unpack[Context]) -> dict[str, Any]:
     """Look, add the partitions unless they are there, look again; once producers must know the count, look once more:
     where the fences are. May be tried again: it sees what is there first."""
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.change.api import open_journal
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.apply_expansion import apply_expansion
     from acktrail_expansion.change.expansion_text import result_line
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array, binary_column
+from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail_expansion.law.key_mapping import KeyMapping
 
 ANY_PARTITION: Final = -1

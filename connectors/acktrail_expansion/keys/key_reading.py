@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.client.error_codes import NONE, error_for
-from acktrail.broker.descriptions import TopicPartition
-from acktrail.broker.state.state_range import Incarnation, StateRange
-from acktrail.broker.topic_configs import is_compacted
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import KafkaConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import NotAuthorized
 from acktrail.executors import OpenExecutors, balanced_shares
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.error_codes import NONE, error_for
+from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.state.state_range import Incarnation, StateRange
+from acktrail.kafka.topic_configs import is_compacted
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys.key_fences import fences_by_keys, keys_of_both, with_keys_at_risk

@@ -18,10 +18,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from acktrail.broker.state.state_range import PrunedOffsets, StateRange, read_raw_range
-from acktrail.columnar.schemas.schema_types import BINARY, INT32, INT64, schema
 from acktrail.config import KafkaConfig
 from acktrail.executors import JobStep, Results
+from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, schema
+from acktrail.kafka.state.state_range import PrunedOffsets, StateRange, read_raw_range
 from acktrail_expansion.keys.key_hashes import ANY_PARTITION, hashes_of_keys
 from acktrail_expansion.law.key_mapping import KeyMapping
 

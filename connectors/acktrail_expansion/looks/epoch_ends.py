@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from kafka.protocol.consumer.offsets import OffsetForLeaderEpochRequest
 
-from acktrail.broker.client.broker_client import BrokerClient, NoResponse
-from acktrail.broker.client.error_codes import NONE
-from acktrail.broker.descriptions import TopicPartition
+from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
+from acktrail.kafka.client.error_codes import NONE
+from acktrail.kafka.descriptions import TopicPartition
 
 _CONSUMER: Final = -1
 """In place of the node id of a follower."""

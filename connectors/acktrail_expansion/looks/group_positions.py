@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.descriptions import CommittedOffset, CommittedOffsets, GroupOffsets, ShareOffset, TopicPartition
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import CommittedOffset, CommittedOffsets, GroupOffsets, ShareOffset, TopicPartition
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 
 SHARE: Final = "share"

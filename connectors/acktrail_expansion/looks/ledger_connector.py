@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.scheduled_source import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.connect.config_def import ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import SourceBatch
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.scheduled_source import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.times import new_run_id
 from acktrail_expansion.expansion_acls import LOOK
 from acktrail_expansion.looks.partition_observation import observe_partitions

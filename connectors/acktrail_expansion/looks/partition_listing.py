@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from kafka.protocol.metadata import MetadataRequest
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.client.broker_client import BrokerClient
-from acktrail.broker.client.error_codes import NONE
-from acktrail.broker.groups.group_requests import known_topic_id
 from acktrail.errors import RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.broker_client import BrokerClient
+from acktrail.kafka.client.error_codes import NONE
+from acktrail.kafka.groups.group_requests import known_topic_id
 
 _WITH_TOPIC_IDS: Final = 10
 """The first version of Metadata that has them (KIP-516)."""

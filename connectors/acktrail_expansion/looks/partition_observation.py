@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.client.broker_client import BrokerClient
-from acktrail.broker.client.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_text
-from acktrail.broker.descriptions import TopicPartition
-from acktrail.broker.logs import HIGH_WATERMARK, START, first_error, query_leaders
-from acktrail.broker.topic_configs import compacted_topics
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.broker_client import BrokerClient
+from acktrail.kafka.client.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_text
+from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
+from acktrail.kafka.topic_configs import compacted_topics
 from acktrail_expansion.looks.epoch_ends import epoch_ends
 from acktrail_expansion.looks.group_positions import observe_positions
 from acktrail_expansion.looks.partition_listing import ListedTopic, list_partitions, listed_by_brokers

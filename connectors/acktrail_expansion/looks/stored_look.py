@@ -9,8 +9,8 @@ from acktrail.config import TablesConfig
 from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.connect.source_batches import SourceBatch
+    from acktrail.kafka.admin import ShareGroupAdmin
 
 
 def take_look(

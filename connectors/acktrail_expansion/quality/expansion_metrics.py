@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow.compute as pc
 from prometheus_client.core import Metric
 
+from acktrail.connect.metrics.metrics_endpoint import by, one
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.metric_families import by, one
 from acktrail_expansion.law.partition_ledger import ExpansionStatus
 from acktrail_expansion.law.verdict import OrderVerdict
 

@@ -13,8 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import ConcurrentCommit
+from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap
 from acktrail_expansion.law.verdict import OrderVerdict

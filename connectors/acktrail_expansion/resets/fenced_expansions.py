@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
+from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.law.key_mapping import KeyMapping

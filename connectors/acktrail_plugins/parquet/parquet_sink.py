@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.dead_letters import parts_of
 from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows

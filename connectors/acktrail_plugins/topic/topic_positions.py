@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.librdkafka import AT_THE_END, GONE, LogReader, read_failure
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.config import KafkaConfig
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import ConfigurationError, RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.librdkafka import AT_THE_END, GONE, LogReader, read_failure
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail_plugins.topic.transactional_writer import OutRecord
 
 _GROUP: Final = "acktrail-positions"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.kafka_keys import KAFKA_KEYS, kafka_config
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance, NonEmpty
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InvalidConfiguration, RowsRefused
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.kafka_keys import KAFKA_KEYS, kafka_config
 from acktrail.model.acls import POSITIONS_TOPIC
 from acktrail_plugins.topic.target_topics import TargetTopics, TopicCreation, check_topic_name
 from acktrail_plugins.topic.topic_positions import TopicPositions

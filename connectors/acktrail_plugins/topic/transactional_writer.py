@@ -12,9 +12,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from acktrail.broker.client.client_settings import ClientSettings
-from acktrail.broker.client.librdkafka import to_librdkafka
-from acktrail.broker.client.token_source import token_source
 from acktrail.config import KafkaConfig
 from acktrail.errors import (
     AcktrailError,
@@ -24,6 +21,9 @@ from acktrail.errors import (
     OutcomeUnknown,
     RetryableError,
 )
+from acktrail.kafka.client.client_settings import ClientSettings
+from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.token_source import token_source
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it

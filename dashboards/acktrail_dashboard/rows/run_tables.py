@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.offset_history.archived_ranges import ArchivedRange
 from acktrail_dashboard.summary_types import PartitionKey, partition_key
 
@@ -26,7 +26,7 @@ _OF_ONE_RUN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTables:
-    """Tables in the columns of `acktrail.columnar.schemas.table_schemas`.
+    """Tables in the columns of `acktrail.format.columns.schemas.table_schemas`.
 
     `offset_observations` has rows where the run has no share partition: when it looked, and at which cluster.
     `queue_statuses` has rows of the newest run alone, and may lack columns. `archived` is what ``delivery_history`` has

@@ -18,10 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import STATE_RECORDS
-from acktrail.columnar.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.config import TablesConfig
 from acktrail.executors import Executors, InProcess, balanced_shares
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
+from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles

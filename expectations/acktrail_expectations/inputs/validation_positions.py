@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.stored_offsets import StoredOffsets
+from acktrail.replay.stored_offsets import StoredOffsets
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 LOOK_BACK: Final = 5_000

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, is_true, rule_check
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
@@ -55,7 +55,7 @@ class RecordBatches:
     def terminal_offsets(self, start: Int64Array) -> Int64Array:
         """Offsets of each record at or above its `start` that are acknowledged or archived; batches must not overlap.
 
-        The rule is ``terminal_count`` of ``tests/definitions/batch_laws.py``.
+        The rule is ``terminal_count`` of ``tests/support/definitions/batch_laws.py``.
         """
         covered = np.maximum(0, self.last - np.maximum(self.first, start[self.record]) + 1)
         covered[~np.isin(self.state, _TERMINAL)] = 0
@@ -107,7 +107,7 @@ _RULES: Final[dict[str, tuple[tuple[str, ...], Callable[..., BoolArray | Int64Ar
 """The columns that bound a rule, and the batches that break it, as a mask or by index.
 
 A record breaks one of the first three exactly when its batches are not `in_order`
-(``tests/definitions/batch_laws.py``).
+(``tests/support/definitions/batch_laws.py``).
 """
 
 

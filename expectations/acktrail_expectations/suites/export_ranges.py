@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from acktrail.columnar.stored_offsets import StoredOffsets
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.replay.stored_offsets import StoredOffsets
 from acktrail_expectations.gx.engine import core
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, rule_check
 from acktrail_expectations.suites.frame_columns import frame_of, known_true, previous, where

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray, Int64Array
-from acktrail.columnar.share_partition_keys import first_matches, key_codes, state_partitions_of
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
 from acktrail.model.share_partition import KEY_COLUMNS
 
 Codes = Int64Array

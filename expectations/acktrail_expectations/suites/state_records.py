@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import BoolArray
+from acktrail.format.columns.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
 from acktrail.tables.exported.record_files import bounds_of
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, one_of, rule_check, unique

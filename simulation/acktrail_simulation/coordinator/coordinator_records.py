@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from acktrail.format.wire.dialects.batch_arrays import absent_if_none, none_if_absent
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState
-from acktrail.wire.dialects.batch_arrays import absent_if_none, none_if_absent
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
 from acktrail_simulation.coordinator.release_rules import CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from acktrail.format.wire.dialects.batch_arrays import absent_if_none
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.dialects.batch_arrays import absent_if_none
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import RecordAt, StateRecord
-from acktrail.wire.dialects.released import encode
-from acktrail.wire.raw_record import RawRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from acktrail.errors import InputError
-from acktrail.wire.primitives import INT16, INT32, INT64, Reader
+from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
 
 ValueT = TypeVar("ValueT")
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from acktrail.format.wire.group_record import VALUE_VERSION
+from acktrail.format.wire.primitives import INT8, INT16, INT32, INT64, write_unsigned_varint
 from acktrail.model.group_records import (
     AssignedPartitions,
     GroupRecordType,
@@ -21,8 +23,6 @@ from acktrail.model.group_records import (
     ShareGroupValue,
 )
 from acktrail.model.share_partition import topic_id_bytes
-from acktrail.wire.group_record import VALUE_VERSION
-from acktrail.wire.primitives import INT8, INT16, INT32, INT64, write_unsigned_varint
 
 _NO_TAGS: Final = b"\x00"
 _TIMESTAMP: Final = b"\x01\x00\x08"

@@ -1,7 +1,7 @@
 """The data pipeline on Spark: from the exported tables to verdicts, findings, history and statuses.
 
 Each step divides its work into shares, which executors take (``acktrail.executors``). An executor reads its files,
-works on columns (``acktrail.columnar``, ``acktrail.reconcile``, ``acktrail.history``, ``acktrail.statuses``), and
+works on columns (``acktrail.format.columns``, ``acktrail.reconcile``, ``acktrail.history``, ``acktrail.statuses``), and
 writes data files; the driver commits their names. In the order of a run:
 
 1. ``reconcile_run``: state records to states (replay), states beside what brokers said (``judged_share``), to verdicts

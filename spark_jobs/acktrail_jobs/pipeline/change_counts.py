@@ -22,13 +22,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.queue_windows import MOST
-from acktrail.columnar.rate_counts import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.config import TablesConfig
 from acktrail.executors import Executors, JobStep, Results, balanced_shares
-from acktrail.model.queues.queue_window import COUNTED
+from acktrail.model.queues.queue_reasons import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import read_observation
+from acktrail.replay.queue_windows import MOST
+from acktrail.replay.rate_counts import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import bounds_of

@@ -12,8 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.executors import balanced_shares
+from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS, bounds_of, later_records
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.executors import Results
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS

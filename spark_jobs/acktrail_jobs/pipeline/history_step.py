@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.model_values import RECORD_COLUMNS
-from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
-from acktrail.history.record_changes import record_changes
+from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.model_values import RECORD_COLUMNS
+from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.reconcile.record_changes import record_changes
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS, bounds_of

@@ -20,14 +20,19 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from acktrail.columnar.binary_column import Int64Array
-from acktrail.columnar.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.config import TablesConfig
 from acktrail.executors import GROUP, JobStep, Results
+from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.findings import share_partition_findings, with_critical_findings
-from acktrail.reconcile.neighbour_findings import PLACES, places_of, without_start_findings
+from acktrail.reconcile.findings import (
+    PLACES,
+    places_of,
+    share_partition_findings,
+    with_critical_findings,
+    without_start_findings,
+)
 from acktrail.reconcile.observed_run import Observation, read_descriptions, with_topics
 from acktrail.reconcile.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.reconcile.replay_resume import ReplayStart, replay_of

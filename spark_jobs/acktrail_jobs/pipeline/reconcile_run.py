@@ -21,12 +21,16 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.executors import Executors, OpenExecutors
-from acktrail.reconcile.findings import state_partition_findings
-from acktrail.reconcile.neighbour_findings import added_places, dropped_letter_findings, unpruned_findings
+from acktrail.reconcile.findings import (
+    added_places,
+    dropped_letter_findings,
+    state_partition_findings,
+    unpruned_findings,
+)
 from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
 from acktrail.reconcile.replay_resume import ReplayResume, replay_shares
-from acktrail.statuses.run_totals import counts_of
+from acktrail.reconcile.run_rows import counts_of
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit

@@ -20,14 +20,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, OpenExecutors
-from acktrail.statuses.run_rows import read_run_rows
-from acktrail.statuses.run_totals import counts_of, total_row
-from acktrail.statuses.status_rows import RunStatuses, StatusRun, judge_run
+from acktrail.format.columns.schemas.table_schemas import INSTANT
+from acktrail.reconcile.run_rows import counts_of, read_run_rows, total_row
+from acktrail.reconcile.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

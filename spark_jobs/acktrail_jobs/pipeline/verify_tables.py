@@ -17,11 +17,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import share_partition_of
 from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
+from acktrail.format.columns.model_values import share_partition_of
 from acktrail.reconcile.coverage import read_coverage
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.replay_resume import ReplayStart, run_replay

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from broker.workload import until
 from drivers.browser import CHROMIUM, browsing
+from servers.workload import until
 
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.states import TargetState

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import Workload, until
 from samples.dashboard_tables import Sizes, write_dashboard_tables
 from servers.connect_worker import connect_worker
 from servers.half_sent import half_sent, with_few_files
+from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.bounded_listener import PATIENCE_S, BoundedListener

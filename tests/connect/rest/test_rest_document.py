@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import Workload, until
+from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.source_batches import SKIPPED_BY_REQUEST
@@ -128,8 +128,8 @@ def at(entry: Any) -> int:
 
 def ends(kafka: KafkaConfig) -> dict[int, int]:
     """Where the state partitions' logs end."""
-    from acktrail.broker.admin import ShareGroupAdmin
-    from acktrail.broker.state.state_topic import StateTopic
+    from acktrail.kafka.admin import ShareGroupAdmin
+    from acktrail.kafka.state.state_topic import StateTopic
 
     with ShareGroupAdmin(kafka) as admin:
         return {number: log.high_watermark or 0 for number, log in StateTopic(admin).log_offsets().items()}

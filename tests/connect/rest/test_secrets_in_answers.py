@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from broker.workload import until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from servers.workload import until
 
 from acktrail.connect.runtime.standalone import log_to_stderr
 from acktrail.errors import ConfigurationError, InputError

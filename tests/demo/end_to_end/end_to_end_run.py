@@ -12,8 +12,8 @@ from demo.workload_report import WorkloadReport
 from state_topics.filled_topic import write_dump
 
 from acktrail.config import TablesConfig
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.share_partition import SharePartition
-from acktrail.wire.raw_record import RawRecord
 
 __all__ = ["RUN_ID", "Observed", "dump_of"]
 

@@ -12,8 +12,8 @@ import pytest
 from demo.end_to_end.end_to_end_run import RUN_ID, Observed, dump_of
 from demo.workload_report import Fate, SharePartitionRun
 
-from acktrail.broker.client.error_codes import NONE
-from acktrail.columnar.model_values import changes_of
+from acktrail.format.columns.model_values import changes_of
+from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
 from acktrail.model.offset_history.record_history import StatusInterval, status_intervals
 from acktrail.model.offset_history.status_changes import StatusChange

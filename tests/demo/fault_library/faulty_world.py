@@ -18,11 +18,11 @@ from samples.history_tables import build
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
 from acktrail.executors import InProcess
+from acktrail.format.wire.dialects.released import decode
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.wire.dialects.released import decode
 from acktrail_demo.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
 from acktrail_demo.faults.found_faults import FoundFaults, find_faults
 from acktrail_expectations.gate import validate_run

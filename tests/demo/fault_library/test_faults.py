@@ -13,9 +13,9 @@ from demo.fault_library.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
+from acktrail.format.wire.dialects.released import decode
 from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.table_metrics import SeriesLimits
-from acktrail.wire.dialects.released import decode
 from acktrail_demo.faults.fault import StateFault
 from acktrail_demo.faults.injections import export_gap
 from acktrail_demo.faults.library import FAULTS

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from change.world import World
 from confluent_kafka import AcknowledgeType
-from reset.world import World
 from samples.history_tables import build
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker

@@ -12,8 +12,8 @@ import pytest
 from expansion.simulation.random_histories import SETTLE, World
 from expansion.support.seen_looks import Looks, audit, put
 
-from acktrail.columnar.model_values import change_table
 from acktrail.executors import InProcess
+from acktrail.format.columns.model_values import change_table
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit import audit_run
 from acktrail_expansion.law.dependencies import sources_of

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from broker.granted_acls import grant, missing, without
-from broker.workload import Workload, until
 from expansion.support.seen_looks import in_process
+from servers.granted_acls import grant, missing, without
+from servers.workload import Workload, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.change.api import open_journal
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.change.apply_expansion import apply_expansion

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.workload import until
+from change.world import World
 from confluent_kafka import AcknowledgeType
 from drivers import command_line
 from expansion.support.committed import commit
-from reset.world import World
 from servers.kafka_proxy import kafka_proxy
+from servers.workload import until
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
 from acktrail.change.api import open_journal
 from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import InputError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.tables.cluster_check import create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.times import instant_text

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broker.workload import Workload
 from drivers.airflow_home import DAGS_FOLDER
 from drivers.airflow_reviewer import AirflowReviewer
 from drivers.airflow_scene import Scene
 from drivers.recording_notifier import FACTORY, FILE, messages
+from servers.workload import Workload
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone
@@ -26,7 +26,7 @@ def test_an_expansion_waits_for_a_person_and_for_producers(tmp_path: Path) -> No
     names who decided. The ledger's next scheduled run tells of the topic that grew."""
     tables, home, sent = TablesConfig(uri=str(tmp_path / "t")), (tmp_path / "airflow").resolve(), tmp_path / "messages"
     env = {"ACKTRAIL_TABLES": tables.uri, "ACKTRAIL_NOTIFIERS": FACTORY, FILE: str(sent), "ACKTRAIL_SETTLE": "5s"}
-    env |= {"ACKTRAIL_SPARK_MASTER": "in-process", "PYTHONPATH": str(Path(__file__).parents[2])}
+    env |= {"ACKTRAIL_SPARK_MASTER": "in-process", "PYTHONPATH": str(Path(__file__).parents[2] / "support")}
     standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env=env)
     with standalone as airflow, EmbeddedBroker() as broker:
         api, workload = AirflowReviewer.of(standalone), Workload(broker.config())

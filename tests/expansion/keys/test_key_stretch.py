@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.broker.state.state_range import Incarnation, PrunedOffsets, StateRange
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.state.state_range import Incarnation, PrunedOffsets, StateRange
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading

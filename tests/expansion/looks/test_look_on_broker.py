@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 from broker.test_connector_rights import OFTEN, SEEN, TOPICS, says_which_rights
-from broker.workload import Workload
 from expansion.support.committed import commit
+from servers.workload import Workload
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
 from acktrail.connect.testing import ObservationSuite
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.looks.ledger_connector import PartitionLedgerSource
 from acktrail_expansion.looks.stored_look import take_look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acktrail.broker.descriptions import TopicPartition
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail_expansion.looks.partition_listing import ListedTopic
 from acktrail_expansion.looks.partition_observation import topic_rows
 

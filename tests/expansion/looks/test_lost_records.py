@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broker.workload import Workload, until
 from expansion.support.seen_looks import audit
 from servers.broker_pair import broker_pair
 from servers.real_broker import kill
+from servers.workload import Workload, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.config import TablesConfig
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.law.partition_ledger import FenceGap
 from acktrail_expansion.looks.partition_listing import listed_by_brokers

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 from expansion.support.rows import CLUSTER, RUN, GrownTopic, Rows, rows_of, write_rows
-from health.alert_cases import case, later, needs_promtool, promtool
 from samples.branch_names import metrics_of_branches
 from samples.health_tables import HOSTILE
+from tables.health.alert_cases import case, later, needs_promtool, promtool
 
 from acktrail.branches import loaded
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
-from acktrail.notifications.notification import Notification
-from acktrail.notifications.sending import send_changes
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.open_findings import open_findings
 from acktrail.tables.health.table_metrics import SeriesLimits
 from acktrail.tables.open_runs import open_runs
 from acktrail.tables.suite_totals import suite_totals
+from acktrail.view.notification import Notification
+from acktrail.view.sending import send_changes
 from acktrail_expansion.law.partition_ledger import FenceGap
 from acktrail_expansion.law.verdict import OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from reset.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
+from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 from samples.golden_vectors import SEED
 
 from acktrail.change.change_kind import parse_plan

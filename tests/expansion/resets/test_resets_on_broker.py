@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from change.plan_scene import RECORDS, Scene
 from confluent_kafka import AcknowledgeType
 from drivers.command_line import Done, run
 from expansion.support.seen_looks import audit
-from reset.plan_scene import RECORDS, Scene
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import PlanStale
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail_expansion.looks.stored_look import take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.workload import until
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
+from servers.workload import until
 
 __all__ = ["commit"]
 

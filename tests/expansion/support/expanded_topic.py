@@ -24,17 +24,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from broker.workload import start_at, until
 from confluent_kafka import TopicPartition
 from expansion.support.committed import commit
 from expansion.support.seen_looks import in_process
 from expansion.support.true_traffic import TrueTopic
 from samples.history_tables import build
+from servers.workload import start_at, until
 
-from acktrail.broker.admin import ShareGroupAdmin
 from acktrail.change.api import open_journal
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import export
+from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions

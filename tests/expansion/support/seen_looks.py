@@ -14,9 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.executors import InProcess
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.audit_run import audit_expansions
 from acktrail_expansion.audit.found_expansions import Change

@@ -16,12 +16,12 @@ from math import gcd
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from broker.workload import Workload, until
 from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, Producer, ShareConsumer, TopicPartition
 from drivers.whole_topic import messages_of
+from servers.workload import Workload, until
 
-from acktrail.broker.client.librdkafka import to_librdkafka
 from acktrail.config import KafkaConfig
+from acktrail.kafka.client.librdkafka import to_librdkafka
 
 KEYS: Final = tuple(b"key-%02d" % number for number in range(16))
 DELIVERIES: Final = 10

@@ -10,12 +10,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from broker.workload import until
 from expansion.support.expanded_topic import ExpandedTopic, expanded_topic
 from expansion.support.true_traffic import SharingMember
+from servers.workload import until
 
-from acktrail.broker.state.state_range import state_topic_now
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+from acktrail.kafka.state.state_range import state_topic_now
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 

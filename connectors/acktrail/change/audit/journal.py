@@ -214,7 +214,7 @@ class Journal:
 
     def _append(self, snapshot: TableSnapshot, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """What is stored of `rows`: the columns that the table has."""
-        from acktrail.columnar.schemas.table_schemas import TABLES
+        from acktrail.format.columns.schemas.table_schemas import TABLES
 
         columns = TABLES[snapshot.name].names
         written = [{column: row[column] for column in columns if column in row} for row in rows]

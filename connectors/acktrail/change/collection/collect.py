@@ -7,11 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
-from acktrail.broker.descriptions import ShareOffset, TopicPartition
-from acktrail.broker.state.state_lookup import PartitionReading
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import (
     ClusterFacts,
@@ -27,6 +22,11 @@ from acktrail.change.collection.facts import (
 from acktrail.change.planning.plan import ResetPlan
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, is_in
 from acktrail.errors import NotAuthorized, PlanStale
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from acktrail.kafka.descriptions import ShareOffset, TopicPartition
+from acktrail.kafka.state.state_lookup import PartitionReading
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import STATE_TOPIC, GroupId, SharePartition, TopicId, state_partition_of
 

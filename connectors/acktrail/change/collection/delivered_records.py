@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from acktrail.broker.admin import ShareGroupAdmin, client_of
-from acktrail.broker.logs import Batch, BatchKind, LogPosition, LogStretch, read_batch_times, read_batches
 from acktrail.change.collection.facts import PartitionFacts, Snapshot
 from acktrail.change.planning.plan import PartitionPlan, ResetPlan
 from acktrail.change.planning.strategies import resolve
 from acktrail.change.request.reset_request import ResetRequest
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.logs import Batch, BatchKind, LogPosition, LogStretch, read_batch_times, read_batches
 from acktrail.model.record_counts import Span, joined
 
 _MOST_TIMED: Final = 500

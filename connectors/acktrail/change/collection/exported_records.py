@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.descriptions import TopicPartition
-from acktrail.broker.state.state_lookup import PartitionReading, after_record
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.change.collection.facts import ClusterFacts, TargetOffset, TargetOffsets
 from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
+from acktrail.format.wire.raw_record import RawRecord, decode_raw
+from acktrail.format.wire.state_key import decode_key
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.state.state_lookup import PartitionReading, after_record
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition
 from acktrail.times import instant_text
-from acktrail.wire.raw_record import RawRecord, decode_raw
-from acktrail.wire.state_key import decode_key
 
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 

@@ -26,11 +26,11 @@ from acktrail.model.record_counts import RecordCounter, Span
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
 if TYPE_CHECKING:
+    from acktrail.format.wire.raw_record import AddressedRecord
     from acktrail.model.offset_history.offset_status import KnownState
     from acktrail.model.offset_history.status_changes import StatusChange
     from acktrail.model.records import StateRecord
     from acktrail.tables.past.settled_history import SettledHistory
-    from acktrail.wire.raw_record import AddressedRecord
 
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
@@ -114,7 +114,7 @@ def _read(
 def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
-    from acktrail.broker.state.state_topic import StateTopic
+    from acktrail.kafka.state.state_topic import StateTopic
 
     keys = {own.key for own in history.behind}
     positions, held = history.saved_states(keys)

@@ -11,7 +11,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from acktrail.broker.changes import ChangeResult, ErrorScope, Outcome
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.lifecycle.plan_life import PARTIAL
@@ -19,6 +18,7 @@ from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.plan import PartitionPlan, ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
+from acktrail.kafka.changes import ChangeResult, ErrorScope, Outcome
 
 Key = tuple[str, str, int]
 """Group, topic, partition."""

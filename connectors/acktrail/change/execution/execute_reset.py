@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from acktrail.broker.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome, raise_unless_done
-from acktrail.broker.state.state_topic import StateTopic
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.change_kind import ChangeRun, kind_of
 from acktrail.change.collection.changes_since_plan import changes_since_plan
@@ -26,6 +24,8 @@ from acktrail.change.planning.notices import Notice, RefusedParts, Severity, ref
 from acktrail.change.planning.plan import PartitionPlan, ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
+from acktrail.kafka.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome, raise_unless_done
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.share_partition import state_partition_of
 
 _NO_TARGET: Final = Notice(Severity.REFUSAL, "no_target", "there is no target")

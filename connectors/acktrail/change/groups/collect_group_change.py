@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.descriptions import TopicPartition
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import describe_groups, described_offsets
 from acktrail.change.collection.facts import GroupFacts, TargetOffset, TargetOffsets
@@ -26,6 +24,8 @@ from acktrail.change.planning.plan import NO_TOTALS, PLAN_FORMAT, PLAN_VERSION, 
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
 
 _AUTO_RESET: Final = "share.auto.offset.reset"

@@ -8,9 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from acktrail.broker.admin import ShareGroupAdmin
-from acktrail.broker.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
-from acktrail.broker.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import read_states
@@ -24,6 +21,9 @@ from acktrail.change.planning.plan import PartitionPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
+from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.plain_tables import table
 
 _WAIT_S: Final = 5.0

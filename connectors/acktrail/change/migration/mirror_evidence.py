@@ -19,7 +19,7 @@ from acktrail.model.mirrored_offsets import (
 )
 
 if TYPE_CHECKING:
-    from acktrail.broker.log_records import TopicRecord
+    from acktrail.kafka.log_records import TopicRecord
 
 _LOOK_BACK: Final = 100
 """Offsets before the end of a log in which its last record is looked for: some may be control records or gaps."""
@@ -70,7 +70,7 @@ def check_source(source: Cluster, cluster_id: str) -> None:
 def _by_mirror_topics(
     migration: Migration, offsets: Sequence[SourceOffset], source: Cluster | None, target: Cluster
 ) -> Translations:
-    from acktrail.wire.mirror_record import decode_checkpoint, decode_offset_sync
+    from acktrail.format.wire.mirror_record import decode_checkpoint, decode_offset_sync
 
     clusters = [target] if source is None else [target, source]
     syncs = valid_syncs(_mirror_records(migration.offset_syncs, decode_offset_sync, clusters))
@@ -98,7 +98,7 @@ def _mirror_records(
     clusters: Sequence[Cluster],
 ) -> Iterator[RecordT]:
     """The records of one of MirrorMaker's topics, on the first cluster that has it; none when it is not named."""
-    from acktrail.broker.log_records import read_topic
+    from acktrail.kafka.log_records import read_topic
 
     if topic is None:
         return
@@ -163,9 +163,9 @@ class _Comparison:
 
     def _anchors(self, offsets: Sequence[SourceOffset]) -> dict[SourceOffset, TopicRecord]:
         """The first record of the source at or after each offset, else the last one before it."""
-        from acktrail.broker.descriptions import TopicPartition
-        from acktrail.broker.log_records import read_records
-        from acktrail.broker.logs import LogStretch
+        from acktrail.kafka.descriptions import TopicPartition
+        from acktrail.kafka.log_records import read_records
+        from acktrail.kafka.logs import LogStretch
 
         partitions = [TopicPartition(topic=each.topic, partition=each.partition) for each in offsets]
         logs = {(log.topic, log.partition): log for log in self._source.admin.list_offsets(partitions)}
@@ -191,7 +191,7 @@ class _Comparison:
 
 def _at_time(cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, int]]) -> dict[SourceOffset, int]:
     """The first offset at or after a time, where there is one. One question for each time."""
-    from acktrail.broker.descriptions import TopicPartition
+    from acktrail.kafka.descriptions import TopicPartition
 
     by_time: dict[int, dict[TopicPartition, list[SourceOffset]]] = defaultdict(lambda: defaultdict(list))
     for each, (topic, partition, time) in wanted.items():
@@ -209,9 +209,9 @@ def _records_at(
     cluster: Cluster, wanted: Mapping[SourceOffset, tuple[str, int, int]]
 ) -> dict[SourceOffset, TopicRecord]:
     """The first record from an offset on, where there is one."""
-    from acktrail.broker.descriptions import TopicPartition
-    from acktrail.broker.log_records import read_records
-    from acktrail.broker.logs import LogStretch
+    from acktrail.kafka.descriptions import TopicPartition
+    from acktrail.kafka.log_records import read_records
+    from acktrail.kafka.logs import LogStretch
 
     partitions = {TopicPartition(topic=topic, partition=index) for topic, index, _ in wanted.values()}
     logs = {(log.topic, log.partition): log for log in cluster.admin.list_offsets(sorted(partitions))}

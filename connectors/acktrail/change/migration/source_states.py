@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from acktrail.broker.logs import LogStretch
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import hidden_in
 from acktrail.change.collection.facts import CarriedState
@@ -16,6 +15,7 @@ from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
+from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import DeliveryState, StateBatch
 from acktrail.model.record_counts import RecordCounter, Span

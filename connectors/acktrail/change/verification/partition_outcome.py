@@ -15,10 +15,10 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from acktrail.broker.changes import Outcome
 from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.planning.plan import PartitionPlan
+from acktrail.kafka.changes import Outcome
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 
 Place = tuple[int, int]

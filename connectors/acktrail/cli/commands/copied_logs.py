@@ -18,11 +18,11 @@ from acktrail.model.replay import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
+    from acktrail.format.wire.dialects.dialect import Dialect, DialectReplay
+    from acktrail.format.wire.raw_record import RawRecord
     from acktrail.model.records import RecordAt
     from acktrail.offline.read.read_report import ReadReport, SegmentDamage
     from acktrail.offline.replay_until import LogCut, LogPoint
-    from acktrail.wire.dialects.dialect import Dialect, DialectReplay
-    from acktrail.wire.raw_record import RawRecord
 
 
 _ESCAPES: Final = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0"}
@@ -90,10 +90,10 @@ def decode(
 
     Example: acktrail record decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
+    from acktrail.format.wire.raw_record import decode_with
     from acktrail.offline import record_json
     from acktrail.offline.read.copied_files import AUTO, read_files
     from acktrail.offline.read.read_report import ReadReport
-    from acktrail.wire.raw_record import decode_with
 
     is_of_groups, others = topic is Topic.CONSUMER_OFFSETS, 0
     with record_counter("decoded", prints_meanwhile=True) as count:
@@ -108,7 +108,7 @@ def decode(
         decoder: Callable[[bytes | None, bytes | None], Any]
         form: Callable[[Any], dict[str, object]]
         if is_of_groups:
-            from acktrail.wire import group_record
+            from acktrail.format.wire import group_record
 
             decoder, form = group_record.decode, record_json.group_record_json
             if dialect != AUTO:
@@ -204,9 +204,9 @@ def _replay_sorted(
     files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
+    from acktrail.format.wire.dialects.dialect import DialectReplay
+    from acktrail.format.wire.dialects.released import KAFKA_4_2
     from acktrail.offline.replay_sorted import replay_sorted
-    from acktrail.wire.dialects.dialect import DialectReplay
-    from acktrail.wire.dialects.released import KAFKA_4_2
 
     if dialect is not KAFKA_4_2:
         return None
@@ -236,11 +236,11 @@ def _replay_in_order(
     audited: bool,
 ) -> DialectReplay:
     """Record by record, sorted into the order of the log."""
+    from acktrail.format.wire.raw_record import decode_with
     from acktrail.model.records import RecordAt
     from acktrail.offline.read.copied_files import in_log_order, read_files
     from acktrail.offline.replay_dialects import replay_records
     from acktrail.offline.replay_until import up_to
-    from acktrail.wire.raw_record import decode_with
 
     def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)

@@ -254,7 +254,7 @@ def rates(
 
 def _by_topic(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Counts of a topic's partitions added; a sum with a count that is not known is not known."""
-    from acktrail.columnar.rate_counts import COUNTS
+    from acktrail.replay.rate_counts import COUNTS
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -290,7 +290,7 @@ def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, e
 
 
 def _rates_json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
-    from acktrail.columnar.rate_counts import COUNTS
+    from acktrail.replay.rate_counts import COUNTS
 
     return [
         {

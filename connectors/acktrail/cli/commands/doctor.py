@@ -20,8 +20,8 @@ _RIGHTS: Final = ("DESCRIBE", "READ")
 _IN_COMMENT: Final = {"ok": "is there", "missing": "MISSING", "note": "not known whether it is there"}
 
 if TYPE_CHECKING:
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli.doctor_checks import DoctorCheck
+    from acktrail.kafka.admin import ShareGroupAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ def doctor(
 def _checks(
     kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, wanted: Wanted, *, read_tables: bool
 ) -> Iterator[DoctorCheck]:
-    from acktrail.broker.admin import ShareGroupAdmin
     from acktrail.cli import doctor_checks
+    from acktrail.kafka.admin import ShareGroupAdmin
 
     yield doctor_checks.java_check()
     try:

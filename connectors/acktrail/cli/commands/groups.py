@@ -18,7 +18,7 @@ from acktrail.errors import ChangeRefused, ConfigurationError, InputError
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail.broker.descriptions import GroupConfigs
+    from acktrail.kafka.descriptions import GroupConfigs
 
 
 app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
@@ -51,7 +51,7 @@ def list_groups(
     `-` is not known, and `>=7` leaves out share partitions whose lag Kafka cannot report. Kafka leaves out groups that
     this principal may not DESCRIBE.
     """
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
     if names and topic is not None:
         raise InputError("--names and --topic exclude each other", hint="topics are known of described groups alone")
@@ -93,7 +93,7 @@ def describe(
     the first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
     described is an error after the others are shown.
     """
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
     if members and state:
         raise InputError("--members and --state exclude each other", hint="give one of them")
@@ -263,7 +263,7 @@ def set_(
 
 def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:
     """Raises ConfigurationError when a group's configuration cannot be read."""
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
     with ShareGroupAdmin(kafka) as admin:
         found = list(admin.group_configs(groups))

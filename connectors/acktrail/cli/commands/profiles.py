@@ -168,7 +168,7 @@ def _checked(listed: NamedCluster) -> NamedCluster:
 
 
 def _connected(listed: NamedCluster) -> NamedCluster:
-    from acktrail.broker.admin import ShareGroupAdmin
+    from acktrail.kafka.admin import ShareGroupAdmin
 
     try:
         with ShareGroupAdmin(config.KafkaConfig.from_environment(profile=listed.name)) as admin:
@@ -178,7 +178,7 @@ def _connected(listed: NamedCluster) -> NamedCluster:
 
 
 def _tables_checked(listed: NamedCluster) -> NamedCluster:
-    from acktrail.columnar.schemas.table_schemas import TABLES
+    from acktrail.format.columns.schemas.table_schemas import TABLES
     from acktrail.tables.cluster_check import ensure_same_cluster
     from acktrail.tables.cluster_overview import cluster_overview
     from acktrail.tables.delta.store import Tables

@@ -13,9 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from acktrail.connect.contract import Gauge
-from acktrail.connect.metrics.build_info import build_info
 from acktrail.connect.metrics.export_lag import ExportLag, LagWatch
-from acktrail.connect.metrics.label_values import label_value
+from acktrail.connect.metrics.metrics_endpoint import build_info, label_value
 from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker import Worker

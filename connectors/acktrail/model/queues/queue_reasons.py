@@ -1,4 +1,4 @@
-"""What can decide on the status of a share partition, and the words of each reason."""
+"""What can decide on the status of a share partition, which of its observations, and the words of each reason."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from types import MappingProxyType
 from typing import Final
 
 from acktrail.model.queue_status import QueueStatus
+
+WINDOW: Final = 30 * 60 * 1_000_000
+"""How long observations and counts matter, in µs."""
+LEAST: Final = 3
+"""Observations without which nothing is called stuck or lagging: a record may well be held for two. As many are kept
+of any age: who looks once an hour sees that, too."""
+LONGEST: Final = 10
+"""Observations that are kept at most: of more within ``WINDOW`` the closest ones become one."""
+COUNTED: Final = ("acknowledged", "released", "archived")
+"""Counts of an observation."""
 
 
 class QueueRule(StrEnum):

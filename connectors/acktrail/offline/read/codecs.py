@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from acktrail.columnar.decoding.batch_codecs import pyarrow_for
 from acktrail.errors import MalformedFile, UnknownName
+from acktrail.format.columns.decoding.batch_codecs import pyarrow_for
 
 _COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 

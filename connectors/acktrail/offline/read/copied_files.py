@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acktrail.branches import loaded
-from acktrail.columnar.decoding.batch_codecs import pyarrow_for
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile, UnknownName
+from acktrail.format.columns.decoding.batch_codecs import pyarrow_for
+from acktrail.format.wire.dialects.detect_layout import detect_layout
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
 from acktrail.offline.read.read_report import ReadReport
 from acktrail.offline.read.sink_objects import OBJECT_SUFFIX, read_sink_object
-from acktrail.wire.dialects.detect_layout import detect_layout
-from acktrail.wire.dialects.dialect import Dialect
-from acktrail.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.wire.raw_record import RawRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
         return
     import pyarrow as pa
 
-    from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+    from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 
     records = read_file(file, reading)
     while rows := [*islice(records, _VALUES_AT_ONCE)]:
@@ -279,7 +279,7 @@ def _conforming(batch: pa.RecordBatch, file: str, number: int) -> pa.RecordBatch
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+    from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 
     batch, columns = batch.select(list(_COLUMNS)), []
     try:

@@ -25,13 +25,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from acktrail.columnar.decoding.batch_codecs import unpacked
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
-from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
-from acktrail.offline.read.codecs import bare_suffix, open_file
-from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.record_batch import (
+from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     ControlType,
@@ -40,6 +37,9 @@ from acktrail.wire.record_batch import (
     is_intact,
     read_header,
 )
+from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
+from acktrail.offline.read.codecs import bare_suffix, open_file
+from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 
 SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.dialects.released import VALUE_ENDS
+from acktrail.format.wire.primitives import INT16
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, key_end
 from acktrail.offline.read.codecs import bare_suffix, open_file
 from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
-from acktrail.wire.dialects.released import VALUE_ENDS
-from acktrail.wire.primitives import INT16
-from acktrail.wire.raw_record import RawRecord
-from acktrail.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, key_end
 
 OBJECT_SUFFIX: Final = ".bin"
 _NAME: Final = re.compile(r"(?P<log>.+\+(?P<partition>0|[1-9][0-9]{0,9}))\+(?P<offset>[0-9]{1,19})(?P<view>\.[a-z]+)?")

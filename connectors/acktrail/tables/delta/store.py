@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake.exceptions import CommitFailedError
 
-from acktrail.columnar.schemas.schema_types import with_dictionaries
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import check_expected, commit, write_files, write_rows

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 
 from acktrail.branches import looks
-from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 
 CHUNK: Final = "chunk"
 """The partition column of a chunked table: each chunk has its own files, with rows in the order of their writing."""
@@ -145,7 +145,7 @@ def last_of_each_key(name: str, rows: pa.Table) -> pa.Table:
     """The last row of each key of the table `name`."""
     import numpy as np  # commands that only read do without
 
-    from acktrail.columnar.share_partition_keys import key_codes
+    from acktrail.format.columns.share_partition_keys import key_codes
 
     codes = key_codes(rows[key] for key in _KEYS[name])
     last = np.empty(codes.max(initial=-1) + 1, np.int64)

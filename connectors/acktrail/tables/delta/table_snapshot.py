@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from acktrail.columnar.schemas.table_schemas import TABLES
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
 from acktrail.tables.delta.table_place import TablePlace, ensure_conditional_put, file_sizes

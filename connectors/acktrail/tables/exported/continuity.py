@@ -17,9 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.connect.source_batches import LOST_FROM_TABLES, SourcePartition, state_source_partition
 from acktrail.errors import DamagedTables
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.damaged_files import Damage, broken_data
 from acktrail.tables.delta.storage_errors import REMADE

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES, TOPICS
 from acktrail.connect.contract import SinkTask
 from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition
 from acktrail.errors import ForeignCluster
+from acktrail.format.columns.schemas.table_schemas import TABLES, TOPICS
 from acktrail.tables.cluster_check import (
     OWN_DIALECT,
     create_for,

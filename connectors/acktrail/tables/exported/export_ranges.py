@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import EXPORT_RANGES
 from acktrail.connect.source_batches import LogSpan
 from acktrail.errors import ConcurrentCommit, ConfigurationError
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.decoding.decode_records import DECODED_RECORDS, decode_records
-from acktrail.columnar.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
 

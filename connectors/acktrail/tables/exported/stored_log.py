@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import LogSpan, SourcePartition, state_source_partition
+from acktrail.format.wire.raw_record import record_fingerprint
 from acktrail.tables.cluster_check import check_present
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.wire.raw_record import record_fingerprint
 
 _EPOCH: Final = "epoch"
 _SHIFT: Final = "shift"

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.schema_types import INSTANT
 from acktrail.errors import AcktrailError
+from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, no_share_group
 from acktrail.tables.delta.store import Tables

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from acktrail.config import TablesConfig
-from acktrail.connect.metrics.build_info import build_info
+from acktrail.connect.metrics.metrics_endpoint import build_info
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.metrics_input import MetricsInput, metrics_input
 from acktrail.tables.health.table_metrics import Granularity, SeriesLimits, table_metrics

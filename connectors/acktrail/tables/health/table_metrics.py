@@ -16,6 +16,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from acktrail.branches import branches
+from acktrail.connect.metrics.metrics_endpoint import by, gauge, one
 from acktrail.connect.source_batches import (
     DROPPED_BY_RETENTION,
     LOG_REPLACED,
@@ -28,7 +29,6 @@ from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
-from acktrail.tables.health.metric_families import by, gauge, one
 from acktrail.tables.health.metrics_input import MetricsInput
 from acktrail.tables.health.open_findings import SEVERITIES
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import share_partition_of
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
+from acktrail.format.columns.model_values import share_partition_of
 from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
 from acktrail.model.offset_history.offset_status import OffsetStatusKind
 from acktrail.model.offset_history.record_history import UnknownReason

@@ -12,9 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import CHANGE_COLUMNS, changes_of, known_states_of
-from acktrail.columnar.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.errors import ConfigurationError, InputError, UnknownName
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of, known_states_of
 from acktrail.model.delivery import DeliveryState
 from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
 from acktrail.model.offset_history.completeness import HistoryCompleteness
@@ -27,6 +26,7 @@ from acktrail.model.offset_history.record_history import (
     record_history,
 )
 from acktrail.model.offset_history.status_changes import StatusChange
+from acktrail.replay.rate_counts import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE

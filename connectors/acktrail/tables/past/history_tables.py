@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.binary_column import Int64Array, ascending
-from acktrail.columnar.model_values import HELD_COLUMNS
-from acktrail.columnar.schemas.schema_types import with_dictionaries
-from acktrail.columnar.schemas.table_schemas import DELIVERY_HISTORY
+from acktrail.format.columns.binary_column import Int64Array, ascending
+from acktrail.format.columns.model_values import HELD_COLUMNS
+from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with_dictionaries
 from acktrail.tables.cluster_check import create_anew_for, create_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.model_values import change_table, known_states_of
+from acktrail.format.columns.model_values import change_table, known_states_of
 from acktrail.model.offset_history.offset_status import KnownState
 from acktrail.model.offset_history.status_changes import StatusChange
 from acktrail.model.record_counts import RecordCounter, Span

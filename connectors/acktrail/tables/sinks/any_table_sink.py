@@ -8,11 +8,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.connect.contract import SinkTask, SinkTaskContext
 from acktrail.connect.dead_letters import DEAD_LETTERS, parts_of
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, RowsRefused
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -8,9 +8,9 @@ from typing import Final
 import pyarrow as pa
 from deltalake import Schema
 
-from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, RowsRefused
+from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.tables.delta.table_place import TablePlace, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, made, opened
 

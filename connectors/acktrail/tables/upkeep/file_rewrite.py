@@ -16,8 +16,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import DamagedTables
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.data_file import Measure, add_action, new_path
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace

@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow.fs as fs
 
 from acktrail.branches import looks
-from acktrail.columnar.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.config import TablesConfig
+from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
 from acktrail.tables.delta.table_place import TablePlace

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.suite_totals import COUNTED_COLUMNS
 from acktrail_dashboard.lists.check_grid import (
     EPOCH,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from acktrail.columnar.schemas.table_schemas import TABLES
 from acktrail.errors import AcktrailError
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_at import quarantined_records
 from acktrail.tables.exported.record_files import RECORDS

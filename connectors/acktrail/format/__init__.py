@@ -1,0 +1,1 @@
+"""State records as Kafka writes them: their bytes (wire) and their Arrow columns (columns)."""

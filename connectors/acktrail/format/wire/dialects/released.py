@@ -1,0 +1,161 @@
+"""State records as releases of Kafka write them.
+
+Layout (Kafka: ``ShareSnapshotValue.json``, ``ShareUpdateValue.json``): a value is an int16 version, 0 in every release,
+and a flexible body. 4.0 (early access) has a uint16 snapshot epoch and no timestamps; 4.1 (preview) an int32 one, and
+timestamps; 4.2 adds the delivery complete count as tag 0 (KIP-1226). Unknown tagged fields and bytes after the message
+are skipped, as Kafka's generated readers do. The keys are ``state_key``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+from types import MappingProxyType
+from typing import Final
+
+from acktrail.errors import MalformedRecord
+from acktrail.format.wire.dialects.batch_arrays import (
+    UINT16,
+    absent_if_none,
+    none_if_absent,
+    packed,
+    read_compact_batch_array,
+    read_version,
+    write_compact_batch_array,
+)
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
+from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+
+_VALUE_VERSION: Final = 0
+_ABSENT: Final = -1
+_COUNT_TAG: Final = 0
+_NO_SHARE_PARTITION: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """What differs between the releases' values."""
+
+    release: str
+    epoch: Struct = INT32
+    has_times: bool = True
+    has_count: bool = True
+
+
+_4_2: Final = _Layout(release="4.2")
+
+
+def decode(key: bytes | None, value: bytes | None, layout: _Layout = _4_2) -> StateRecord:
+    """The record encoded in a key and a value, as Kafka 4.2 and later write them (and 4.1 without the complete count).
+
+    Raises:
+        UnsupportedRecord: for an unknown record type or value version.
+        MalformedRecord: for bytes that are not such a record, with the byte position; also for a null key and for a
+            null value under an update key: no broker writes them, and a broker fails to load them.
+    """
+    if key is None:
+        raise MalformedRecord("null key", part="key", position=0)
+    kind, share_partition = decode_key(key)
+    if value is None:
+        if kind == UPDATE_TYPE:
+            raise MalformedRecord("null value under an update key", part="value", position=0)
+        return Tombstone(key=share_partition)
+    return _read_value(kind, share_partition, Reader(value, "value"), layout)
+
+
+def _read_value(
+    kind: int, share_partition: SharePartition, reader: Reader, layout: _Layout
+) -> ShareSnapshot | ShareUpdate:
+    read_version(reader, (_VALUE_VERSION,))
+    return (_read_snapshot if kind == SNAPSHOT_TYPE else _read_update)(share_partition, reader, layout)
+
+
+def encode(record: StateRecord, layout: _Layout = _4_2) -> tuple[bytes, bytes | None]:
+    """Key and value of `record` as Kafka 4.2 and later write them; an unknown complete count is left out. Raises
+    ValueError for a snapshot without timestamps (Kafka 4.0), or a number that does not fit."""
+    if isinstance(record, Tombstone):
+        return encode_key(SNAPSHOT_TYPE, record.key), None
+    count = record.delivery_complete_count
+    if count is not None and not layout.has_count:
+        raise ValueError(f"a record of Kafka {layout.release} has no complete count")
+    fields = [INT16.pack(_VALUE_VERSION), packed(layout.epoch, record.snapshot_epoch, "snapshot epoch")]
+    if isinstance(record, ShareSnapshot):
+        fields.append(packed(INT32, record.state_epoch, "state epoch"))
+    fields.append(packed(INT32, absent_if_none(record.leader_epoch), "leader epoch"))
+    fields.append(packed(INT64, absent_if_none(record.start_offset), "start offset"))
+    if isinstance(record, ShareSnapshot):
+        times = (record.create_timestamp_ms, record.write_timestamp_ms)
+        if any((time is not None) != layout.has_times for time in times):
+            number = "two" if layout.has_times else "no"
+            raise ValueError(f"a snapshot of Kafka {layout.release} has {number} timestamps")
+        fields += [packed(INT64, time, "timestamp") for time in times if time is not None]
+    fields.append(write_compact_batch_array(record.batches))
+    fields.append(b"\x00" if count is None else b"\x01\x00\x04" + packed(INT32, count, "complete count"))
+    kind = SNAPSHOT_TYPE if isinstance(record, ShareSnapshot) else UPDATE_TYPE
+    return encode_key(kind, record.key), b"".join(fields)
+
+
+def _read_snapshot(key: SharePartition, reader: Reader, layout: _Layout) -> ShareSnapshot:
+    return ShareSnapshot(
+        key=key,
+        snapshot_epoch=reader.integer(layout.epoch),
+        state_epoch=reader.integer(INT32),
+        leader_epoch=reader.integer(INT32),
+        start_offset=none_if_absent(reader.integer(INT64)),
+        create_timestamp_ms=reader.integer(INT64) if layout.has_times else None,
+        write_timestamp_ms=reader.integer(INT64) if layout.has_times else None,
+        batches=read_compact_batch_array(reader),
+        delivery_complete_count=_read_count(reader, layout),
+    )
+
+
+def _read_update(key: SharePartition, reader: Reader, layout: _Layout) -> ShareUpdate:
+    return ShareUpdate(
+        key=key,
+        snapshot_epoch=reader.integer(layout.epoch),
+        leader_epoch=none_if_absent(reader.integer(INT32)),
+        start_offset=none_if_absent(reader.integer(INT64)),
+        batches=read_compact_batch_array(reader),
+        delivery_complete_count=_read_count(reader, layout),
+    )
+
+
+def _read_count(reader: Reader, layout: _Layout) -> int | None:
+    """The delivery complete count from the message's tag buffer; None where it is absent or -1, and for a release that
+    skips its tag."""
+    if layout.has_count:
+        return none_if_absent(reader.tagged_integer(_COUNT_TAG, INT32, _ABSENT))
+    reader.skip_tagged_fields()
+    return None
+
+
+def _value_end(kind: int, data: bytes, position: int, layout: _Layout) -> int:
+    reader = Reader(data, "value", position)
+    _read_value(kind, _NO_SHARE_PARTITION, reader, layout)
+    return reader.position
+
+
+def _dialect(layout: _Layout) -> Dialect[StateRecord]:
+    return Dialect(name=layout.release, decode=partial(decode, layout=layout), encode=partial(encode, layout=layout))
+
+
+_4_0: Final = _Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False)
+VALUE_ENDS: Final = (partial(_value_end, layout=_4_2), partial(_value_end, layout=_4_0))
+"""By the layouts of 4.1 and later, and of 4.0: where a value ends, by the record type of its key, the bytes that it is
+in and where it begins. Raises as ``decode``."""
+
+KAFKA_4_0: Final = _dialect(_4_0)
+KAFKA_4_1: Final = _dialect(_Layout(release="4.1", has_count=False))
+"""A 4.2 record loses its count here. 4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker
+reads."""
+KAFKA_4_2: Final = _dialect(_4_2)
+
+RELEASED: Final[Mapping[str, Dialect[StateRecord]]] = MappingProxyType(
+    {"4.0": KAFKA_4_0, "4.1": KAFKA_4_1, "4.2": KAFKA_4_2, "4.3": KAFKA_4_2, "4.4": KAFKA_4_2}
+)
+"""By the number of a release: the dialect that it writes."""

@@ -1,1 +1,0 @@
-"""The delivery history without Spark: new records to changes."""

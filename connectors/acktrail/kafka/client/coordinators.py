@@ -1,0 +1,261 @@
+"""Requests to each group's coordinator, which follow it when it moves. A query is repeated after anything that a new
+try can cure. A change is sent again only after the coordinator answered that it did nothing; after silence it is never
+sent again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.kafka.client.asked_groups import MOST_AT_ONCE, AskedGroups, parts
+from acktrail.kafka.client.broker_client import Backoff, BrokerClient, NoResponse
+from acktrail.kafka.client.error_codes import (
+    ASK_AGAIN,
+    COORDINATOR_NOT_AVAILABLE,
+    MOVED_COORDINATOR,
+    NONE,
+    REQUEST_TIMED_OUT,
+    SAFE_TO_SEND_AGAIN,
+)
+
+_LOCATED_AT_ONCE: Final = 500
+_TIMEOUTS: Final = 2
+"""A query is repeated for this many request timeouts after the last answer, as in Kafka's clients
+(``default.api.timeout.ms``); after silence as long as ``AskedGroups`` says."""
+
+_RequestFor = Callable[[Sequence[str]], Any]
+_Read = Callable[[Any], Any]
+
+
+class CoordinatorResponse(NamedTuple):
+    """The response of the coordinator `node_id` about one group; `body` is what was read of it, None when it could not
+    be asked."""
+
+    node_id: int | None
+    error_code: int
+    message: str | None = None
+    body: Any = None
+
+
+class SendResult(NamedTuple):
+    """What became of a change that was to be sent once. `reply` is the response, with `error_code` and `message` of the
+    whole request. Without a reply: an error code is the reason why it was not sent, `unsent` why it could not be;
+    `lost` is the reason why it is not known whether it arrived.
+    """
+
+    error_code: int = NONE
+    message: str | None = None
+    reply: Any = None
+    lost: str | None = None
+    unsent: AcktrailError | None = None
+
+    @property
+    def may_send_again(self) -> bool:
+        """Whether nothing was done, and a new try may help."""
+        return self.error_code in SAFE_TO_SEND_AGAIN or isinstance(self.unsent, RetryableError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A query while it is asked: what is sent, what is kept of an answer, and the responses so far."""
+
+    request_for: _RequestFor
+    read: _Read
+    tolerates_silence: bool
+    patience: Backoff
+    asked: AskedGroups
+    responses: dict[str, CoordinatorResponse] = field(default_factory=dict)
+
+    def is_open(self, group_id: str) -> bool:
+        """Whether it is to be asked again."""
+        found = self.responses.get(group_id)
+        return found is None or found.error_code in ASK_AGAIN
+
+
+class Coordinators:
+    """Finds the coordinators of groups, and sends requests to them.
+
+    While a coordinator is being elected, created or loaded (codes 14, 15, 16; on a fresh cluster until
+    ``__consumer_offsets`` exists) a query is repeated until twice `client.request_timeout_s` have passed. A query
+    without a response in time is sent once more: a coordinator is silent for about half a minute when it looks for the
+    state of a topic that is just being deleted (five tries of its persister, ``PersisterStateManager``), and answers at
+    once when asked again. Its groups are then asked in smaller parts, each with all of the request's timeout: a busy
+    broker answers those in time, and one group that holds up its request is found among the others.
+    """
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+
+    def query(
+        self,
+        group_ids: Iterable[str],
+        request_for: _RequestFor,
+        *,
+        read: _Read = lambda body: body,
+        tolerates_silence: bool = False,
+        at_once: int = MOST_AT_ONCE,
+    ) -> dict[str, CoordinatorResponse]:
+        """One response for each group. `request_for` makes the request for groups that share a coordinator, `at_once`
+        of them at the most; its response has `groups` with `group_id`, `error_code` and, mostly, `error_message`.
+        `read` gives what is kept of each.
+
+        However many groups there are, a broker has few requests at a time, and memory few responses.
+
+        Raises Unreachable or RetryableError when a coordinator did not answer in time; with `tolerates_silence` the
+        groups without an answer have the error REQUEST_TIMED_OUT instead.
+        """
+        patience = Backoff(_TIMEOUTS * self._client.request_timeout_s)
+        question = _Question(
+            request_for=request_for,
+            read=read,
+            tolerates_silence=tolerates_silence,
+            patience=patience,
+            asked=AskedGroups(at_once),
+        )
+        responses = question.responses
+        pending = list(dict.fromkeys(group_ids))
+        while pending:
+            try:
+                self._round(pending, question)
+            except RetryableError as error:
+                if not tolerates_silence:
+                    raise
+                silent = CoordinatorResponse(None, REQUEST_TIMED_OUT, error.message)
+                responses |= dict.fromkeys(filter(question.is_open, pending), silent)
+            pending = [group_id for group_id in pending if question.is_open(group_id)]
+            for group_id in pending:
+                if responses[group_id].error_code in MOVED_COORDINATOR:
+                    self._known.pop(group_id, None)
+            if pending and not patience.wait():
+                break
+        return responses
+
+    def send_once(
+        self, requests: Mapping[str, Any], top_error: Callable[[Any], tuple[int, str | None]]
+    ) -> dict[str, SendResult]:
+        """Send each group's change to its coordinator, one after the other. `top_error` reads the error on the whole
+        request in a response. A coordinator that kept silent on one is sent no other."""
+        results: dict[str, SendResult] = {}
+        patience = Backoff(self._client.request_timeout_s)
+        silent: set[int] = set()
+        pending = list(requests)
+        while pending:
+            unsendable = self._unsendable(pending)
+            results |= unsendable
+            for group_id in (group_id for group_id in pending if group_id not in unsendable):
+                results[group_id] = self._send_one(group_id, requests[group_id], top_error, silent)
+            again = [group_id for group_id in pending if results[group_id].may_send_again]
+            again = [group_id for group_id in again if self._known.pop(group_id, None) not in silent]
+            if len(again) < len(pending):
+                patience.renew()
+            pending = again
+            if pending and not patience.wait():
+                break
+        return results
+
+    def _unsendable(self, group_ids: Sequence[str]) -> dict[str, SendResult]:
+        """The reasons, by group, why its change cannot be sent. No answer at all is not asked for again:
+        that took a while."""
+        try:
+            missing = self._locate(group_ids)
+        except AcktrailError as error:
+            return {group_id: SendResult(unsent=error) for group_id in group_ids if group_id not in self._known}
+        return {group_id: SendResult(found.error_code, found.message) for group_id, found in missing.items()}
+
+    def _send_one(
+        self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]], silent: set[int]
+    ) -> SendResult:
+        node = self._known[group_id]
+        if node in silent:
+            return SendResult(unsent=RetryableError("the coordinator kept silent on another group"))
+        try:
+            reply = self._client.send_once(request, node)
+        except ConfigurationError as error:
+            return SendResult(unsent=error)
+        if not isinstance(reply, NoResponse):
+            return SendResult(*top_error(reply), reply)
+        del self._known[group_id]
+        reason = self._client.explain(reply)
+        if not reply.may_have_arrived:
+            return SendResult(unsent=reason)
+        if not reply.may_try_again:
+            silent.add(node)
+        return SendResult(lost=reason.message)
+
+    def _round(self, group_ids: Sequence[str], question: _Question) -> None:
+        """A response for each group; a coordinator that went away or was silent is one that moved, and is not asked
+        about its other groups."""
+        question.responses.update(self._locate(group_ids))
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for group_id in group_ids:
+            if group_id in self._known:
+                by_node[self._known[group_id]].append(group_id)
+        left = {node: question.asked.turns(node, groups) for node, groups in by_node.items()}
+        while left:
+            sent = [(node, part) for node, turns in left.items() for part in turns[0]]
+            left = {node: turns[1:] for node, turns in left.items() if turns[1:]}
+            replies = self._client.send_all([(node, question.request_for(part)) for node, part in sent])
+            results = [(node, part, reply) for (node, part), reply in zip(sent, replies, strict=True)]
+            self._keep([(node, reply) for node, _, reply in results if not isinstance(reply, NoResponse)], question)
+            missing: dict[int, list[tuple[Sequence[str], NoResponse]]] = defaultdict(list)
+            for node, part, reply in results:
+                if isinstance(reply, NoResponse):
+                    rest = [group_id for turn in left.pop(node, ()) for later in turn for group_id in later]
+                    error = CoordinatorResponse(node, COORDINATOR_NOT_AVAILABLE)
+                    question.responses.update(dict.fromkeys((*part, *rest), error))
+                    missing[node].append((part, reply))
+            for node, found in missing.items():
+                self._weigh(node, found, question)
+
+    def _keep(self, answered: Sequence[tuple[int, Any]], question: _Question) -> None:
+        """Keep what was answered. Time counts from here: many groups may take longer than a try."""
+        for node, reply in answered:
+            question.asked.keep_answer(node)
+            for row in reply.groups:
+                found = CoordinatorResponse(node, row.error_code, _message(row), question.read(row))
+                question.responses[row.group_id] = found
+                if row.error_code not in ASK_AGAIN:
+                    question.patience.renew()
+
+    def _weigh(self, node: int, missing: Sequence[tuple[Sequence[str], NoResponse]], question: _Question) -> None:
+        """What requests without a response mean for their groups. Raises when they were some too many."""
+        silent = [(part, reply) for part, reply in missing if not reply.may_try_again]
+        if not silent:
+            if question.patience.left_s <= 0:
+                raise self._client.explain(missing[0][1])
+            return
+        reply = silent[0][1]
+        alone = question.asked.keep_silence(node, [part for part, _ in silent])
+        if question.asked.is_silent(node) or (alone and not question.tolerates_silence):
+            raise self._client.explain(reply)
+        if alone:
+            reason = self._client.explain(reply).message
+            question.responses.update(dict.fromkeys(alone, CoordinatorResponse(node, REQUEST_TIMED_OUT, reason)))
+        question.patience.renew()
+
+    def _locate(self, group_ids: Sequence[str]) -> dict[str, CoordinatorResponse]:
+        """Learn the coordinators of `group_ids` that are not known yet; the responses are for those not found."""
+        failed: dict[str, CoordinatorResponse] = {}
+        unknown = [group_id for group_id in group_ids if group_id not in self._known]
+        for part in parts(unknown, _LOCATED_AT_ONCE):
+            failed |= dict.fromkeys(part, CoordinatorResponse(None, COORDINATOR_NOT_AVAILABLE))
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=part, min_version=4)
+            for row in self._client.send(request, silences=1).coordinators:
+                if row.error_code == NONE:
+                    self._known[row.key] = self._client.learn_coordinator(row, row.key)
+                    failed.pop(row.key, None)
+                else:
+                    failed[row.key] = CoordinatorResponse(None, row.error_code, row.error_message)
+        return failed
+
+
+def _message(row: Any) -> str | None:
+    """The broker's words beside an error; OffsetFetch has none."""
+    return getattr(row, "error_message", None)

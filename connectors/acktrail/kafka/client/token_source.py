@@ -1,0 +1,217 @@
+"""Tokens for SASL/OAUTHBEARER, for both clients: fetched with a client's credentials, kept until shortly before they
+expire. The endpoint is asked over verified TLS; no secret and no token is in an error or a log.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import ssl
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from http.client import HTTPException
+from threading import Lock
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.kafka.client.client_settings import ClientCredentials
+from acktrail.kafka.client.tls_files import trust
+
+_TIMEOUT_S: Final = 5.0
+_LARGEST_ANSWER: Final = 1_000_000
+_USED_SHARE: Final = 0.8
+"""Of a token's life it is used; then a new one is fetched (Kafka: ``sasl.login.refresh.window.factor``)."""
+_LAST_SHARE: Final = 0.98
+_UNSAID_LIFE_S: Final = 300.0
+"""How long a token is used that does not say how long it may be."""
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")
+"""The errors of RFC 6749, 5.2; any other text of an endpoint is not shown."""
+_CLIENT_ERRORS: Final = range(400, 500)
+_TOO_MANY: Final = 429
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token as the endpoint gave it. `subject` is its claim ``sub``, None where it is no JWT; `life_s` are the
+    seconds that it is good for."""
+
+    text: str = field(repr=False)
+    subject: str | None
+    life_s: float
+
+
+class TokenSource(AbstractTokenProvider):
+    """Gives the current token to kafka-python (``token``) and to librdkafka (``for_librdkafka``). Thread-safe.
+
+    Every method that needs a token raises ConfigurationError when the endpoint refused the client, is not trusted or
+    gives no token, RetryableError when it does not answer."""
+
+    def __init__(self, credentials: ClientCredentials) -> None:
+        super().__init__()
+        self._credentials = credentials
+        self._lock = Lock()
+        self._token: Token | None = None
+        self._fetched_at = -math.inf
+
+    def current(self) -> Token:
+        """A token that is good for a while yet; fetched when there is none. While the endpoint does not answer, the one
+        that is there is used to its end."""
+        with self._lock:
+            if self._token is None or self._age_s() > _USED_SHARE * self._token.life_s:
+                try:
+                    self._token, self._fetched_at = _fetch(self._credentials), time.monotonic()
+                except RetryableError:
+                    if self._token is None or self._age_s() > _LAST_SHARE * self._token.life_s:
+                        raise
+            return self._token
+
+    def forget(self) -> None:
+        """The broker refused the token: the next one is a new one."""
+        with self._lock:
+            self._token = None
+
+    def token(self) -> str:
+        """The token itself, as kafka-python asks for it."""
+        return self.current().text
+
+    def extensions(self) -> dict[str, str]:
+        """What goes to the broker beside the token (KIP-342)."""
+        return dict(self._credentials.extensions)
+
+    def for_librdkafka(self, _: str = "") -> tuple[str, float, str, dict[str, str]]:
+        """Token, the time it expires at (s since the epoch), principal, extensions: as confluent-kafka's ``oauth_cb``
+        gives them."""
+        token = self.current()
+        return (
+            token.text,
+            time.time() + token.life_s - self._age_s(),
+            token.subject or self._credentials.client_id,
+            self.extensions(),
+        )
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._fetched_at
+
+
+@cache
+def token_source(credentials: ClientCredentials) -> TokenSource:
+    """The one source of this process for these credentials: every connection uses the same token."""
+    return TokenSource(credentials)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirected request would take the secret along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _fetch(credentials: ClientCredentials) -> Token:
+    """Ask the endpoint (RFC 6749, 4.4.2)."""
+    try:
+        with _opener(credentials).open(_request(credentials), timeout=_TIMEOUT_S) as answer:
+            body = answer.read(_LARGEST_ANSWER)
+    except HTTPError as error:
+        with error:
+            raise _refusal(credentials, error.code, _members(error.read(_LARGEST_ANSWER))) from None
+    except (OSError, HTTPException, URLError) as error:
+        raise _unreachable(credentials, getattr(error, "reason", error)) from None
+    return _token(credentials, _members(body))
+
+
+def _opener(credentials: ClientCredentials) -> OpenerDirector:
+    context = ssl.create_default_context() if credentials.ca_file is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if credentials.ca_file is not None:
+        trust(context, "https.ca.location", credentials.ca_file, signed="the token endpoint")
+    return build_opener(HTTPSHandler(context=context), _NoRedirect)
+
+
+def _request(credentials: ClientCredentials) -> Request:
+    encode = quote_plus if credentials.encodes_login else str
+    login = f"{encode(credentials.client_id)}:{encode(credentials.client_secret)}"
+    form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
+    headers = {
+        "Authorization": f"Basic {base64.b64encode(login.encode()).decode()}",
+        "Accept": "application/json",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    return Request(credentials.token_url, urlencode(form).encode(), headers, method="POST")  # noqa: S310  # https, checked
+
+
+def _members(body: bytes) -> dict[str, Any]:
+    """The members of a JSON object; none where `body` is something else."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _token(credentials: ClientCredentials, members: dict[str, Any]) -> Token:
+    text = members.get("access_token")
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        message = f"the token endpoint {_shown(credentials)} gave no token"
+        raise ConfigurationError(message, hint="is sasl.oauthbearer.token.endpoint.url an OAuth token endpoint?")
+    claims = _claims(text)
+    life_s = _number(members.get("expires_in"))
+    if life_s is None:
+        expires_at = _number(claims.get("exp"))
+        life_s = _UNSAID_LIFE_S if expires_at is None else expires_at - time.time()
+    if life_s <= 0:
+        message = f"the token endpoint {_shown(credentials)} gave a token that has expired"
+        raise ConfigurationError(message, hint="compare the clocks of this machine and of the endpoint")
+    subject = claims.get("sub")
+    return Token(text=text, subject=subject if isinstance(subject, str) else None, life_s=life_s)
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None  # type: ignore[arg-type]  # a number, as was just seen
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """The claims of a JWT (RFC 7519), unverified: the broker verifies them. None for any other token."""
+    head, _, rest = token.partition(".")
+    payload = rest.partition(".")[0]
+    try:
+        return _members(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if head else {}
+    except ValueError:
+        return {}
+
+
+def _refusal(credentials: ClientCredentials, status: int, members: dict[str, Any]) -> AcktrailError:
+    code = members.get("error")
+    said = code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else f"HTTP status {status}"
+    if status not in _CLIENT_ERRORS or status == _TOO_MANY:
+        message = f"the token endpoint {_shown(credentials)} gave no token: {said}"
+        is_redirect = status < _CLIENT_ERRORS.start
+        hint = "it redirects: name the address that it redirects to" if is_redirect else "try again; see its log"
+        return (ConfigurationError if is_redirect else RetryableError)(message, hint=hint)
+    message = f"the token endpoint {_shown(credentials)} refused the client {credentials.client_id!r}: {said}"
+    return ConfigurationError(message, hint="check the client id, the client secret and sasl.oauthbearer.scope")
+
+
+def _unreachable(credentials: ClientCredentials, reason: object) -> AcktrailError:
+    where = f"the token endpoint {_shown(credentials)}"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        words = "is for another host name" if "mismatch" in str(reason) else "is not trusted"
+        hint = "set https.ca.location to the authority that signed it (PEM), and name the host as the certificate does"
+        return ConfigurationError(f"the certificate of {where} {words}", hint=hint)
+    said = getattr(reason, "strerror", None) or type(reason).__name__
+    message = f"{where} does not answer: {'no answer in time' if isinstance(reason, TimeoutError) else said}"
+    return RetryableError(message, hint="check sasl.oauthbearer.token.endpoint.url, and that it can be reached")
+
+
+def _shown(credentials: ClientCredentials) -> str:
+    """The endpoint without its query, which may be secret."""
+    parts = urlsplit(credentials.token_url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"

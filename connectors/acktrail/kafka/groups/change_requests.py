@@ -1,0 +1,309 @@
+"""The four requests that change groups, each sent once, and one result for every part that was asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+from acktrail.config import KafkaConfig
+from acktrail.errors import WrongType, WrongValue
+from acktrail.kafka.arguments import (
+    by_name,
+    check_size,
+    items_of,
+    offset_of,
+    partition_of,
+    text_of,
+    texts_of,
+)
+from acktrail.kafka.changes import ChangeResult, ConfigsChange, NewStartOffset
+from acktrail.kafka.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
+from acktrail.kafka.client.coordinators import Coordinators, SendResult
+from acktrail.kafka.client.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    NONE,
+    ErrorScope,
+    Outcome,
+    advice_for,
+    error_text,
+    outcome_of,
+)
+from acktrail.kafka.groups.group_requests import GROUP_RESOURCE, known_topic_id
+from acktrail.kafka.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
+
+_SET: Final = 0
+_DELETE: Final = 1
+
+
+class ChangeTarget(NamedTuple):
+    """What a change is about within its group: all of it, a topic, or a share partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+
+class PartResponse(NamedTuple):
+    """The response about one part."""
+
+    error_code: int
+    message: str | None
+    topic_id: str | None = None
+
+
+_Parts = Mapping[ChangeTarget, PartResponse]
+
+
+class GroupWriter:
+    """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
+    after silence never; see ``acktrail.kafka.changes`` for the outcomes. The methods about one group raise
+    Unreachable, RetryableError or ConfigurationError when it could not be sent: nothing was changed. Those about many
+    have that in the results, as refused; their requests follow each other. All raise TypeError (WrongType) or
+    ValueError (WrongValue), before anything is sent, for what no request can hold.
+
+    Use it as a context manager; it is not thread-safe. Raises Unreachable when no broker answered within
+    `bootstrap_timeout_s` (every address is tried once); ConfigurationError when the configuration is not understood, or
+    the broker refused the login.
+    """
+
+    def __init__(self, config: KafkaConfig, *, bootstrap_timeout_s: float = BOOTSTRAP_TIMEOUT_S) -> None:
+        items_of(KafkaConfig, [config])
+        self._client = BrokerClient(config, bootstrap_timeout_s=bootstrap_timeout_s)
+        self._coordinators = Coordinators(self._client)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's own id, 22 characters of base64."""
+        return self._client.cluster_id
+
+    def broker_ids(self) -> list[int]:
+        """The brokers as of the last question about topics."""
+        return self._client.broker_ids()
+
+    def close(self) -> None:
+        """Close every connection. May be called twice."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def alter_offsets(self, group_id: str, offsets: Iterable[NewStartOffset]) -> tuple[ChangeResult, ...]:
+        """CHANGES start offsets of a group (request 91): one result for each, in the order asked for.
+
+        Kafka initializes the share partition again there: every state batch is dropped, the state epoch is the group
+        epoch. It checks no offset against the log, creates a group that does not exist (4.2 to 4.4), and takes topics
+        that the group never subscribed to. Raises ValueError for a partition given twice.
+        """
+        return self._alter({group_id: offsets}, raises=True)[group_id]
+
+    def alter_group_offsets(
+        self, offsets: Mapping[str, Iterable[NewStartOffset]]
+    ) -> dict[str, tuple[ChangeResult, ...]]:
+        """CHANGES start offsets of many groups, given by group: the results of `alter_offsets` by group."""
+        return self._alter(offsets)
+
+    def delete_offsets(self, group_id: str, topics: Iterable[str]) -> tuple[ChangeResult, ...]:
+        """DELETES the state of whole topics in a group (request 92): one result for each topic."""
+        return self._delete({group_id: topics}, raises=True)[group_id]
+
+    def delete_group_offsets(self, topics: Mapping[str, Iterable[str]]) -> dict[str, tuple[ChangeResult, ...]]:
+        """DELETES the state of whole topics in many groups, given by group: the results of `delete_offsets` by
+        group."""
+        return self._delete(topics)
+
+    def delete_group(self, group_id: str) -> ChangeResult:
+        """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
+        (`describe_group`) that it is a share group."""
+        return self._delete_groups([group_id], raises=True)[0]
+
+    def delete_groups(self, group_ids: Iterable[str]) -> tuple[ChangeResult, ...]:
+        """DELETES many groups with their states; see `delete_group`. One result for each, in the order asked for."""
+        return self._delete_groups(group_ids)
+
+    def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
+        """CHANGES the configuration of one group (request 44, which any broker takes), all of it or nothing."""
+        request = configs_request(change)
+
+        def parts(reply: Any) -> _Parts:
+            own = (row for row in reply.responses if row.resource_name == change.group_id)
+            return {ChangeTarget(): PartResponse(row.error_code, row.error_message) for row in own}
+
+        reply = self._client.send_once(request)
+        sent = SendResult(reply=reply)
+        if isinstance(reply, NoResponse):
+            error = self._client.explain(reply)
+            if not reply.may_have_arrived:
+                raise error
+            sent = SendResult(lost=error.message)
+        return results_per_target(change.group_id, [ChangeTarget()], sent, parts, "ALTER_CONFIGS")[0]
+
+    def _alter(self, offsets: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
+        wanted = {name: items_of(NewStartOffset, own) for name, own in by_name("group id", offsets).items()}
+        requests = {group_id: alter_request(group_id, own) for group_id, own in wanted.items()}
+        targets = {name: [ChangeTarget(new.topic, new.partition) for new in own] for name, own in wanted.items()}
+
+        def parts(_: str, reply: Any) -> _Parts:
+            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
+            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
+
+        return self._change(targets, requests, parts, "READ", raises=raises)
+
+    def _delete(self, topics: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
+        wanted = {name: texts_of("topic", own) for name, own in by_name("group id", topics).items()}
+        row = DeleteShareGroupOffsetsRequest.TopicToForget
+        requests = {
+            group_id: DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=name) for name in own])
+            for group_id, own in wanted.items()
+        }
+        targets = {group_id: [ChangeTarget(topic) for topic in own] for group_id, own in wanted.items()}
+
+        def parts(_: str, reply: Any) -> _Parts:
+            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
+
+        return self._change(targets, requests, parts, "DELETE", raises=raises)
+
+    def _delete_groups(self, group_ids: object, *, raises: bool = False) -> tuple[ChangeResult, ...]:
+        from kafka.protocol.admin.groups import DeleteGroupsRequest
+
+        wanted = texts_of("group id", group_ids)
+        requests = {group_id: DeleteGroupsRequest(groups_names=[group_id]) for group_id in wanted}
+
+        def parts(group_id: str, reply: Any) -> _Parts:
+            own = (row for row in reply.results if row.group_id == group_id)
+            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
+
+        targets = {group_id: [ChangeTarget()] for group_id in wanted}
+        found = self._change(targets, requests, parts, "DELETE", raises=raises)
+        return tuple(result for own in found.values() for result in own)
+
+    def _change(
+        self,
+        targets: Mapping[str, Sequence[ChangeTarget]],
+        requests: Mapping[str, Any],
+        parts: Callable[[str, Any], _Parts],
+        operation: str,
+        *,
+        raises: bool,
+    ) -> dict[str, tuple[ChangeResult, ...]]:
+        """The results by group; a group without targets is sent nothing. `raises`: where a change could not be
+        sent, instead of a result."""
+        asked = {group_id: request for group_id, request in requests.items() if targets[group_id]}
+        answers = self._coordinators.send_once(asked, _top_error)
+        for error in (sent.unsent for sent in answers.values()):
+            if raises and error is not None:
+                raise error
+        return {
+            group_id: results_per_target(group_id, own, answers[group_id], partial(parts, group_id), operation)
+            if own
+            else ()
+            for group_id, own in targets.items()
+        }
+
+
+def configs_request(change: ConfigsChange) -> Any:
+    """Request 44. Raises WrongType or WrongValue for what it has no room for."""
+    from kafka.protocol.admin.configs import IncrementalAlterConfigsRequest
+
+    items_of(ConfigsChange, [change])
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    entries = []
+    for pair in items_of(tuple, change.configs):
+        if len(pair) != len(("name", "value")) or not isinstance(pair[1], str | None):
+            raise WrongType(f"{pair!r:.100} is no pair of a name and a value", hint="None: the broker's default")
+        name, value = text_of("name of a configuration", pair[0]), pair[1]
+        value = None if value is None else check_size("value", value)
+        operation = _DELETE if value is None else _SET
+        entries.append(resource.AlterableConfig(name=name, config_operation=operation, value=value))
+    group_id = text_of("group id", change.group_id)
+    resources = [resource(resource_type=GROUP_RESOURCE, resource_name=group_id, configs=entries)]
+    return IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+
+
+def alter_request(group_id: str, offsets: Iterable[NewStartOffset]) -> Any:
+    """Request 91; every topic once. Raises WrongType or WrongValue for a partition or start offset that is no int,
+    below 0 or beyond what Kafka can hold, and for a partition given twice. Kafka would store a negative start offset,
+    fail on a negative partition, and take the last of two."""
+    by_topic: dict[str, dict[int, int]] = defaultdict(dict)
+    for new in offsets:
+        partition = partition_of(text_of("topic", new.topic), new.partition)
+        where = f"{new.topic}:{partition}"
+        if partition in by_topic[new.topic]:
+            raise WrongValue(f"{where} is given twice", hint="name every partition once")
+        by_topic[new.topic][partition] = offset_of(where, new.start_offset)
+    row = AlterShareGroupOffsetsRequest.TopicToAlter
+    topics = []
+    for topic, starts in by_topic.items():
+        rows = [row.PartitionToAlter(partition_index=p, start_offset=start) for p, start in sorted(starts.items())]
+        topics.append(row(topic_name=topic, partitions=rows))
+    return AlterShareGroupOffsetsRequest(group_id=text_of("group id", group_id), topics=topics)
+
+
+def results_per_target(
+    group_id: str,
+    targets: Sequence[ChangeTarget],
+    sent: SendResult,
+    read: Callable[[Any], _Parts],
+    operation: str,
+) -> tuple[ChangeResult, ...]:
+    """One result for each target, in their order. `read` gives the parts of a response. An error on the whole request
+    counts for every target; a target that the response does not mention was not attempted; where it is not known
+    whether the request arrived, every outcome is unknown.
+    """
+    is_answered = sent.lost is None and sent.unsent is None and sent.error_code == NONE
+    parts = read(sent.reply) if is_answered else {}
+    return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)
+
+
+def _result(
+    group_id: str, target: ChangeTarget, sent: SendResult, part: PartResponse | None, operation: str
+) -> ChangeResult:
+    result = partial(ChangeResult, group_id=group_id, topic=target.topic, partition=target.partition)
+    if sent.lost is not None:
+        return result(
+            outcome=Outcome.UNKNOWN,
+            error_code=None,
+            error=f"no answer: {sent.lost}",
+            error_scope=ErrorScope.NO_ANSWER,
+            advice="it was sent and may have been done: verify before anything else",
+        )
+    if sent.unsent is not None:
+        return result(
+            outcome=Outcome.REFUSED,
+            error_code=COORDINATOR_NOT_AVAILABLE,
+            error=f"it could not be sent: {sent.unsent.message}",
+            error_scope=ErrorScope.NO_ANSWER,
+            advice=sent.unsent.hint or advice_for(COORDINATOR_NOT_AVAILABLE, ErrorScope.TOP, operation),
+        )
+    scope = ErrorScope.PART
+    if sent.error_code != NONE:
+        part, scope = PartResponse(sent.error_code, sent.message), ErrorScope.TOP
+    if part is None:
+        return result(
+            outcome=Outcome.NOT_ATTEMPTED,
+            error_code=None,
+            error="the answer does not mention it",
+            error_scope=ErrorScope.ABSENT,
+            advice="brokers of release 4.1 lose the error of the whole request: verify, and use a newer release",
+        )
+    return result(
+        topic_id=part.topic_id,
+        outcome=outcome_of(part.error_code, scope),
+        error_code=part.error_code,
+        error=error_text(part.error_code, part.message),
+        error_scope=None if part.error_code == NONE else scope,
+        advice=advice_for(part.error_code, scope, operation),
+    )
+
+
+def _part(row: Any, topic: Any) -> PartResponse:
+    return PartResponse(row.error_code, row.error_message, known_topic_id(topic.topic_id))
+
+
+def _top_error(reply: Any) -> tuple[int, str | None]:
+    """A deletion of one group has its error in the row of the group."""
+    rows = getattr(reply, "results", None)
+    return (reply.error_code, reply.error_message) if rows is None else (rows[0].error_code if rows else NONE, None)

@@ -1,0 +1,152 @@
+"""Replay of raw records of the state topic: the latest state of every share partition, by policy ``broker``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.replay.apply_records import apply_records
+from acktrail.replay.key_index import UNREADABLE, SharePartitionIndex
+from acktrail.replay.pending_records import PendingRecords, first_replayed, newest_readable
+from acktrail.replay.state_columns import REPLAYED_STATES, StateColumns
+
+_ROWS_AT_ONCE: Final = 1 << 20
+"""Rows whose keys are indexed together: enough that few of them are distinct."""
+
+_SMALL_ROWS: Final = 1 << 14
+_BUFFER_BYTES: Final = 1 << 28
+_LOWEST: Final = np.iinfo(np.int64).min
+
+
+class RawLogReplay:
+    """The latest states after all records added so far, equal to ``acktrail.model.replay`` for each state partition.
+
+    A share partition's newest readable snapshot or tombstone is found by key type and offset; values before it are not
+    decoded. Records that cannot be read are skipped; a record that comes twice counts once.
+
+    Buffers up to `buffer_bytes` of values; if more than half of them is still needed then, folds them into states and
+    frees them. Records come in the order of each state partition's log; those that are not folded yet in any order.
+
+    A snapshot at offset 7 with start offset 0, and an update at offset 8 that moves it to 5:
+
+    >>> from acktrail.model.records import ShareSnapshot, ShareUpdate
+    >>> from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+    >>> from acktrail.format.wire.dialects.released import encode
+    >>> key = SharePartition(group_id=GroupId("orders"), topic_id=ZERO_TOPIC_ID, partition=0)
+    >>> common = {"key": key, "snapshot_epoch": 0, "delivery_complete_count": 0, "batches": ()}
+    >>> times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
+    >>> snapshot = ShareSnapshot(**common, **times, state_epoch=1, leader_epoch=0, start_offset=0)
+    >>> update = ShareUpdate(**common, leader_epoch=2, start_offset=5)
+    >>> rows = [(3, offset, 1_000, *encode(record)) for offset, record in ((7, snapshot), (8, update))]
+    >>> replay = RawLogReplay()
+    >>> replay.add(pa.Table.from_pylist([dict(zip(RAW_RECORDS.names, row)) for row in rows], schema=RAW_RECORDS))
+    >>> state = replay.finish().to_pylist()[0]
+    >>> {name: state[name] for name in ("group_id", "leader_epoch", "start_offset", "last_record_offset")}
+    {'group_id': 'orders', 'leader_epoch': 2, 'start_offset': 5, 'last_record_offset': 8}
+    """
+
+    def __init__(self, *, buffer_bytes: int = _BUFFER_BYTES) -> None:
+        self._buffer_bytes = buffer_bytes
+        self._index = SharePartitionIndex()
+        self._states = StateColumns.of_arrow(REPLAYED_STATES.empty_table(), self._index)
+        self._first_offset = np.empty(0, np.int64)  # by share partition: where its replay starts
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._pending: list[PendingRecords] = []
+
+    def add(self, records: pa.Table | pa.RecordBatch) -> None:
+        """Add records: the columns of ``RAW_RECORDS``; keys may be dictionary-encoded, those of all records or none."""
+        for batch in _raw_batches(records):
+            self._waiting.append(batch)
+            self._waiting_rows += batch.num_rows
+            self._waiting_bytes += batch.nbytes
+            if self._waiting_rows >= _ROWS_AT_ONCE or self._waiting_bytes > self._buffer_bytes // 2:
+                self.index_waiting()
+
+    def finish(self) -> pa.Table:
+        """The states (``REPLAYED_STATES``): one row for each share partition and state partition, in the order of their
+        first records. Folds and frees all buffered records; more may be added afterwards."""
+        self.index_waiting()
+        self._fold()
+        return self._states.to_arrow(self._index)
+
+    def index_waiting(self) -> None:
+        """Index the keys of the waiting batches, find the newest bases, buffer the records at or above them."""
+        batches, self._waiting = _larger(self._waiting), []
+        self._waiting_rows = self._waiting_bytes = 0
+        if not batches:
+            return
+        state_partitions, offsets = (
+            np.concatenate([batch.column(name).to_numpy() for batch in batches]) for name in ("partition", "offset")
+        )
+        keys = pa.chunked_array([batch.column("key") for batch in batches])
+        partition_index, is_snapshot = self._index.add_keys(keys, state_partitions)
+        new = len(self._index) - len(self._first_offset)
+        self._first_offset = np.append(self._first_offset, np.full(new, _LOWEST))
+        self._find_bases(partition_index, offsets, is_snapshot, [batch.column("value") for batch in batches])
+        needed = (partition_index != UNREADABLE) & (offsets >= np.append(self._first_offset, _LOWEST)[partition_index])
+        end = 0
+        for batch in batches:
+            start, end = end, end + batch.num_rows
+            rows = np.flatnonzero(needed[start:end])
+            self._pending.append(
+                PendingRecords(
+                    partition_index=partition_index[start:end][rows],
+                    offsets=offsets[start:end][rows],
+                    is_snapshot=is_snapshot[start:end][rows],
+                    rows=rows,
+                    values=batch.column("value"),
+                    timestamps=batch.column("timestamp"),
+                )
+            )
+        if sum(piece.values.nbytes for piece in self._pending) > self._buffer_bytes:
+            needed = self._needed()
+            if sum(piece.needed_bytes for piece in needed) > self._buffer_bytes // 2:
+                self._fold()
+            else:
+                self._pending = [PendingRecords.packed(needed)]
+
+    def _find_bases(
+        self, partition_index: Int64Array, offsets: Int64Array, is_snapshot: BoolArray, values: Sequence[pa.BinaryArray]
+    ) -> None:
+        """Start each share partition's replay at its newest snapshot, or just after its newest tombstone."""
+        rows = np.flatnonzero(is_snapshot & (partition_index != UNREADABLE))
+        rows = rows[offsets[rows] >= self._first_offset[partition_index[rows]]]
+        if not len(rows):
+            return
+        ends = np.cumsum([len(chunk) for chunk in values])
+        parts = zip(values, ends, np.split(rows, np.searchsorted(rows, ends[:-1])), strict=True)
+        candidates = pa.concat_arrays([chunk.take(pa.array(own - end + len(chunk))) for chunk, end, own in parts])
+        newest = newest_readable(partition_index[rows], offsets[rows], candidates)
+        is_tombstone = candidates.take(pa.array(newest)).is_null().to_numpy(zero_copy_only=False)
+        bases = rows[newest]
+        self._first_offset[partition_index[bases]] = first_replayed(offsets[bases], is_tombstone)
+
+    def _needed(self) -> list[PendingRecords]:
+        return [piece.where(piece.offsets >= self._first_offset[piece.partition_index]) for piece in self._pending]
+
+    def _fold(self) -> None:
+        """Apply the buffered records to the states."""
+        states = self._states.where(self._states.next_offsets > self._first_offset[self._states.partition_index])
+        pending, self._pending = self._needed(), []
+        self._states = apply_records(states, pending) if pending else states
+
+
+def _raw_batches(records: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+    """`records` in the columns and types of ``RAW_RECORDS``; dictionary-encoded keys stay so."""
+    table = pa.Table.from_batches([records]) if isinstance(records, pa.RecordBatch) else records
+    kinds = dict(zip(RAW_RECORDS.names, RAW_RECORDS.types, strict=True))
+    if pa.types.is_dictionary(table.schema.field("key").type):
+        kinds["key"] = pa.dictionary(pa.int32(), pa.binary())
+    return list(table.select(list(kinds)).cast(pa.schema(kinds)).to_batches(max_chunksize=_ROWS_AT_ONCE))
+
+
+def _larger(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """`batches`, small ones as one where a copy is cheaper than reading each."""
+    rows = sum(batch.num_rows for batch in batches)
+    return batches if rows >= len(batches) * _SMALL_ROWS else [pa.concat_batches(batches)]

@@ -1,0 +1,226 @@
+"""What a run found that differs from what people know.
+
+Each subject (the gate, a critical rule on a group, a group) has one state now and one state that was last sent; a
+message is the difference. So a run that is repeated sends nothing twice, and a run whose messages were lost has them
+sent by the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.plain_tables import printable
+from acktrail.tables.delta.store import Tables
+from acktrail.view.notification import WELL, Known, Notification, NotificationKind
+
+GATE: Final = "gate"
+MOST_MESSAGES: Final = 20
+"""Of one run; the changes beyond are one message that counts them."""
+_NAMED: Final = 5
+_CRITICAL: Final = "critical"
+_OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
+
+
+def changed(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ...]:
+    """The messages that `known` lacks, in the order gate, findings, groups, the worst first; all of them.
+
+    What the run did not evaluate is no news: a gate without results, statuses of another run, a group whose status is
+    not known.
+    """
+    found = _gate(tables, run_id)
+    if _is_newest(tables, run_id):  # findings and statuses have the newest reconciliation alone
+        found += [*_findings(known, tables, run_id), *_groups(known, tables, run_id)]
+    return tuple(message for message in found if message.state != known.get(message.key, WELL))
+
+
+def limited(messages: Sequence[Notification]) -> tuple[Notification, ...]:
+    """The messages to send: the first ``MOST_MESSAGES``, and in the last place a count of the others."""
+    if len(messages) <= MOST_MESSAGES:
+        return tuple(messages)
+    left_out = messages[MOST_MESSAGES - 1 :]
+    urgent = sum(message.urgency is Urgency.ACT for message in left_out)
+    more = Notification(
+        kind=NotificationKind.MORE,
+        subject="",
+        state=str(len(left_out)),
+        urgency=Urgency.ACT if urgent else left_out[0].urgency,
+        title=f"and {len(left_out)} more changes",
+        text=f"{urgent} of them need action. " + _some([message.title for message in left_out], "; "),
+    )
+    return (*messages[: MOST_MESSAGES - 1], more)
+
+
+def _gate(tables: Tables, run_id: str) -> list[Notification]:
+    columns = ["suite", "expectation", "severity", "success", "error", "observed_value", "evaluated_at"]
+    where = (pc.field("run_id") == run_id) & _OF_RUNS
+    newest: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in tables.read("quality_results", columns=columns, where=where).sort_by("evaluated_at").to_pylist():
+        newest[row["suite"], row["expectation"]] = row
+    if not newest:
+        return []
+    failed = [row for row in newest.values() if row["success"] is False or row["error"] is not None]
+    stopping = sorted((row for row in failed if row["severity"] == _CRITICAL), key=lambda row: row["expectation"])
+    rules = sorted({row["expectation"] for row in stopping})
+    if not rules:
+        title, text, urgency = "The gate lets runs pass again", "No critical rule is broken.", Urgency.NOTHING
+    else:
+        title, urgency = f"The gate stops: {_some(rules)}", Urgency.ACT
+        text = " ".join(_why(row) for row in stopping[:_NAMED])
+    return [
+        Notification(
+            kind=NotificationKind.GATE,
+            subject=GATE,
+            state=json.dumps(rules) if rules else WELL,
+            urgency=urgency,
+            title=title,
+            text=text,
+            page="checks",
+        )
+    ]
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    rule = RULE_BY_ID.get(row["expectation"])
+    where = printable(row["error"] or row["observed_value"] or "")
+    text = row["expectation"] + (f", first: {where}." if where else ".")
+    return text if rule is None else f"{text} {rule.advice}"
+
+
+def _findings(known: Known, tables: Tables, run_id: str) -> list[Notification]:
+    """One message for each rule and group; of those that are not there any more, too."""
+    where = (pc.field("run_id") == run_id) & (pc.field("severity") == _CRITICAL)
+    by_subject: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in tables.read("findings", where=where).to_pylist():
+        by_subject[json.dumps([row["rule"], row["group_id"]])].append(row)
+    gone = sorted(subject for kind, subject in known if kind == NotificationKind.CRITICAL_FINDING)
+    messages = [_open_finding(subject, rows) for subject, rows in sorted(by_subject.items())]
+    return [*messages, *(_gone_finding(subject) for subject in gone if subject not in by_subject)]
+
+
+def _open_finding(subject: str, rows: Sequence[Mapping[str, Any]]) -> Notification:
+    first = min(rows, key=lambda row: row["subject"])
+    rule = RULE_BY_ID.get(first["rule"])
+    places = _some([_place(row) for row in sorted(rows, key=lambda row: row["subject"])])
+    text = f"{places}: {printable(first['detail'] or '')}".rstrip(": ") + "."
+    return Notification(
+        kind=NotificationKind.CRITICAL_FINDING,
+        subject=subject,
+        state="open",
+        urgency=Urgency.ACT,
+        title=_of_finding("Critical finding", subject),
+        text=text if rule is None else f"{text} {rule.advice}",
+        page="finding",
+        query=(("rule", first["rule"]), ("subject", first["subject"])),
+    )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """Where in the group of the title a finding is: by the name of its topic, where it has one; else its subject."""
+    if row["topic"] is None:
+        return printable(row["subject"])
+    return printable(row["topic"]) if row["partition"] is None else f"{printable(row['topic'])}:{row['partition']}"
+
+
+def _gone_finding(subject: str) -> Notification:
+    return Notification(
+        kind=NotificationKind.CRITICAL_FINDING,
+        subject=subject,
+        state=WELL,
+        urgency=Urgency.NOTHING,
+        title=_of_finding("No longer seen", subject),
+        text="The newest reconciliation does not find it.",
+        page="findings",
+    )
+
+
+def _of_finding(what: str, subject: str) -> str:
+    rule, group_id = json.loads(subject)
+    return f"{what}: {rule}" + (f" in group {printable(group_id)}" if group_id is not None else "")
+
+
+def _groups(known: Known, tables: Tables, run_id: str) -> list[Notification]:
+    """One message for each group, by its worst share partition."""
+    columns = ["run_id", "group_id", "topic", "topic_id", "partition", "status", "reason"]
+    rows = tables.read("queue_statuses", columns=columns).to_pylist()
+    if {row["run_id"] for row in rows} - {run_id}:
+        return []
+    by_group: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_group[row["group_id"]].append(row)
+    ranks = {status.value: rank for rank, status in enumerate(STATUS_TABLE)}
+    ranked = sorted(
+        (min(ranks.get(row["status"], len(ranks)) for row in own), group_id) for group_id, own in by_group.items()
+    )
+    known_groups = {subject for kind, subject in known if kind == NotificationKind.STATUS}
+    messages = [
+        _status(group_id, QueueStatus([*ranks][rank]), by_group[group_id])
+        for rank, group_id in ranked
+        if rank < len(ranks)
+    ]
+    told = [message for message in messages if message.state != QueueStatus.STATE_UNKNOWN]
+    return [*told, *(_gone_group(group_id) for group_id in sorted(known_groups - set(by_group)))]
+
+
+def _is_newest(tables: Tables, run_id: str) -> bool:
+    totals = tables.read("run_totals", columns=["run_id", "observed_at"]).sort_by([("observed_at", "descending")])
+    return bool(totals.num_rows > 0 and totals["run_id"][0].as_py() == run_id)
+
+
+def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]]) -> Notification:
+    meaning, name = STATUS_TABLE[status], printable(group_id)
+    query = (("id", group_id),)
+    if meaning.urgency is Urgency.NOTHING:
+        return Notification(
+            kind=NotificationKind.STATUS,
+            subject=group_id,
+            state=WELL,
+            urgency=meaning.urgency,
+            title=f"Group {name} is well again",
+            text=f"{_in_words(status)}: {meaning.meaning}.",
+            page="group",
+            query=query,
+        )
+    own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
+    places = _some([f"{_topic(row)}:{row['partition']}" for row in own])
+    return Notification(
+        kind=NotificationKind.STATUS,
+        subject=group_id,
+        state=status.value,
+        urgency=meaning.urgency,
+        title=f"Group {name}: {_in_words(status)}",
+        text=f"{places}: {printable(own[0]['reason'] or meaning.meaning)}. What to do: {meaning.advice}.",
+        page="group",
+        query=query,
+    )
+
+
+def _gone_group(group_id: str) -> Notification:
+    return Notification(
+        kind=NotificationKind.STATUS,
+        subject=group_id,
+        state=WELL,
+        urgency=Urgency.NOTHING,
+        title=f"Group {printable(group_id)} is gone",
+        text="The newest reconciliation finds no share partition of it.",
+        page="groups",
+    )
+
+
+def _in_words(status: QueueStatus) -> str:
+    return status.value.replace("_", " ")
+
+
+def _topic(row: Mapping[str, Any]) -> str:
+    return printable(row["topic"] or row["topic_id"] or "unknown topic")
+
+
+def _some(names: Sequence[str], between: str = ", ") -> str:
+    more = len(names) - _NAMED
+    return between.join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,40 @@
+"""Real brokers for resets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from change.plan_scene import RECORDS, TOPIC, Command, Scene
+from change.world import World
+from drivers.command_line import Done, run
+from servers.releases import releases
+
+from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="module")
+def world(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The shared broker, and tables of the module's own."""
+    return World.at(broker.config(), tmp_path_factory.mktemp("reset"))
+
+
+@pytest.fixture(scope="session", params=releases("4.3.1", "4.4.0"))
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with EmbeddedBroker(request.param) as broker:
+        made = Scene.at(broker.config(), tmp_path_factory.mktemp("life"))
+        made.broker = broker
+        made.make_topic(TOPIC, 2, RECORDS)
+        yield made
+
+
+@pytest.fixture
+def reset(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Command:
+    """``acktrail change`` with the scene's broker and tables where a command takes them."""
+
+    def command(name: str, *words: str) -> Done:
+        where = scene.arguments() if name not in ("reject", "show") else scene.arguments()[2:]
+        path = ("plan", "reset") if name == "plan" else (name,)
+        return run(capsys, "change", *path, *words, *where)
+
+    return command

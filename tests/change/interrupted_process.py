@@ -1,0 +1,35 @@
+"""The command line in a process that gets a signal right before or right after its first change: run by a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from acktrail.change.execution.execute_reset import ResetAttempt
+from acktrail.cli.main import main
+from acktrail.kafka.admin import ShareGroupAdmin
+
+
+def interrupting(owner: type, name: str, number: int) -> None:
+    """The signal comes when the method has returned."""
+    call = getattr(owner, name)
+
+    def called(*arguments: Any) -> Any:
+        answer = call(*arguments)
+        os.kill(os.getpid(), number)
+        return answer
+
+    setattr(owner, name, called)
+
+
+if __name__ == "__main__":
+    when, number = sys.argv.pop(1), int(sys.argv.pop(1))
+    signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+    if when == "before":
+        interrupting(ResetAttempt, "_look_once_more", number)
+    else:
+        for change in ("alter_offsets", "delete_offsets"):
+            interrupting(ShareGroupAdmin, change, number)
+    main()

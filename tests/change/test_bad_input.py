@@ -1,0 +1,91 @@
+"""What nobody can mean is one clear line and exit code 2, before any broker is asked, however long the text is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from change.scenes import a_plan, a_request, a_snapshot, partition_facts
+from drivers.command_line import run
+
+from acktrail.change import api
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows
+from acktrail.change.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
+from acktrail.config import TablesConfig
+from acktrail.errors import ChangeRefused
+
+NINES = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--to-earliest", "--out-of-range", "bogus"], "[bad_out_of_range]"),
+        (["--by-duration", f"P{NINES}D"], "[bad_duration]"),
+        (["--by-duration", f"PT{NINES}S"], "[bad_duration]"),
+        (["--by-duration", f"PT1.{NINES}S"], "[bad_duration]"),
+        (["--by-duration", "P999999999999999D"], "[bad_duration]"),
+        (["--to-datetime", f"{NINES}-01-01T00:00:00Z"], "[bad_datetime]"),
+        (["--to-offset", NINES], "[bad_offset]"),
+        (["--to-offset", f"-{NINES}"], "[negative_target]"),
+        (["--shift-by", NINES], "[bad_offset]"),
+        (["--shift-by", "9223372036854775808"], "[bad_offset]"),
+        (["--topic", f"t:{NINES}", "--to-earliest"], "[bad_scope]"),
+        (["--to-history", "2199-01-01T00:00:00Z"], "[future_time]"),
+        (["--to-earliest", "--wait-empty", "nan"], "nan is no number"),
+        (["--to-earliest", "--wait-empty", "inf"], "not in the range"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_a_plan_is_refused_in_one_line(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No traceback, no defect, no line as long as the input."""
+    scope = [] if "--topic" in options else ["--topic", "t"]
+    done = run(capsys, "change", "plan", "reset", "--group", "g", *scope, *options, "--bootstrap-server", "127.0.0.1:1")
+    complaint = done.complaint(2)
+    assert says in complaint
+    assert len(complaint) < 400
+
+
+@pytest.mark.parametrize("option", ["--max-age", "--wait", "--watch"])
+@pytest.mark.parametrize("value", ["nan", "inf", "1e308", "-1"])
+def test_an_age_is_a_number(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hours and seconds that are no number are refused as such."""
+    assert "Invalid value" in run(capsys, "change", "apply", "p", option, value).complaint(2)
+
+
+@pytest.mark.parametrize(
+    ("number", "target"), [(LARGEST_OFFSET, 100), (-LARGEST_OFFSET, 10), (LARGEST_OFFSET - 40, 100)]
+)
+def test_the_furthest_shift_ends_at_the_log(tmp_path: Path, number: int, target: int) -> None:
+    """A shift past Kafka's largest offset is clamped like any other, and the plan can be stored."""
+    strategy = Strategy(kind=StrategyKind.SHIFT_BY, number=number)
+    plan = a_plan(a_request(strategy=strategy, allow_skip=True), a_snapshot(partition_facts(40, (10, 100))))
+    (row,) = plan.partitions
+    assert row.target_offset == target
+    assert abs(row.wanted_offset or 0) <= LARGEST_OFFSET
+    tables = TablesConfig(uri=str(tmp_path))
+    api.store_plan(tables, plan)
+    assert api.load_plan(tables, plan.plan_id) == plan
+
+
+def _rows(topics: Iterator[str]) -> Iterator[OffsetRow]:
+    for line, topic in enumerate(topics, start=1):
+        yield OffsetRow(None, topic, line, 0, line)
+
+
+@pytest.mark.parametrize("existing", [{}, {"orders": 3}, {"orders": 2_000}])
+def test_a_file_of_unknown_partitions_is_not_read_to_its_end(existing: dict[str, int]) -> None:
+    """Endless rows about partitions that are not there: refused after some thousands, whatever the file's size."""
+    rows = _rows(itertools.repeat("orders"))
+    with pytest.raises(ChangeRefused) as caught:
+        check_rows(rows, ["g"], lambda: existing)
+    assert caught.value.rule == "unknown_partition"
+    assert next(rows).line < 10_000
+
+
+def test_a_large_file_of_known_partitions_is_read_to_its_end() -> None:
+    """Some that are not there are left to the plan, which names each."""
+    rows = _rows(itertools.repeat("orders", 20_000))
+    assert len(check_rows(rows, ["g"], lambda: {"orders": 19_500})["g"]) == 20_000

@@ -1,0 +1,153 @@
+"""The life of a deletion: what its plan says, what becomes of it, and what takes it back. On real brokers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from change.plan_scene import Scene
+from confluent_kafka import AcknowledgeType
+from drivers.command_line import Done, run
+from servers.workload import start_at
+
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import NewStartOffset
+
+pytestmark = pytest.mark.broker
+
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+
+
+class Shell:
+    """Commands with the scene's broker and tables where they take them."""
+
+    def __init__(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        self._scene, self._capsys = scene, capsys
+
+    def __call__(self, *words: str, online: bool = True) -> Done:
+        where = self._scene.arguments() if online else self._scene.arguments()[2:]
+        return run(self._capsys, *words, *where)
+
+    def plan(self, *words: str) -> dict[str, Any]:
+        return json.loads(self(*words, "--json").stdout)
+
+    def delete(self, *words: str) -> str:
+        """Carry a deletion out; the plan's id."""
+        done = json.loads(self(*words, "--execute", "--json").stdout)
+        assert set(done["groups"].values()) == {"DONE"}
+        return str(done["plan_id"])
+
+
+@pytest.fixture
+def shell(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(scene, capsys)
+
+
+def begun(scene: Scene, records: int = 10) -> tuple[str, str]:
+    """A topic, and a group that has 0 to 3 behind it, and above acknowledged, archived and released records."""
+    topic, group = f"gone-{uuid4().hex[:8]}", f"g-{uuid4().hex[:8]}"
+    scene.make_topic(topic, 1, records)
+    start_at(scene.kafka, group, {(topic, 0): 0})
+    fates = {4: RELEASE, 6: REJECT, 8: REJECT, 9: RELEASE}
+    scene.settle(group, topic, records, lambda part: fates.get(part[1], ACCEPT))
+    return topic, group
+
+
+def starts(scene: Scene, group: str) -> list[int | None]:
+    with ShareGroupAdmin(scene.kafka) as admin:
+        return [each.start_offset for each in admin.describe_group_offsets([group])[0].offsets]
+
+
+@pytest.mark.parametrize("setting", ["earliest", "latest"])
+def test_a_deletion_says_what_it_takes_and_where_the_group_begins_again(
+    scene: Scene, shell: Shell, setting: str
+) -> None:
+    """The text has the group's name, what is acknowledged and archived, and where the group would begin should it come
+    back. There it begins, and gets as many records as the plan says."""
+    topic, group = begun(scene)
+    scene.workload.configure_group(group, share_auto_offset_reset=setting)
+    text = shell("groups", "delete", group).stdout
+    assert f"group(s) {group};" in text
+    assert "2 acknowledged and 2 archived records above them would be delivered again, 2 in flight" in text
+    assert f"share.auto.offset.reset={setting} decides where it begins" in text
+    made = shell.plan("groups", "delete", group)
+    (row,) = made["partitions"]
+    assert row["target_offset"] == (0 if setting == "earliest" else 10)
+    assert made["totals"]["skipped"] == (0 if setting == "earliest" else 2)
+    assert made["totals"]["to_deliver"] == (10 if setting == "earliest" else 0)
+
+    deletion = shell.delete("groups", "delete", group)
+    (outcome,) = json.loads(shell("change", "show", deletion, "--json", online=False).stdout)["executions"]
+    assert (outcome["status"], outcome["partition"]) == ("OK", 0)
+    if setting == "earliest":
+        assert len(scene.deliveries(group, topic, made["totals"]["to_deliver"])) == 10
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("what", ["group", "offsets"])
+def test_an_undo_sets_the_start_offsets_that_a_deletion_took(scene: Scene, shell: Shell, what: str) -> None:
+    """Exported, planned with what was finished and comes again, and carried out: the group gets exactly that. What was
+    taken back is not taken back twice."""
+    topic, group = begun(scene)
+    words = (
+        ("groups", "delete", group)
+        if what == "group"
+        else ("groups", "delete-offsets", "--group", group, "--topic", topic)
+    )
+    deletion = shell.delete(*words)
+    assert starts(scene, group) == []
+    assert shell("change", "export", "--plan", deletion).stdout == f"{topic},0,4\n"
+
+    plan = shell.plan("change", "undo", deletion)
+    assert (plan["kind"], plan["undoes"], plan["partitions"][0]["target_offset"]) == ("undo", deletion, 4)
+    totals = plan["totals"]
+    assert (totals["to_deliver"], totals["delivered_again"], totals["skipped"]) == (6, 4, 0)
+    assert (totals["acknowledgements_forgotten"], totals["archived_forgotten"]) == (2, 2)
+    assert totals["in_flight_discarded"] == 2
+    assert {"states_stay_forgotten", "archived_again", "delivered_again"} <= {one["rule"] for one in plan["notices"]}
+
+    done = shell("change", "undo", deletion, "--execute")
+    assert done.code == 0, done.stderr
+    assert starts(scene, group) == [4]
+    assert len(scene.deliveries(group, topic, totals["to_deliver"])) == 6
+    assert "standing UNDONE" in shell("change", "show", deletion, online=False).stdout
+    assert "[plan_undone]" in shell("change", "undo", deletion).complaint(2)
+    assert checked_audit(scene.tables).flaws == ()
+
+
+def test_an_undo_is_refused_where_the_group_began_again(scene: Scene, shell: Shell) -> None:
+    """Somebody set a start offset since: the undo says so, and is done where that is allowed. A change of
+    configurations has no start offsets."""
+    topic, group = begun(scene)
+    deletion = shell.delete("groups", "delete", group)
+    with ShareGroupAdmin(scene.kafka) as admin:
+        admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=7)])
+    refused = shell("change", "undo", deletion, "--execute")
+    assert (refused.code, "[moved_on]" in refused.stderr) == (2, True)
+    assert starts(scene, group) == [7]
+    assert shell("change", "undo", deletion, "--execute", "--allow-moved-on").code == 0
+    assert starts(scene, group) == [4]
+    setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=latest")
+    configs = json.loads(shell(*setting, "--execute", "--json").stdout)["plan_id"]
+    assert "has no start offsets" in shell("change", "undo", configs).complaint(2)
+
+
+def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell: Shell, tmp_path: Path) -> None:
+    """A plan that was only shown is stored; records that came since do not make it stale, work of the group does."""
+    topic, group = begun(scene)
+    scene.workload.configure_group(group, share_auto_offset_reset="latest")
+    made = shell.plan("groups", "delete", group)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(made))
+    scene.workload.produce(topic, 3)
+    assert shell("change", "apply", str(file)).code == 0
+    again = shell.plan("groups", "delete", group)
+    assert (again["preview_hash"], again["totals"]["skipped"]) == (made["preview_hash"], made["totals"]["skipped"] + 3)
+    scene.settle(group, topic, 1, lambda _: ACCEPT)
+    assert "[preview_changed]" in shell("change", "apply", made["plan_id"], "--execute").complaint(2)
+    assert shell("change", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0
+    assert starts(scene, group) == []

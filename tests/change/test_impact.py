@@ -1,0 +1,230 @@
+"""Targets and what they do, against a count offset by offset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from change.scenes import logs, partition_facts
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts, TargetOffset
+from acktrail.change.collection.records_below_start import passed_range
+from acktrail.change.planning.impact import CountUnit, Impact, impact_of
+from acktrail.change.planning.strategies import Clamp, Resolution, resolve
+from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
+from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
+from acktrail.model.record_counts import joined
+
+
+def impact(facts: PartitionFacts, target: int) -> Impact:
+    found = impact_of(facts, target)
+    assert found is not None
+    return found
+
+
+def states(facts: PartitionFacts) -> dict[int, int | None]:
+    """The delivery state of each offset that the log holds at or above the start offset; None: no trace."""
+    assert facts.state is not None
+    found: dict[int, int | None] = dict.fromkeys(range(facts.log_start_offset or 0, facts.log_end_offset or 0))
+    for first, last, state, _ in facts.state.batches:
+        for offset in range(first, last + 1):
+            if offset in found:
+                found[offset] = state
+    return {o: s for o, s in found.items() if facts.start_offset is not None and o >= facts.start_offset}
+
+
+@given(logs(), st.data(), st.sets(st.integers(0, 40)))
+def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.DataObject, hidden: set[int]) -> None:
+    """Delivered again, forgotten, skipped, in flight: for any state, log and target, as counted offset by offset.
+    Offsets that are no records of the group count nowhere, whatever the state says of them."""
+    low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
+    facts = replace(facts, hidden=joined((offset, offset) for offset in sorted(hidden)))
+    target = data.draw(st.integers(low, high))
+    found = impact(facts, target)
+    assert found.unit is CountUnit.RECORDS
+    assert impact(replace(facts, hidden=None), target).unit is CountUnit.OFFSETS
+    if facts.start_offset is None:
+        assert found.delivered_again == found.in_flight_discarded == 0
+        assert found.skipped == (0 if target == low else None)
+        return
+    state = {o: s for o, s in states(facts).items() if o not in hidden}
+    passed = [o for o in range(low, high) if o < facts.start_offset and o not in hidden]
+    done = {o for o, s in state.items() if s in TERMINAL_STATES}
+
+    again = [o for o in passed if o >= target]
+    assert found.passed_again == found.passed_unknown == len(again)
+    acknowledged = len([o for o in done if o >= target and state[o] == DeliveryState.ACKNOWLEDGED])
+    archived = len([o for o in done if o >= target and state[o] == DeliveryState.ARCHIVED])
+    assert (found.acknowledgements_known, found.archived_known) == (acknowledged, archived)
+    is_known = not again
+    assert found.acknowledgements_forgotten == (acknowledged if is_known else None)
+    assert found.archived_forgotten == (archived if is_known else None), "below the start offset nobody was asked"
+    assert (found.reason is None) is is_known
+    assert found.skipped == len([o for o in state if o < target and o not in done])
+    assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
+    assert found.to_deliver == len([o for o in range(target, high) if o not in hidden])
+    assert found.to_deliver + found.hidden_ahead == high - target
+    again = sorted([o for o in (*passed, *done) if o >= target])
+    if again and not hidden:
+        assert (found.again_first, found.again_last) == (again[0], again[-1])
+    parts = (found.passed_again, found.acknowledgements_known, found.archived_known)
+    assert found.delivered_again == sum(part or 0 for part in parts)
+
+
+@given(logs(), st.data(), st.booleans())
+def test_the_history_adds_what_lies_below_the_start_offset(
+    facts: PartitionFacts, data: st.DataObject, is_whole: bool
+) -> None:
+    """What the history tells of exactly these records is added to what the state has; of others it is no answer."""
+    assert facts.log_start_offset is not None
+    target = data.draw(st.integers(facts.log_start_offset, facts.log_end_offset))
+    span = passed_range(facts, target)
+    if span is None:
+        return
+    count = span[1] - span[0] + 1
+    acknowledged = data.draw(st.integers(0, count))
+    archived = data.draw(st.integers(0, count - acknowledged))
+    passed = PassedFacts(
+        first_offset=span[0],
+        last_offset=span[1],
+        acknowledged=acknowledged,
+        archived=archived,
+        unknown=0 if is_whole else 1,
+        since_ms=7,
+        reason=None if is_whole else "a gap",
+    )
+    without, found = impact(facts, target), impact(replace(facts, passed=passed), target)
+    assert without.archived_forgotten is None
+    assert found.archived_known == (without.archived_known or 0) + archived
+    assert found.acknowledgements_known == (without.acknowledgements_known or 0) + acknowledged
+    assert found.archived_forgotten == (found.archived_known if is_whole else None)
+    assert found.acknowledgements_forgotten == (found.acknowledgements_known if is_whole else None)
+    assert (found.reason, found.known_since_ms) == (passed.reason, 7)
+    assert found.delivered_again == without.delivered_again
+    other = impact(replace(facts, passed=replace(passed, last_offset=span[1] + 1)), target)
+    assert (other.archived_forgotten, other.archived_known) == (None, without.archived_known)
+
+
+@given(logs(), st.data())
+def test_every_record_is_accounted_for(facts: PartitionFacts, data: st.DataObject) -> None:
+    """Each record of the log is delivered, or was done with, or is skipped: the sums meet."""
+    if facts.start_offset is None:
+        return
+    low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
+    target = data.draw(st.integers(low, high))
+    found = impact(facts, target)
+    done_and_left = len(
+        [o for o in range(low, target) if o < facts.start_offset or states(facts)[o] in TERMINAL_STATES]
+    )
+
+    assert found.to_deliver + done_and_left + (found.skipped or 0) == high - low
+
+
+@given(logs(), st.data(), st.sampled_from([None, "READ is missing"]))
+def test_a_group_that_does_not_exist_has_finished_nothing(
+    facts: PartitionFacts, data: st.DataObject, reason: str | None
+) -> None:
+    """All below the target are skipped, a known number, also without the state topic; nothing is delivered again."""
+    new = replace(facts, start_offset=None, state=None, state_reason=reason, is_described=False, is_new_group=True)
+    low, high = new.log_start_offset or 0, new.log_end_offset or 0
+    target = data.draw(st.integers(low, high))
+    found = impact(new, target)
+    assert (found.skipped, found.to_deliver) == (target - low, high - target)
+    assert not found.delivered_again
+    assert not found.passed_again
+
+
+def test_an_unknown_state_counts_nothing() -> None:
+    """Without the state topic no number is guessed."""
+    facts = partition_facts(state=None, state_reason="READ is missing")
+    found = impact(facts, 20)
+
+    assert found.to_deliver == 80
+    assert (found.delivered_again, found.passed_again, found.in_flight_discarded) == (None, 20, None)
+    assert found.skipped == 0, "the target lies below the start offset"
+    assert (found.again_first, found.again_last) == (20, 39)
+    assert [impact(facts, at).skipped for at in (40, 41)] == [0, None]
+    assert found.reason == "READ is missing"
+
+
+def target(kind: StrategyKind, facts: PartitionFacts | None = None, **named: object) -> Resolution:
+    out = OutOfRange(named.pop("out_of_range", OutOfRange.CLAMP))
+    return resolve(Strategy(kind=kind, **named), facts or partition_facts(40, (10, 100)), out)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("resolution", "wanted", "found", "clamp", "note"),
+    [
+        (target(StrategyKind.TO_EARLIEST), 10, 10, None, None),
+        (target(StrategyKind.TO_LATEST), 100, 100, None, None),
+        (target(StrategyKind.TO_CURRENT), 40, 40, None, None),
+        (target(StrategyKind.TO_OFFSET, number=55), 55, 55, None, None),
+        (target(StrategyKind.TO_OFFSET, number=5), 5, 10, Clamp.BELOW_LOG_START, None),
+        (target(StrategyKind.TO_OFFSET, number=2**63 - 1), 2**63 - 1, 100, Clamp.ABOVE_LOG_END, None),
+        (target(StrategyKind.SHIFT_BY, number=-15), 25, 25, None, None),
+        (target(StrategyKind.SHIFT_BY, number=-50), -10, 10, Clamp.BELOW_LOG_START, None),
+        (target(StrategyKind.SHIFT_BY, number=70), 110, 100, Clamp.ABOVE_LOG_END, None),
+        (
+            target(StrategyKind.TO_DATETIME, partition_facts(40, (10, 100), offset_at=33), moment_ms=1),
+            33,
+            33,
+            None,
+            None,
+        ),
+        (target(StrategyKind.TO_DATETIME, moment_ms=1), 100, 100, None, "fallback_latest"),
+        (target(StrategyKind.BY_DURATION, moment_ms=1), 100, 100, None, "fallback_latest"),
+        (target(StrategyKind.TO_CURRENT, partition_facts(None, (10, 100))), 100, 100, None, "fallback_latest"),
+        (
+            target(StrategyKind.FROM_FILE, partition_facts(40, (10, 100), given=TargetOffset(offset=7))),
+            7,
+            10,
+            Clamp.BELOW_LOG_START,
+            None,
+        ),
+    ],
+)
+def test_targets(resolution: Resolution, wanted: int, found: int, clamp: Clamp | None, note: str | None) -> None:
+    """R004-01, R004-02, R004-08: each strategy's start offset, clamped to the log, with why."""
+    assert (resolution.wanted, resolution.target, resolution.clamp) == (wanted, found, clamp)
+    assert (resolution.note and resolution.note[0]) == note
+    assert resolution.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("resolution", "rule"),
+    [
+        (target(StrategyKind.SHIFT_BY, partition_facts(None), number=1), "no_start_offset"),
+        (target(StrategyKind.TO_OFFSET, number=5, out_of_range="reject"), "out_of_range"),
+        (target(StrategyKind.TO_OFFSET, number=101, out_of_range="reject"), "out_of_range"),
+        (target(StrategyKind.TO_EARLIEST, partition_facts(log_start_offset=None)), "log_unknown"),
+        (target(StrategyKind.TO_HISTORY, partition_facts(given=TargetOffset(reason="a gap"))), "no_offset_given"),
+    ],
+)
+def test_what_has_no_target_is_refused(resolution: Resolution, rule: str) -> None:
+    """R004-30: nothing to count from, out of range where that is refused, a log that cannot be asked."""
+    assert resolution.target is None
+    assert resolution.refusal is not None
+    assert resolution.refusal[0] == rule
+
+
+@given(logs(), st.integers(-60, 60))
+def test_a_target_is_always_in_the_log(facts: PartitionFacts, number: int) -> None:
+    """Whatever is asked for, what is sent lies in the log: Kafka would not check."""
+    for kind in StrategyKind:
+        strategy = Strategy(kind=kind, number=number, moment_ms=0)
+        found = resolve(
+            strategy, replace(facts, given=TargetOffset(offset=abs(number)), offset_at=facts.log_start_offset)
+        ).target
+        assert found is None or (facts.log_start_offset or 0) <= found <= (facts.log_end_offset or 0)
+
+
+def test_overlapping_batches_count_once() -> None:
+    """A lone snapshot may hold overlaps: the highest count wins, each offset once."""
+    found = (
+        StateBatch(first_offset=40, last_offset=49, delivery_state=2, delivery_count=1),
+        StateBatch(first_offset=45, last_offset=54, delivery_state=0, delivery_count=2),
+    )
+    seen = impact(partition_facts(40, (0, 100), found), 40)
+    assert (seen.acknowledgements_forgotten, seen.in_flight_discarded) == (5, 10)

@@ -1,0 +1,234 @@
+"""Audit, plans and results: what was written is whole, and whatever is done to it is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from change.change_tables import a_journal, attempt, delta, forget_commits, planned, unlocked
+from change.scenes import a_plan
+from drivers import command_line
+
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.plan_file import plan_row
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.upkeep.rewrite_commit import compact_files
+
+ATTEMPTS = 4
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    for number in range(ATTEMPTS):
+        attempt(root, number)
+    return root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    """A copy of the tables after some resets, to do something to."""
+    import shutil
+
+    return Path(shutil.copytree(made, tmp_path / "tables"))
+
+
+def config(root: Path) -> TablesConfig:
+    return TablesConfig(uri=str(root))
+
+
+def test_what_was_written_is_whole(root: Path) -> None:
+    """Nothing is wrong, everything is vouched for, also after files were put together."""
+    before = checked_audit(config(root))
+    assert (before.plans, before.executions) == (ATTEMPTS, ATTEMPTS)
+    assert (before.plans_without_audit, before.executions_without_audit, before.flaws) == (0, 0, ())
+    for table in ("reset_audit", "reset_plans", "reset_executions"):
+        assert compact_files(Tables(config(root)), table, more_than=1) == 0
+        assert len(delta(root, table).file_uris()) == 1
+    assert checked_audit(config(root)) == before
+    attempt(root, ATTEMPTS)
+    assert checked_audit(config(root)).rows > before.rows
+
+
+def cut_off(root: Path) -> None:
+    unlocked(root, "reset_audit").delete("sequence > 20")
+
+
+def emptied(root: Path) -> None:
+    unlocked(root, "reset_audit").delete()
+
+
+def restored(root: Path) -> None:
+    table = delta(root, "reset_audit")
+    table.restore(table.version() - 3)
+
+
+def without_its_newest_commits(root: Path) -> None:
+    forget_commits(root, "reset_audit", delta(root, "reset_audit").version() - 4)
+
+
+def removed(root: Path) -> None:
+    import shutil
+
+    shutil.rmtree(root / "reset_audit")
+
+
+def made_anew(root: Path) -> None:
+    table = delta(root, "reset_audit").to_pyarrow_table()
+    removed(root)
+    deltalake.write_deltalake(str(root / "reset_audit"), table)
+
+
+def doubled_row(root: Path) -> None:
+    rows = delta(root, "reset_audit").to_pyarrow_table().to_pylist()
+    newest = max(rows, key=lambda row: row["sequence"])
+    _put_in(root, "reset_audit", newest)
+
+
+def _put_in(root: Path, table: str, row: dict[str, Any]) -> None:
+    schema = pa.schema(delta(root, table).schema().to_arrow())
+    deltalake.write_deltalake(str(root / table), pa.Table.from_pylist([row], schema=schema), mode="append")
+
+
+def nameless_row(root: Path) -> None:
+    unlocked(root, "reset_audit").update({"sequence": "CAST(NULL AS BIGINT)"}, predicate="sequence = 4")
+
+
+def another_reason(root: Path) -> None:
+    unlocked(root, "reset_plans").update({"reason": "'because I say so'"}, predicate="plan_id = '2026000001'")
+
+
+def without_a_plan(root: Path) -> None:
+    unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
+
+
+def another_result(root: Path) -> None:
+    unlocked(root, "reset_executions").update({"status": "'FAILED'"}, predicate="plan_id = '2026000002'")
+
+
+def without_a_result(root: Path) -> None:
+    unlocked(root, "reset_executions").delete("plan_id = '2026000002'")
+
+
+def without_newest_results(root: Path) -> None:
+    forget_commits(root, "reset_executions", delta(root, "reset_executions").version() - 1)
+
+
+@pytest.mark.parametrize(
+    ("tampered", "words"),
+    [
+        (cut_off, "the log has rows up to"),
+        (emptied, "row 0: the log has rows up to"),
+        (restored, "the log has rows up to"),
+        (without_its_newest_commits, "it is missing: reset_executions, plan 2026000003 has noted its hash"),
+        (removed, "it is missing: reset_executions, plan 2026000000 has noted its hash"),
+        (made_anew, "the table was replaced"),
+        (doubled_row, "is there twice"),
+        (nameless_row, "lost its sequence"),
+        (another_reason, "reset_plans: plan 2026000001 was altered"),
+        (without_a_plan, "reset_plans: plan 2026000001 is missing"),
+        (another_result, "reset_executions: a result of plan 2026000002"),
+        (without_a_result, "results of plan 2026000002, attempt 1: 1 were written and 0 are there"),
+        (without_newest_results, "results of plan 2026000003"),
+    ],
+)
+def test_what_is_done_to_the_tables_is_found(
+    root: Path, tampered: Callable[[Path], None], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cut-off end, an emptied, restored or rewritten audit, altered, lost or doubled rows of every table: one line
+    that says what, exit code 3."""
+    tampered(root)
+    assert words in command_line.run(capsys, "change", "audit", "--tables", root).complaint(3)
+
+
+@pytest.mark.parametrize("tampered", [cut_off, emptied, doubled_row])
+def test_nothing_is_noted_after_a_broken_end(root: Path, tampered: Callable[[Path], None]) -> None:
+    """Whoever would go on from a newest row that is missing or there twice is stopped by a clear error."""
+    tampered(root)
+    with pytest.raises(ConfigurationError, match="the audit is broken: its newest row"):
+        attempt(root, 9)
+
+
+def test_an_anchor_elsewhere_shows_what_all_tables_together_hide(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All tables set back together to an earlier state are whole by themselves; a file that kept the newest row tells.
+    Where nothing is wrong the file moves on; where something is, it stays."""
+    import shutil
+
+    anchor = tmp_path / "anchor.json"
+    earlier = shutil.copytree(root, tmp_path / "earlier")
+    attempt(root, 7)
+    first = command_line.run(capsys, "change", "audit", "--tables", root, "--anchor", anchor)
+    assert first.code == 0
+    assert f"anchor {anchor}: now at row" in first.stderr
+    attempt(root, 8)
+    checked_audit(config(root), anchor=anchor)
+    kept = json.loads(anchor.read_text())
+    assert kept["sequence"] == len(delta(root, "reset_audit").to_pyarrow_table()) - 1
+    assert checked_audit(config(earlier)).flaws == ()
+    refused = command_line.run(capsys, "change", "audit", "--tables", earlier, "--anchor", anchor)
+    assert f"row {kept['sequence']}: it is missing: {anchor} has noted" in refused.complaint(3)
+    assert json.loads(anchor.read_text()) == kept
+    anchor.write_text("{}")
+    with pytest.raises(MalformedFile, match="no anchor"):
+        checked_audit(config(root), anchor=anchor)
+
+
+def test_a_plan_stored_otherwise_is_not_carried_out(root: Path) -> None:
+    """A stored plan whose text and hash were both replaced is not the one that was planned: it is refused."""
+    other = with_hash(replace(planned("2026000001"), created_by="somebody else"))
+    unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
+    _put_in(root, "reset_plans", {"cluster_id": "c1", "run_id": "r", **plan_row(other)})
+    with pytest.raises(PlanStale, match="the audit has another hash"):
+        a_journal(root).write_plan(other)
+
+
+def test_what_a_killed_process_left_is_said_to_be_unknown(tmp_path: Path) -> None:
+    """Plans and results without a hash in the audit are counted, and are no error; a plan that is stored again is noted
+    then."""
+    root, plan = tmp_path, a_plan()
+    journal = a_journal(root)
+    journal._tables.create("reset_plans", properties={"cluster_id": "c1"})
+    origin = {"cluster_id": "c1", "run_id": "r"}
+    journal._tables.append("reset_plans", [{**origin, **plan_row(plan)}])
+    report = checked_audit(config(root))
+    assert (report.plans, report.plans_without_audit) == (0, 1)
+    journal.write_plan(plan)
+    assert [row.event for row in journal.audit()] == [Event.PLANNED]
+    journal.write_plan(plan)
+    report = checked_audit(config(root))
+    assert (report.plans, report.plans_without_audit, report.rows) == (1, 0, 1)
+
+
+def test_an_audit_that_is_written_to_meanwhile_is_whole(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes that come while the tables are read one after the other look like no tampering."""
+    read, coming = Tables.rows, iter(range(100, 200))
+
+    def reading(*arguments: Any, **named: Any) -> Any:
+        found = read(*arguments, **named)
+        monkeypatch.setattr(Tables, "rows", read)
+        attempt(root, next(coming))
+        monkeypatch.setattr(Tables, "rows", reading)
+        return found
+
+    monkeypatch.setattr(Tables, "rows", reading)
+    report = checked_audit(config(root))
+    assert report.flaws == ()
+
+
+def test_no_row_is_an_empty_audit(tmp_path: Path) -> None:
+    """Without any change there is nothing to find, and no anchor is made."""
+    report = checked_audit(config(tmp_path), anchor=tmp_path / "anchor.json")
+    assert (report.rows, report.newest_hash) == (0, None)
+    assert not (tmp_path / "anchor.json").exists()

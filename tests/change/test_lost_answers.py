@@ -1,0 +1,257 @@
+"""Anything that goes wrong after a request left is an unknown outcome, which verification settles."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change.plan_scene import ONE_RELEASE, TOPIC, Command, Scene
+from change.world import change_plan
+from drivers.command_line import Done, run
+from servers.real_broker import kill
+from servers.workload import until
+
+from acktrail.change import api
+from acktrail.change.audit.audit_chain import Event
+from acktrail.change.cluster import Cluster
+from acktrail.change.lifecycle.plan_status import list_plans
+from acktrail.errors import OutcomeUnknown
+from acktrail.kafka.admin import ShareGroupAdmin
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+
+def unknown(done: Done, plan_id: str) -> bool:
+    """Whether a command ended as it must when a request left and nobody knows what became of it."""
+    assert done.code == 5, done
+    assert f"acktrail change verify {plan_id}" in done.stderr
+    return True
+
+
+@contextmanager
+def after_the_call(monkeypatch: pytest.MonkeyPatch, name: str, happens: Callable[[], object]) -> Iterator[None]:
+    """Something happens after a real request was answered, before anything else."""
+    send = getattr(ShareGroupAdmin, name)
+
+    def sent(*arguments: Any) -> Any:
+        answer = send(*arguments)
+        happens()
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ShareGroupAdmin, name, sent)
+        yield
+
+
+@contextmanager
+def lost_tables(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str) -> Iterator[None]:
+    """The folder of the tables is a file from the moment on when the request was answered; it comes back."""
+    folder = Path(scene.tables.uri)
+    away = folder.with_name("away")
+
+    def lose() -> None:
+        folder.rename(away)
+        folder.write_text("")
+
+    try:
+        with after_the_call(monkeypatch, name, lose):
+            yield
+    finally:
+        if away.exists():
+            folder.unlink()
+            away.rename(folder)
+
+
+@pytest.mark.full
+def test_tables_lost_after_the_request_leave_an_unknown_outcome(
+    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer cannot be noted: exit code 5, not 3; once the tables are back, verification settles it."""
+    group = scene.group()
+    plan = scene.earliest(group)
+    with lost_tables(monkeypatch, scene, "alter_offsets"):
+        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
+    assert scene.is_open(plan["plan_id"])
+    assert reset("verify", plan["plan_id"], "--watch", "0").code == 0
+    assert scene.starts(group) == [0, 0]
+
+
+@pytest.mark.few(1)
+@ONE_RELEASE
+@pytest.mark.parametrize("step", ["write_executions", "note"])
+def test_what_verification_cannot_note_is_unknown(
+    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Rows of `reset_executions`, or the end of the audit, cannot be written after the look: nothing is settled."""
+    from acktrail.change.audit.journal import Journal
+    from acktrail.change.verification import verify
+    from acktrail.errors import ConfigurationError
+
+    plan = scene.earliest(scene.group())
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ConfigurationError("tables: the storage is full")
+
+    settle = verify.verify_reset
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(Journal, step, fail)
+        return settle(*arguments, **named)
+
+    monkeypatch.setattr(verify, "verify_reset", failing)
+    done = reset("apply", plan["plan_id"], "--execute", "--watch", "0")
+    monkeypatch.undo()
+    assert unknown(done, plan["plan_id"])
+    assert "storage is full" in done.stderr
+    assert reset("verify", plan["plan_id"], "--watch", "0").code == 0
+
+
+@ONE_RELEASE
+def test_a_later_group_does_not_hide_that_one_before_it_was_sent(
+    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit row before the second request cannot be written: the first one left all the same."""
+    groups = sorted([scene.group(), scene.group()])
+    plan = scene.earliest(groups[0], groups=groups)
+    from acktrail.change.audit.journal import Journal
+    from acktrail.errors import ConfigurationError
+
+    note = Journal.note
+
+    def note_once(journal: Journal, entries: Any, **named: Any) -> None:
+        if any(one.event is Event.BEFORE_CALL and one.group_id == groups[1] for one in entries):
+            raise ConfigurationError("tables: the storage is full")
+        note(journal, entries, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "note", note_once)
+        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
+    assert [scene.starts(group) for group in groups] == [[0, 0], [5, 5]]
+    assert reset("verify", plan["plan_id"], "--watch", "0").code == 7
+
+
+@ONE_RELEASE
+def test_nothing_of_this_applies_before_the_request_leaves(
+    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit row before the first request cannot be written: exit code 3, nothing was sent, the group is free."""
+    from acktrail.change.audit.journal import Journal
+    from acktrail.errors import ConfigurationError
+
+    group = scene.group()
+    plan, note = scene.earliest(group), Journal.note
+
+    def note_never(journal: Journal, entries: Any, **named: Any) -> None:
+        if any(one.event is Event.BEFORE_CALL for one in entries):
+            raise ConfigurationError("tables: the storage is full")
+        note(journal, entries, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "note", note_never)
+        reset("apply", plan["plan_id"], "--execute").complaint(3)
+    assert scene.starts(group) == [5, 5]
+    assert scene.standing(plan["plan_id"]) == "REFUSED"
+    assert reset("apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
+
+
+def test_changes_of_other_kinds_are_unknown_too(
+    scene: Scene, capsys: pytest.CaptureFixture[str], reset: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables lost after a deletion of offsets, and after a change of configurations."""
+    group = scene.group()
+    deletion = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
+    setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=earliest", "--execute")
+    for name, words in (("delete_offsets", deletion), ("alter_group_configs", setting)):
+        with lost_tables(monkeypatch, scene, name):
+            done = run(capsys, *words, *scene.arguments())
+        plan_id = list_plans(scene.tables)[0]["plan_id"]
+        assert unknown(done, plan_id)
+        assert scene.is_open(plan_id)
+        assert reset("verify", plan_id).code == 0
+        assert scene.standing(plan_id) == "DONE"
+
+
+def process(scene: Scene, *words: str) -> tuple[int, str]:
+    """How the command line ended in a process of its own, and what it said on stderr."""
+    script = Path(__file__).with_name("interrupted_process.py")
+    command = [sys.executable, str(script), *words, *scene.arguments()]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.few(1)
+@ONE_RELEASE
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.Signals) -> None:
+    """SIGINT and SIGTERM to a real process whose request was just answered: exit code 5 and what to do; before the
+    request: interrupted, nothing is sent, and the group is free."""
+    group = scene.group()
+    plan = scene.earliest(group)
+    words = (str(int(number)), "change", "apply", plan["plan_id"], "--execute")
+    assert process(scene, "before", *words)[0] == 130
+    assert (scene.standing(plan["plan_id"]), scene.starts(group)) == ("REFUSED", [5, 5])
+    code, message = process(scene, "after", *words)
+    assert (code, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
+    assert scene.standing(plan["plan_id"]) == "UNKNOWN"
+    assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
+
+
+@ONE_RELEASE
+def test_a_signal_after_a_deletion_is_not_silent(scene: Scene) -> None:
+    """The same for what is not a reset."""
+    group = scene.group()
+    words = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
+    code, message = process(scene, "after", str(int(signal.SIGTERM)), *words)
+    plan_id = list_plans(scene.tables)[0]["plan_id"]
+    assert (code, f"acktrail change verify {plan_id}" in message) == (5, True), message
+    assert scene.standing(plan_id) == "UNKNOWN"
+
+
+def test_a_signal_while_verification_waits(scene: Scene) -> None:
+    """A real process that would watch for ten minutes gets SIGTERM once the answer is noted."""
+    group = scene.group()
+    plan = scene.earliest(group)
+    acktrail = str(Path(sys.executable).with_name("acktrail"))
+    command = [acktrail, "change", "apply", plan["plan_id"], "--execute", "--watch", "600", *scene.arguments()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        until(lambda: Event.AFTER_CALL in scene.events(plan["plan_id"]), what="the answer to be noted")
+        running.send_signal(signal.SIGTERM)
+        try:
+            _, message = running.communicate(timeout=300)
+        finally:
+            running.kill()
+    assert (running.returncode, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
+    assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
+
+
+def test_a_broker_stopped_after_the_request_leaves_an_unknown_outcome(
+    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed right after its answer, before verification: exit code 5 for a reset, again for verification while it is
+    down, and for a deletion; settled when it is back. The module's functions raise the same."""
+    group, other = scene.group(), scene.group()
+    plan, deletion = scene.earliest(group), scene.plan_deletion([other], [TOPIC])
+    with after_the_call(monkeypatch, "alter_offsets", partial(kill, scene.broker)):
+        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
+    assert unknown(reset("verify", plan["plan_id"], "--watch", "0"), plan["plan_id"])
+    scene.broker.start()
+    assert scene.is_open(plan["plan_id"])
+    assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
+    with (
+        after_the_call(monkeypatch, "delete_offsets", partial(kill, scene.broker)),
+        pytest.raises(OutcomeUnknown) as caught,
+    ):
+        scene.execute_change(deletion)
+    assert f"acktrail change verify {deletion['plan_id']}" in caught.value.hint
+    scene.broker.start()
+    with Cluster(scene.kafka) as cluster:
+        made = change_plan(deletion)
+        assert api.verify(cluster, api.open_journal(scene.tables, made), made).groups == {other: "done"}
+    assert scene.standing(deletion["plan_id"]) == "DONE"

@@ -1,0 +1,281 @@
+"""A plan is a value: the same facts, the same hash; its notices say what forbids it; a changed file is found out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acktrail.change.change_kind import parse_plan, read_plan
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
+from acktrail.change.collection.records_below_start import with_passed
+from acktrail.change.plan_hash import fingerprint, from_json_value, hash_of, to_json_value
+from acktrail.change.planning.notices import RefusedParts, Severity, refusal_error
+from acktrail.change.planning.number_text import forgotten
+from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import check_age, plan_json
+from acktrail.change.request.reset_request import OutOfRange, StrategyKind
+from acktrail.errors import InputError, MalformedFile, PlanStale
+from acktrail.model.delivery import StateBatch
+
+ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
+
+
+def rules(plan: ResetPlan, severity: Severity) -> set[str]:
+    return {notice.rule for notice in plan.notices if notice.severity is severity}
+
+
+@given(logs(), st.sampled_from([StrategyKind.TO_EARLIEST, StrategyKind.TO_LATEST, StrategyKind.TO_CURRENT]))
+@settings(max_examples=30)
+def test_a_plan_survives_its_file(facts: PartitionFacts, kind: StrategyKind) -> None:
+    """Written and read it is the same value, and making it again from the same facts gives the same hash."""
+    plan = a_plan(a_request(kind), a_snapshot(facts))
+    assert parse_plan(plan_json(plan), "f") == plan
+    assert a_plan(a_request(kind), a_snapshot(facts)).plan_hash == plan.plan_hash
+
+
+def test_layout_does_not_matter_to_the_hash() -> None:
+    """Keys in another order and other spaces are the same plan."""
+    plan = a_plan()
+    turned = json.dumps(dict(reversed(json.loads(plan_json(plan)).items())), indent=7)
+    assert parse_plan(turned, "f") == plan
+
+
+def _leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(data, dict | list):
+        parts = data.items() if isinstance(data, dict) else enumerate(data)
+        return [leaf for key, part in parts for leaf in _leaves(part, (*path, key))]
+    return [path]
+
+
+def _changed(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else (value or "") + "x"
+
+
+def test_no_number_or_word_can_be_changed_by_hand() -> None:
+    """Every single leaf of the file, changed: the file is refused."""
+    text = plan_json(a_plan(a_request(), a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)))))
+    leaves = _leaves(json.loads(text))
+    assert len(leaves) > 60
+    for path in leaves:
+        data = json.loads(text)
+        part = data
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = _changed(part[path[-1]])
+        with pytest.raises((PlanStale, InputError)):
+            parse_plan(json.dumps(data), "f")
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (lambda d: d | {"version": 3}, "[other_version]"),
+        (lambda d: d | {"format": "x"}, "is no plan of a change"),
+        (lambda d: d | {"more": 1}, "field 'more' is not known"),
+        (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
+        (lambda d: d | {"created_at_ms": "1"}, "int wanted, str found"),
+        (lambda d: d | {"created_at_ms": True}, "int wanted, bool found"),
+        (lambda d: d | {"plan_hash": "sha256:0"}, "[edited_plan]"),
+        (lambda d: [d], "is no plan of a change"),
+    ],
+)
+def test_other_files_are_told_apart(tmp_path: Path, edit: Any, says: str) -> None:
+    """R004-30: another version, another file, another shape, another hash: each is said as such."""
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(edit(json.loads(plan_json(a_plan())))))
+    with pytest.raises((PlanStale, MalformedFile, InputError)) as caught:
+        read_plan(file)
+    assert says in caught.value.message
+
+
+def test_files_that_are_no_plan(tmp_path: Path) -> None:
+    """Nothing, a folder, a picture, half a plan, brackets without end."""
+    file = tmp_path / "plan.json"
+    for content in (b"", b"\x89PNG\xff", plan_json(a_plan()).encode()[:500], b"[" * 100_000):
+        file.write_bytes(content)
+        with pytest.raises(MalformedFile):
+            read_plan(file)
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(MalformedFile):
+            read_plan(path)
+
+
+def test_a_plan_has_an_age() -> None:
+    """From the future and too old are refused; clocks may differ by minutes."""
+    plan = a_plan()
+    check_age(plan.created_at_ms, now_ms=plan.created_at_ms - 60_000)
+    check_age(plan.created_at_ms, now_ms=plan.created_at_ms + 3_600_000)
+    for now_ms, rule in ((plan.created_at_ms - 600_000, "from_the_future"), (plan.created_at_ms + 10**9, "too_old")):
+        with pytest.raises(PlanStale) as caught:
+            check_age(plan.created_at_ms, now_ms=now_ms)
+        assert caught.value.rule == rule
+
+
+MISSING = group_facts(error_code=69, error="GROUP_ID_NOT_FOUND", state=None, rights=None)
+
+
+NEW_GROUP = a_snapshot(partition_facts(None, state=None, is_described=False, is_new_group=True), groups=(MISSING,))
+
+
+@pytest.mark.parametrize(
+    ("rule", "request_changes", "snapshot"),
+    [
+        ("unsupported_release", {}, a_snapshot(cluster=replace(CLUSTER, resets_share_groups=False))),
+        ("unknown_group", {}, a_snapshot(groups=(MISSING,))),
+        ("not_a_share_group", {"allow_create": True}, a_snapshot(groups=(replace(MISSING, is_other_type=True),))),
+        ("group_not_empty", {}, a_snapshot(groups=(group_facts(members=("app-1", "app-2")),))),
+        ("group_refused", {}, a_snapshot(groups=(group_facts(error_code=30, error="X"),))),
+        ("unauthorized_group", {}, a_snapshot(groups=(group_facts(rights=("DESCRIBE",)),))),
+        ("unknown_topic", {}, a_snapshot(topics=(replace(TOPIC, error_code=3, error="X", nearest=("order",)),))),
+        ("topic_refused", {}, a_snapshot(topics=(replace(TOPIC, error_code=29, error="X"),))),
+        ("unauthorized_topic", {}, a_snapshot(topics=(replace(TOPIC, rights=("DESCRIBE",)),))),
+        ("internal_topic", {}, a_snapshot(topics=(replace(TOPIC, is_internal=True),))),
+        ("unknown_partition", {}, a_snapshot(partition_facts(partition=4))),
+        ("no_such_group", {}, a_snapshot(unmatched=("orders-*",))),
+        ("nothing_to_reset", {}, a_snapshot(partitions=())),
+        ("state_unreadable", {}, a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"))),
+        ("state_unreadable", {}, a_snapshot(partition_facts(state=None, state_reason="odd record"))),
+        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=state(40)))),
+        ("state_disagrees", {}, a_snapshot(partition_facts(41, state=None))),
+        ("topic_recreated", {}, a_snapshot(partition_facts(given=TargetOffset(topic_id="other")))),
+        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot()),
+        ("would_skip", {"kind": StrategyKind.TO_LATEST}, a_snapshot(partition_facts(None))),
+        ("would_skip", {"kind": StrategyKind.TO_OFFSET, "number": 60, "allow_create": True}, NEW_GROUP),
+        (
+            "out_of_range",
+            {"kind": StrategyKind.TO_OFFSET, "number": 3, "out_of_range": OutOfRange.REJECT},
+            a_snapshot(),
+        ),
+        ("log_unknown", {}, a_snapshot(partition_facts(log_end_offset=None, log_error="LEADER_NOT_AVAILABLE"))),
+    ],
+)
+def test_each_rule_forbids(rule: str, request_changes: dict[str, Any], snapshot: Snapshot) -> None:
+    """R004-26, R004-30: the refusal has the rule's name, and nothing may be sent."""
+    plan = a_plan(a_request(**request_changes), snapshot)
+
+    assert rules(plan, Severity.REFUSAL) == {rule}
+    assert plan.executable(partial=False) == ()
+    if plan.totals.refused_partitions == plan.totals.partitions:
+        assert (plan.totals.to_deliver, plan.totals.delivered_again, plan.totals.archived_forgotten) == (
+            None,
+            None,
+            None,
+        )
+
+
+def test_a_plan_without_refusals_may_be_sent_whole() -> None:
+    """Two share partitions, both with numbers; the totals are their sums."""
+    passed = PassedFacts(
+        first_offset=10, last_offset=39, acknowledged=24, archived=5, unknown=0, since_ms=1, reason=None
+    )
+    snapshot = a_snapshot(
+        partition_facts(40, (10, 100), (ARCHIVED,), passed=passed),
+        partition_facts(20, (10, 50), partition=1, passed=replace(passed, last_offset=19, acknowledged=9, archived=1)),
+    )
+    plan = a_plan(a_request(), snapshot)
+
+    assert len(plan.executable(partial=False)) == 2
+    assert (plan.totals.delivered_again, plan.totals.skipped) == (30 + 3 + 10, 0)
+    assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (3 + 5 + 1, 24 + 9)
+    assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again"}
+
+
+def test_what_lies_below_the_start_offset_is_unknown_and_never_zero() -> None:
+    """Without the history: no number, at least what the state has, and one notice that says why."""
+    snapshot = a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,)), partition_facts(20, (10, 50), partition=1))
+    plan = a_plan(a_request(), with_passed(None, None, a_request(), snapshot))
+
+    assert (plan.totals.archived_forgotten, plan.totals.acknowledgements_forgotten) == (None, None)
+    assert (plan.totals.archived_known, plan.totals.acknowledgements_known, plan.totals.passed_unknown) == (3, 0, 40)
+    assert rules(plan, Severity.WARNING) == {"delivered_again", "archived_again", "passed_unknown"}
+    (notice,) = [notice for notice in plan.notices if notice.rule == "passed_unknown"]
+    assert notice.text.startswith("40 offsets below the start offsets of 2 share partition(s)")
+    assert "ACKTRAIL_TABLES" in notice.text
+    assert forgotten(plan) == ("unknown", "at least 3")
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowance", "snapshot"),
+    [
+        ("skips", {"kind": StrategyKind.TO_LATEST, "allow_skip": True}, a_snapshot()),
+        (
+            "group_is_made",
+            {"allow_create": True},
+            a_snapshot(partition_facts(None, state=None, is_described=False), groups=(MISSING,)),
+        ),
+        (
+            "without_state",
+            {"without_state": True},
+            a_snapshot(
+                partition_facts(state=None, state_reason="READ"),
+                cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ"),
+            ),
+        ),
+    ],
+)
+def test_an_allowance_turns_a_refusal_into_a_serious_warning(
+    rule: str, allowance: dict[str, Any], snapshot: Snapshot
+) -> None:
+    """Skipping, making a group, going blind: only where it was said."""
+    allowed = a_plan(a_request(**allowance), snapshot)
+    refused = a_plan(a_request(**{k: v for k, v in allowance.items() if not isinstance(v, bool)}), snapshot)
+
+    assert rule in rules(allowed, Severity.SERIOUS)
+    assert allowed.refusals == ()
+    assert refused.refusals != ()
+
+
+def test_partial_leaves_out_what_is_refused_and_nothing_else() -> None:
+    """A refused partition, topic or group takes its own share partitions out."""
+    other = replace(TOPIC, topic="gone", error_code=3, error="X", topic_id=None, partition_count=0)
+    plan = a_plan(
+        a_request(),
+        a_snapshot(
+            partition_facts(),
+            partition_facts(partition=9),
+            partition_facts(topic="gone"),
+            partition_facts(group_id="busy"),
+            topics=(TOPIC, other),
+            groups=(group_facts(), group_facts("busy", members=("m",))),
+        ),
+    )
+
+    assert [row.key for row in plan.executable(partial=True)] == [("g", "orders", 0)]
+    assert plan.totals.refused_partitions == 3
+    refused = RefusedParts(plan.refusals)
+    assert [row.key in refused for row in plan.partitions] == [False, True, True, True]
+
+
+def test_an_unknown_number_makes_an_unknown_total() -> None:
+    """None is not zero."""
+    blind = partition_facts(partition=1, state=None, state_reason="READ")
+    plan = a_plan(a_request(without_state=True), a_snapshot(partition_facts(), blind))
+
+    assert plan.totals.delivered_again is None
+    assert plan.totals.to_deliver == 180
+
+
+def test_the_hash_is_over_everything_else() -> None:
+    """It is the canonical text's digest, with one field left out."""
+    plan = a_plan()
+    data = to_json_value(plan)
+    assert data.pop("plan_hash") == fingerprint(data) == hash_of(plan)
+    assert from_json_value(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan
+
+
+def test_a_right_that_is_missing_on_the_state_topic_is_configuration() -> None:
+    """As the help of `reset plan` has it: exit code 3."""
+    plan = a_plan(
+        a_request(), a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ is missing"))
+    )
+    error = refusal_error(plan.refusals, plan.groups)
+    assert (error.exit_code, "--without-state" in error.hint) == (3, True)

@@ -1,0 +1,41 @@
+"""Structures at the ends of rows, wherever the rows lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acktrail.format.columns.binary_column import binary_column
+from acktrail.format.columns.decoding.decode_keys import read_keys
+from acktrail.format.wire.state_key import SNAPSHOT_TYPE, encode_key
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+
+HEAD = np.dtype([("octets", "V4")])
+END = np.dtype([("octets", "V3")])
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=9)), max_size=12), st.data())
+def test_first_and_last_structures_belong_to_their_row(rows: list[bytes | None], data: st.DataObject) -> None:
+    """Also of the first and last rows, of rows among short and null ones, of slices, and of rows in another order."""
+    begin = data.draw(st.integers(0, len(rows)))
+    column = binary_column(pa.array(rows, pa.binary()).slice(begin))
+    order = data.draw(st.permutations(range(len(rows) - begin)))
+    for found, places in ((column, range(len(order))), (column.take(np.array(order, np.int64)), order)):
+        heads, ends = found.heads_and_ends(HEAD, END)
+        for head, end, place in zip(heads, ends, places, strict=True):
+            row = rows[begin + place] or b""
+            assert len(row) < HEAD.itemsize or head["octets"].tobytes() == row[: HEAD.itemsize]
+            assert len(row) < END.itemsize or end["octets"].tobytes() == row[-END.itemsize :]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=8))
+def test_topic_ids_with_equal_halves_stay_different(halves: list[tuple[int, int]]) -> None:
+    """Half of an id says nothing of the other half."""
+    topics = [topic_id_text(bytes([first]) * 8 + bytes([second]) * 8) for first, second in halves]
+    keys = [
+        encode_key(SNAPSHOT_TYPE, SharePartition(group_id=GroupId("g"), topic_id=topic_id, partition=0))
+        for topic_id in topics
+    ]
+    assert read_keys(pa.array(keys, pa.binary())).topic_id.to_pylist() == topics

@@ -1,0 +1,287 @@
+"""The vectorised decoder gives what the strict one gives, on every row of every damage."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples.decoded_rows import record_of
+
+from acktrail.format.columns.decoding.decode_records import (
+    DECODED_RECORDS,
+    count_readable,
+    decode_records,
+    decode_strictly,
+)
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.raw_record import DecodeStatus
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+
+Pair = tuple[bytes | None, bytes | None]
+
+int16s = st.integers(-(2**15), 2**15 - 1)
+int32s = st.one_of(st.integers(-1, 3), st.integers(-(2**31), 2**31 - 1))
+int64s = st.one_of(st.integers(-1, 1000), st.integers(-(2**63), 2**63 - 1))
+
+
+def unknown_or(numbers: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    return st.one_of(st.none(), numbers.filter(lambda number: number != -1))
+
+
+share_partitions = st.builds(
+    SharePartition,
+    group_id=st.one_of(st.sampled_from(["g1", "", "gruppe-ü", "a:b\x00'--"]), st.text(max_size=12)).map(GroupId),
+    topic_id=st.one_of(st.sampled_from([bytes(16), b"\xff" * 16]), st.binary(min_size=16, max_size=16)).map(
+        topic_id_text
+    ),
+    partition=int32s,
+)
+state_batches = st.builds(
+    StateBatch,
+    first_offset=int64s,
+    last_offset=int64s,
+    delivery_state=st.integers(-128, 127),
+    delivery_count=int16s,
+)
+batch_tuples = st.one_of(
+    st.lists(state_batches, max_size=4).map(tuple),
+    st.tuples(state_batches, st.sampled_from([126, 127, 128, 300])).map(lambda pair: (pair[0],) * pair[1]),
+)
+snapshots = st.builds(
+    ShareSnapshot,
+    key=share_partitions,
+    snapshot_epoch=int32s,
+    state_epoch=int32s,
+    leader_epoch=int32s,
+    start_offset=unknown_or(int64s),
+    delivery_complete_count=unknown_or(int32s),
+    create_timestamp_ms=int64s,
+    write_timestamp_ms=int64s,
+    batches=batch_tuples,
+)
+updates = st.builds(
+    ShareUpdate,
+    key=share_partitions,
+    snapshot_epoch=int32s,
+    leader_epoch=unknown_or(int32s),
+    start_offset=unknown_or(int64s),
+    delivery_complete_count=unknown_or(int32s),
+    batches=batch_tuples,
+)
+records: st.SearchStrategy[StateRecord] = st.one_of(snapshots, updates, st.builds(Tombstone, key=share_partitions))
+pairs: st.SearchStrategy[Pair] = records.map(encode)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> Pair:
+    """A pair with one half cut, stretched, overwritten at any byte, or missing."""
+    key, value = draw(pairs)
+    if draw(st.booleans()):
+        return draw(_damage_of(key)), value
+    return key, draw(_damage_of(value))
+
+
+@st.composite
+def _damage_of(draw: st.DrawFn, octets: bytes | None) -> bytes | None:
+    if not octets:
+        return draw(st.one_of(st.none(), st.binary(max_size=60)))
+    at = draw(st.integers(0, len(octets) - 1))
+    return draw(
+        st.sampled_from(
+            [
+                None,
+                octets[:at],
+                octets + draw(st.binary(min_size=1, max_size=8)),
+                octets[:at] + draw(st.binary(min_size=1, max_size=3)) + octets[at:],
+                octets[:at] + bytes([octets[at] ^ draw(st.integers(1, 255))]) + octets[at + 1 :],
+            ]
+        )
+    )
+
+
+damaged_pairs = _damaged()
+any_pairs = st.one_of(pairs, damaged_pairs)
+
+
+def table_of(rows: list[Pair], *, first_offset: int = 0) -> pa.Table:
+    """``RAW_RECORDS`` of key and value pairs at dense offsets."""
+    count = len(rows)
+    return pa.table(
+        {
+            "partition": pa.array([3] * count, pa.int32()),
+            "offset": pa.array(range(first_offset, first_offset + count), pa.int64()),
+            "timestamp": pa.array([1_700_000_000_000 + index for index in range(count)], pa.int64()),
+            "key": pa.array([key for key, _ in rows], pa.binary()),
+            "value": pa.array([value for _, value in rows], pa.binary()),
+        },
+        schema=RAW_RECORDS,
+    )
+
+
+raw_tables = st.lists(any_pairs, max_size=12).map(table_of)
+
+
+@pytest.fixture
+def typical() -> list[Pair]:
+    """One regular update and one regular snapshot with two batches and a delivery complete count."""
+    key = SharePartition(group_id=GroupId("g1"), topic_id=topic_id_text(bytes(range(1, 17))), partition=7)
+    batches = (
+        StateBatch(first_offset=100, last_offset=109, delivery_state=0, delivery_count=1),
+        StateBatch(first_offset=110, last_offset=110, delivery_state=2, delivery_count=2),
+    )
+    update = ShareUpdate(
+        key=key, snapshot_epoch=3, leader_epoch=None, start_offset=None, delivery_complete_count=1, batches=batches
+    )
+    snapshot = ShareSnapshot(
+        key=key,
+        snapshot_epoch=4,
+        state_epoch=5,
+        leader_epoch=6,
+        start_offset=100,
+        delivery_complete_count=300,
+        create_timestamp_ms=1_700_000_000_000,
+        write_timestamp_ms=1_700_000_000_001,
+        batches=batches,
+    )
+    return [encode(update), encode(snapshot)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(raw_tables)
+def test_vectorised_equals_strict(raw: pa.Table) -> None:
+    """Records of every kind, whole and damaged, decode to the same table either way."""
+    assert decode_records(raw).equals(decode_strictly(raw))
+
+
+def test_vectorised_equals_strict_for_damage_at_every_byte(typical: list[Pair]) -> None:
+    """Every byte of key and value overwritten, cut off before and doubled: the same table either way."""
+    rows: list[Pair] = []
+    for key, value in typical:
+        assert key is not None
+        assert value is not None
+        rows += [(damage, value) for damage in every_damage(key)]
+        rows += [(key, damage) for damage in every_damage(value)]
+    raw = table_of(rows)
+    fast = decode_records(raw)
+    assert fast.equals(decode_strictly(raw))
+    assert count_readable(raw) == fast["decode_status"].to_pylist().count("decoded")
+    assert set(fast["decode_status"].to_pylist()) >= {
+        DecodeStatus.DECODED,
+        DecodeStatus.MALFORMED_KEY,
+        DecodeStatus.UNKNOWN_TYPE,
+        DecodeStatus.UNKNOWN_VERSION,
+        DecodeStatus.MALFORMED_VALUE,
+    }
+
+
+@settings(deadline=None)
+@given(raw_tables, st.data())
+def test_slices_and_chunks_do_not_matter(raw: pa.Table, data: st.DataObject) -> None:
+    """A slice of a table decodes to the slice of the decoded table, whatever its chunks."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=4)))
+    bounds = [0, *cuts, len(raw)]
+    parts = [raw.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
+    chunked = pa.concat_tables(parts)
+    assert decode_records(chunked).equals(decode_records(raw))
+    for start, end, part in zip(bounds, bounds[1:], parts, strict=False):
+        assert decode_records(part).equals(decode_records(raw).slice(start, end - start))
+
+
+@settings(deadline=None)
+@given(st.lists(records, max_size=20))
+def test_records_come_back_as_they_were_written(written: list[StateRecord]) -> None:
+    """encode, decode in bulk and back to values is the identity."""
+    table = decode_records(table_of([encode(record) for record in written], first_offset=40))
+    rows = table.to_pylist()
+    assert [(row["offset"], record_of(row)) for row in rows] == list(enumerate(written, start=40))
+
+
+@settings(deadline=None)
+@given(raw_tables)
+def test_no_row_is_lost_and_no_byte_changed(raw: pa.Table) -> None:
+    """Decoded and quarantined rows add up; address and bytes are those that came in."""
+    table = decode_records(raw)
+    assert count_readable(raw) == table["decode_status"].to_pylist().count("decoded")
+    assert table.schema.equals(DECODED_RECORDS)
+    assert table.num_rows == raw.num_rows
+    for theirs, ours in (("partition", "state_partition"), ("offset", "offset"), ("key", "key"), ("value", "value")):
+        assert table[ours].equals(raw[theirs])
+    quarantined = [status != DecodeStatus.DECODED for status in table["decode_status"].to_pylist()]
+    assert [reason is not None for reason in table["decode_error"].to_pylist()] == quarantined
+    decoded = [record_of(row) for row in table.to_pylist() if row["decode_status"] == DecodeStatus.DECODED]
+    assert len(decoded) == quarantined.count(False)
+
+
+def test_huge_announced_count_is_refused_cheaply(typical: list[Pair]) -> None:
+    """A value that announces billions of batches is one malformed row; its neighbours are untouched."""
+    key, value = typical[0]
+    assert value is not None
+    hostile = [value[:18] + varint + bytes(40) for varint in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\x7f", b"\xff\x7f")]
+    table = decode_records(table_of([typical[0], *((key, damage) for damage in hostile), typical[1]]))
+    assert table["decode_status"].to_pylist() == ["decoded", *["malformed_value"] * 3, "decoded"]
+
+
+def test_quarantined_row_names_its_share_partition(typical: list[Pair]) -> None:
+    """A cut-off value still says whose state cannot be trusted; a damaged key says nothing."""
+    key, value = typical[0]
+    assert key is not None
+    assert value is not None
+    table = decode_records(table_of([(key, value[:-1]), (key[:-1], value), (key, None), (None, value)]))
+    assert table["group_id"].to_pylist() == ["g1", None, "g1", None]
+    assert table["topic_id"].to_pylist() == ["AQIDBAUGBwgJCgsMDQ4PEA", None, "AQIDBAUGBwgJCgsMDQ4PEA", None]
+    assert table["record_type"].to_pylist() == ["update", None, "update", None]
+    assert table["decode_status"].to_pylist() == ["malformed_value", "malformed_key", "null_update", "null_key"]
+
+
+def test_null_over_bytes_is_null(typical: list[Pair]) -> None:
+    """A null row may have bytes beneath it (Arrow allows it): they say nothing."""
+    raw = table_of(typical)
+    validity = pa.py_buffer(b"\x02")
+    for column in ("key", "value"):
+        _, offsets, data = raw[column].combine_chunks().buffers()
+        hidden = pa.BinaryArray.from_buffers(pa.binary(), 2, [validity, offsets, data])
+        table = raw.set_column(raw.column_names.index(column), raw.schema.field(column), hidden)
+        decoded = decode_records(table)
+        assert decoded["decode_status"].to_pylist() == [f"null_{'key' if column == 'key' else 'update'}", "decoded"]
+        assert decoded.equals(decode_strictly(table))
+
+
+def test_unknown_timestamp_is_null(typical: list[Pair]) -> None:
+    """Kafka's -1 for no timestamp does not get in; null stays null."""
+    raw = table_of(typical).set_column(2, RAW_RECORDS.field("timestamp"), pa.array([-1, None], pa.int64()))
+    assert decode_records(raw)["timestamp_ms"].to_pylist() == [None, None]
+    assert decode_strictly(raw)["timestamp_ms"].to_pylist() == [None, None]
+
+
+def test_wider_and_dictionary_columns_decode_the_same(typical: list[Pair], tmp_path: Path) -> None:
+    """Large binary and dictionary-encoded keys (as Parquet readers give them) decode the same."""
+    raw = table_of(typical * 3)
+    large = raw.set_column(4, "value", raw["value"].cast(pa.large_binary()))
+    assert decode_records(large).equals(decode_records(raw))
+    pq.write_table(raw, tmp_path / "raw.parquet")
+    encoded = pq.read_table(tmp_path / "raw.parquet", read_dictionary=["key"])
+    assert pa.types.is_dictionary(encoded.schema.field("key").type)
+    assert decode_records(encoded).equals(decode_records(raw))
+
+
+def test_no_rows_give_no_rows() -> None:
+    """An empty table decodes to an empty table with all columns."""
+    assert decode_records(RAW_RECORDS.empty_table()).equals(DECODED_RECORDS.empty_table())
+    assert decode_strictly(RAW_RECORDS.empty_table()).equals(DECODED_RECORDS.empty_table())
+
+
+def every_damage(octets: bytes) -> list[bytes]:
+    """Each byte of `octets` overwritten in four ways, cut off from there on, and doubled."""
+    damages = []
+    for at in range(len(octets)):
+        damages += [octets[:at] + bytes([byte]) + octets[at + 1 :] for byte in (0, 1, 0x7F, 0x80, 0xFF)]
+        damages += [octets[:at], octets[: at + 1] + octets[at:]]
+    return damages

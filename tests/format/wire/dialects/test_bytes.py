@@ -1,0 +1,151 @@
+"""Every release's dialect against the printed schemas, and against itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from definitions import dialect_laws
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.golden_vectors import SEED, wire
+from samples.released_records import RELEASED_RECORDS
+
+from acktrail.errors import MalformedRecord, UnknownName, UnsupportedRecord
+from acktrail.format.wire.dialects.released import RELEASED
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate
+from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.offline.read.copied_files import dialect_named
+
+NAMES = sorted(RELEASED_RECORDS)
+KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)
+
+
+def batch(first: int, last: int, state: int, count: int) -> StateBatch:
+    return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+
+
+TWO = (batch(110, 110, 0, 1), batch(119, 119, 2, 1))
+SNAPSHOT = ShareSnapshot(
+    key=KEY,
+    snapshot_epoch=3,
+    state_epoch=7,
+    leader_epoch=2,
+    start_offset=110,
+    delivery_complete_count=None,
+    create_timestamp_ms=None,
+    write_timestamp_ms=None,
+    batches=TWO,
+)
+TIMED = replace(SNAPSHOT, create_timestamp_ms=1_700_000_000_000, write_timestamp_ms=1_700_000_000_001)
+
+PRINTED: list[Any] = [
+    ("4.0", "W-4x-snapshot-key", "W-40-snapshot-value", SNAPSHOT),
+    ("4.1", "W-4x-snapshot-key", "W-41-snapshot-value", TIMED),
+    (
+        "4.1",
+        "W-4x-update-key",
+        "W-41-update-value",
+        ShareUpdate(
+            key=KEY, snapshot_epoch=3, leader_epoch=2, start_offset=110, delivery_complete_count=None, batches=TWO[:1]
+        ),
+    ),
+    ("4.2", "W-4x-snapshot-key", "W-42-snapshot-value", replace(TIMED, delivery_complete_count=1)),
+]
+
+
+def encode(name: str, record: Any) -> tuple[bytes, bytes | None]:
+    written = RELEASED[name].encode
+    assert written is not None
+    return written(record)
+
+
+@pytest.mark.parametrize(("name", "key", "value", "record"), PRINTED)
+def test_printed_bytes(name: str, key: str, value: str, record: Any) -> None:
+    """Bytes of the printed schemas decode to their record and encode back: R000-13, R002-76."""
+    raw = (wire(key), wire(value))
+
+    assert RELEASED[name].decode(*raw) == record
+    assert encode(name, record) == raw
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_round_trip(name: str, data: st.DataObject) -> None:
+    """Every record that a dialect has room for decodes from its own bytes: R002-08, R002-09."""
+    record = data.draw(RELEASED_RECORDS[name])
+
+    assert RELEASED[name].decode(*encode(name, record)) == record
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_truncated_anywhere(name: str, data: st.DataObject) -> None:
+    """A key or value cut short at any byte is a MalformedRecord that names a byte of it."""
+    dialect_laws.every_cut_is_found(RELEASED[name], encode(name, data.draw(RELEASED_RECORDS[name])))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data(), tail=st.binary(max_size=9))
+def test_shipped_readers_pass_over_what_follows(name: str, data: st.DataObject, tail: bytes) -> None:
+    """Bytes after the message of a shipped dialect change nothing, as in Kafka's generated readers."""
+    dialect = RELEASED[name]
+    record = data.draw(RELEASED_RECORDS[name])
+    key, value = encode(name, record)
+
+    assert dialect.decode(key, None if value is None else value + tail) == record
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(key=st.one_of(st.none(), st.binary(max_size=60)), value=st.one_of(st.none(), st.binary(max_size=120)))
+def test_random_bytes(name: str, key: bytes | None, value: bytes | None) -> None:
+    """Any bytes are a record or an InputError, and a record can be written again."""
+    dialect_laws.any_bytes_are_a_record_or_refused(RELEASED[name], RELEASED[name].encode, key, value)
+
+
+def test_an_unknown_type_is_named() -> None:
+    """R002-81: a type nobody specified as a state record says which one it is: that of share-group metadata."""
+    with pytest.raises(UnsupportedRecord) as caught:
+        RELEASED["4.0"].decode(bytes.fromhex("000b" + "00" * 30), wire("W-40-snapshot-value"))
+
+    assert caught.value.number == 11
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_later_value_version_is_unsupported(name: str) -> None:
+    """A value version above the known one is named, never guessed at."""
+    dialect_laws.a_later_version_is_named(RELEASED[name], wire("W-4x-snapshot-key"))
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        pytest.param("4.0", TIMED, id="timestamps in 4.0"),
+        pytest.param("4.0", replace(SNAPSHOT, snapshot_epoch=65_536), id="epoch above uint16 in 4.0"),
+        pytest.param("4.1", replace(TIMED, delivery_complete_count=0), id="count in 4.1"),
+    ],
+)
+def test_nothing_is_dropped_on_the_way_out(name: str, record: Any) -> None:
+    """What a dialect has no room for is refused, never left out."""
+    with pytest.raises(ValueError):
+        encode(name, record)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_huge_counts_allocate_nothing(name: str) -> None:
+    """A value that announces two thousand million batches is refused at its count."""
+    before = wire("W-40-snapshot-value")[:20] if name == "4.0" else wire("W-41-snapshot-value")[:38]
+
+    with pytest.raises(MalformedRecord, match="announced"):
+        RELEASED[name].decode(wire("W-4x-snapshot-key"), before + b"\xff\xff\xff\xff\x07")
+
+
+def test_dialects_are_found_by_name() -> None:
+    """Every name finds its dialect; later releases find the one they write; a wrong name is answered with names."""
+    assert {name: dialect_named(name).name for name in NAMES} == dict(zip(NAMES, NAMES, strict=True))
+    assert dialect_named("4.4") is RELEASED["4.2"]
+    with pytest.raises(UnknownName) as caught:
+        dialect_named("no such")
+    assert set(RELEASED) <= set(caught.value.nearest)

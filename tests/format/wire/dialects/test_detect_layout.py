@@ -1,0 +1,174 @@
+"""Telling Kafka 4.0 from 4.1 and later by the bytes alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.golden_vectors import wire
+from samples.random_records import disjoint_batches, keys
+
+from acktrail.errors import ConfigurationError
+from acktrail.format.wire.dialects.detect_layout import CANDIDATES, detect_layout, reads
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, RELEASED
+from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
+
+Pair = tuple[bytes | None, bytes | None]
+EPOCHS = st.integers(0, 2**16 - 1)
+STARTS = st.one_of(st.none(), st.integers(0, 2**40))
+TIMES = st.integers(1_600_000_000_000, 2_000_000_000_000)
+
+
+def plausible(*, times: Any, count: Any) -> st.SearchStrategy[Any]:
+    """Records such as a broker writes."""
+    ordered = st.integers(0, 2**33).flatmap(lambda start: disjoint_batches(start=start))
+    update = st.builds(
+        ShareUpdate,
+        key=keys,
+        snapshot_epoch=EPOCHS,
+        leader_epoch=st.one_of(st.none(), st.integers(0, 2**20)),
+        start_offset=STARTS,
+        delivery_complete_count=count,
+        batches=ordered,
+    )
+    snapshot = st.builds(
+        ShareSnapshot,
+        key=keys,
+        snapshot_epoch=EPOCHS,
+        state_epoch=st.integers(0, 2**20),
+        leader_epoch=st.integers(0, 2**20),
+        start_offset=STARTS,
+        delivery_complete_count=count,
+        create_timestamp_ms=times,
+        write_timestamp_ms=times,
+        batches=ordered,
+    )
+    return st.one_of(snapshot, update)
+
+
+WRITTEN: list[Any] = [
+    pytest.param(KAFKA_4_0, plausible(times=st.none(), count=st.none()), "4.0", id="4.0"),
+    pytest.param(KAFKA_4_1, plausible(times=TIMES, count=st.none()), "4.2", id="4.1"),
+    pytest.param(KAFKA_4_2, plausible(times=TIMES, count=st.one_of(st.none(), st.integers(0, 999))), "4.2", id="4.2"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "records", "expected"), WRITTEN)
+@given(data=st.data())
+def test_one_record_is_enough(dialect: Dialect[Any], records: Any, expected: str, data: st.DataObject) -> None:
+    """Whatever a broker of a release writes, its layout reads it and the other one does not."""
+    pair = dialect.encode(data.draw(records))
+
+    assert detect_layout([pair]) == expected
+
+
+@pytest.mark.parametrize(("dialect", "records", "expected"), WRITTEN)
+@given(data=st.data())
+def test_tombstones_and_damage_decide_nothing(
+    dialect: Dialect[Any], records: Any, expected: str, data: st.DataObject
+) -> None:
+    """Beside records that one layout reads."""
+    sample: list[Pair] = [dialect.encode(record) for record in data.draw(st.lists(records, min_size=1, max_size=5))]
+    damaged = (sample[0][0], (sample[0][1] or b"")[:-2])
+    gone = dialect.encode(Tombstone(key=data.draw(keys)))
+
+    assert detect_layout([gone, damaged, *sample, (None, b"")]) == expected
+
+
+def test_a_sample_of_two_dialects_is_refused() -> None:
+    """Records that disagree name both dialects and show a reading of each."""
+    key = wire("W-4x-snapshot-key")
+
+    with pytest.raises(ConfigurationError, match=r"two dialects.*1 as 4\.0.*2 as 4\.2") as caught:
+        detect_layout([(key, wire("W-40-snapshot-value")), *[(key, wire("W-42-snapshot-value"))] * 2])
+
+    assert set(caught.value.data["readings"]) == {"4.0", "4.2"}  # type: ignore[call-overload]
+
+
+def test_ambiguity_shows_both_readings() -> None:
+    """A value that both layouts use up to its last byte is refused; the error has what each would make of it."""
+    key = wire("W-4x-update-key")
+    update = KAFKA_4_0.decode(key, bytes.fromhex("0000 0003 00000002 000000000000006e 02" + "00" * 20 + "00"))
+    assert isinstance(update, ShareUpdate)
+    # As 4.1 and later: no batches, one unknown tagged field of sixteen bytes.
+    first = int.from_bytes(bytes.fromhex("0001010510000000"), "big")
+    batch = replace(update.batches[0], first_offset=first, last_offset=first + 9, delivery_state=2, delivery_count=1)
+    _, value = KAFKA_4_0.encode(replace(update, batches=(batch,)))
+    assert value is not None
+    assert all(reads(candidate, key, value) for candidate in CANDIDATES)
+
+    with pytest.raises(ConfigurationError, match="ambiguous") as caught:
+        detect_layout([(key, value)])
+
+    readings = caught.value.data["readings"]
+    assert isinstance(readings, dict)
+    assert str(first) in readings["4.0"]
+    assert "batches []" in readings["4.2"]
+    assert all(reading in caught.value.message for reading in readings.values())
+    assert "\n" not in caught.value.message
+    # One record that only one layout reads settles it.
+    assert detect_layout([(key, value), (key, wire("W-41-update-value"))]) == "4.2"
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([(wire("W-4x-snapshot-key"), None)], id="tombstones alone"),
+        pytest.param([(wire("W-4x-snapshot-key"), b"\x00\x00\x07")], id="damage alone"),
+        pytest.param([(b"\x00\x0b" + bytes(22), b"\x00\x00")], id="another topic's records"),
+    ],
+)
+def test_a_sample_without_evidence_is_refused(sample: list[Pair]) -> None:
+    """Nothing is guessed where nothing can be read."""
+    with pytest.raises(ConfigurationError, match="is not known"):
+        detect_layout(sample)
+
+
+@pytest.mark.parametrize("name", ["4.0", "4.2"])
+def test_a_byte_too_many_is_no_reading(name: str) -> None:
+    """A value that goes on behind the message is read by Kafka and is no evidence of its layout."""
+    key, value = wire("W-4x-snapshot-key"), wire(f"W-{name.replace('.', '')}-snapshot-value")
+
+    assert reads(RELEASED[name], key, value)
+    assert not reads(RELEASED[name], key, value + b"\x00")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"write_timestamp_ms": 4_102_444_800_000},
+        {"create_timestamp_ms": -1},
+        {"snapshot_epoch": -1},
+        {"state_epoch": -2},
+        {"leader_epoch": -2},
+    ],
+    ids=str,
+)
+def test_fields_that_no_broker_writes_are_no_reading(change: dict[str, int]) -> None:
+    """A time beyond 2100 or a negative epoch is no evidence of the layout."""
+    key, value = wire("W-4x-snapshot-key"), wire("W-42-snapshot-value")
+    record = KAFKA_4_2.decode(key, value)
+    assert isinstance(record, ShareSnapshot)
+    _, odd = KAFKA_4_2.encode(replace(record, **change))
+
+    assert odd is not None
+    assert not reads(KAFKA_4_2, key, odd)
+
+
+@pytest.mark.parametrize(
+    "change", [{"last_offset": 1}, {"first_offset": -1}, {"delivery_state": -1}, {"delivery_count": -1}], ids=str
+)
+@pytest.mark.parametrize("name", ["4.0", "4.2"])
+def test_batches_that_no_broker_writes_are_no_reading(name: str, change: dict[str, int]) -> None:
+    """Nor is an inverted batch, a negative offset, state or count."""
+    dialect = RELEASED[name]
+    key, value = wire("W-4x-snapshot-key"), wire(f"W-{name.replace('.', '')}-snapshot-value")
+    record = dialect.decode(key, value)
+    odd = replace(record, batches=(replace(record.batches[0], **change), *record.batches[1:]))
+
+    assert not reads(dialect, key, dialect.encode(odd)[1] or b"")

@@ -1,0 +1,220 @@
+"""Share-group records of ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.random_records import INT32, INT64
+
+from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.group_record import decode, is_about_others
+from acktrail.model.group_records import (
+    AssignedPartitions,
+    GroupRecordType,
+    NamedPartitions,
+    NamedTopic,
+    ShareGroupCurrentMemberAssignment,
+    ShareGroupMemberMetadata,
+    ShareGroupMetadata,
+    ShareGroupRecord,
+    ShareGroupStatePartitionMetadata,
+    ShareGroupTargetAssignmentMember,
+    ShareGroupTargetAssignmentMetadata,
+    ShareGroupTombstone,
+)
+from acktrail.model.share_partition import GroupId, TopicId, topic_id_text
+from acktrail_simulation.messages.group_record_encoder import encode
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+groups = texts.map(GroupId)
+topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
+partitions = st.lists(INT32, max_size=3).map(tuple)
+
+
+def several(items: Any) -> Any:
+    return st.lists(items, max_size=2).map(tuple)
+
+
+assigned = several(st.builds(AssignedPartitions, topic_id=topic_ids, partitions=partitions))
+named = several(st.builds(NamedPartitions, topic_id=topic_ids, topic=texts, partitions=partitions))
+
+RECORDS: dict[GroupRecordType, st.SearchStrategy[Any]] = {
+    GroupRecordType.MEMBER_METADATA: st.builds(
+        ShareGroupMemberMetadata,
+        group_id=groups,
+        member_id=texts,
+        rack_id=st.one_of(st.none(), texts),
+        client_id=texts,
+        client_host=texts,
+        subscribed_topics=several(texts),
+    ),
+    GroupRecordType.METADATA: st.builds(ShareGroupMetadata, group_id=groups, epoch=INT32, metadata_hash=INT64),
+    GroupRecordType.TARGET_ASSIGNMENT_METADATA: st.builds(
+        ShareGroupTargetAssignmentMetadata,
+        group_id=groups,
+        assignment_epoch=INT32,
+        assignment_timestamp_ms=st.one_of(st.none(), INT64.filter(bool)),
+    ),
+    GroupRecordType.TARGET_ASSIGNMENT_MEMBER: st.builds(
+        ShareGroupTargetAssignmentMember, group_id=groups, member_id=texts, assigned=assigned
+    ),
+    GroupRecordType.CURRENT_MEMBER_ASSIGNMENT: st.builds(
+        ShareGroupCurrentMemberAssignment,
+        group_id=groups,
+        member_id=texts,
+        member_epoch=INT32,
+        previous_member_epoch=INT32,
+        state=st.integers(-128, 127),
+        assigned=assigned,
+    ),
+    GroupRecordType.STATE_PARTITION_METADATA: st.builds(
+        ShareGroupStatePartitionMetadata,
+        group_id=groups,
+        initializing=named,
+        initialized=named,
+        deleting=several(st.builds(NamedTopic, topic_id=topic_ids, topic=texts)),
+    ),
+}
+KINDS = pytest.mark.parametrize("kind", list(GroupRecordType))
+
+
+@KINDS
+@given(data=st.data())
+def test_round_trip(kind: GroupRecordType, data: st.DataObject) -> None:
+    """Every record decodes from its own bytes, and so does its tombstone; the key begins with the type."""
+    record = data.draw(RECORDS[kind])
+    key, value = encode(record)
+
+    assert decode(key, value) == record
+    assert int.from_bytes(key[:2], "big") == kind
+    gone = decode(key, None)
+    assert gone == ShareGroupTombstone(
+        record_type=kind, group_id=record.group_id, member_id=getattr(record, "member_id", None)
+    )
+    assert encode(gone) == (key, None)
+    assert not is_about_others(key)
+
+
+BY_SCHEMA: list[tuple[str, str, ShareGroupRecord]] = [
+    (
+        "000a 0002 6731 0002 6d31",
+        "0000 00 02 63 0b 2f3132372e302e302e31 02 02 74 00",
+        ShareGroupMemberMetadata(
+            group_id=GroupId("g1"),
+            member_id="m1",
+            rack_id=None,
+            client_id="c",
+            client_host="/127.0.0.1",
+            subscribed_topics=("t",),
+        ),
+    ),
+    (
+        "000b 0002 6731",
+        "0000 00000002 82a3b2a9d1e03cee 00",
+        ShareGroupMetadata(group_id=GroupId("g1"), epoch=2, metadata_hash=-9033179985134732050),
+    ),
+    (
+        "000c 0002 6731",
+        "0000 00000003 01 00 08 000001a1ff59a0e1",
+        ShareGroupTargetAssignmentMetadata(
+            group_id=GroupId("g1"), assignment_epoch=3, assignment_timestamp_ms=0x1A1FF59A0E1
+        ),
+    ),
+    (
+        "000f 0002 6731",
+        "0000 01 02 0102030405060708090a0b0c0d0e0f10 02 74 03 00000000 00000001 00 01 00",
+        ShareGroupStatePartitionMetadata(
+            group_id=GroupId("g1"),
+            initializing=(),
+            initialized=(NamedPartitions(topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), topic="t", partitions=(0, 1)),),
+            deleting=(),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "record"), BY_SCHEMA)
+def test_known_bytes(key: str, value: str, record: ShareGroupRecord) -> None:
+    """Bytes by Kafka's schemas, field by field, both ways."""
+    raw = (bytes.fromhex(key), bytes.fromhex(value))
+
+    assert decode(*raw) == record
+    assert encode(record) == raw
+
+
+@KINDS
+@given(data=st.data())
+def test_truncated_anywhere(kind: GroupRecordType, data: st.DataObject) -> None:
+    """A key or value cut off at any byte is a MalformedRecord that names a byte of it."""
+    key, value = encode(data.draw(RECORDS[kind]))
+    assert value is not None
+    for part, pairs in (
+        ("key", [(key[:end], value) for end in range(len(key))]),
+        ("value", [(key, value[:end]) for end in range(len(value))]),
+    ):
+        for pair in pairs:
+            with pytest.raises(MalformedRecord) as caught:
+                decode(*pair)
+            assert caught.value.part == part
+            assert 0 <= caught.value.position <= len(pair[0] if part == "key" else pair[1])
+
+
+@KINDS
+@given(data=st.data())
+def test_unknown_tags_and_bytes_after(kind: GroupRecordType, data: st.DataObject) -> None:
+    """A later release's tagged field and bytes after the message change nothing, as in Kafka's readers."""
+    record = data.draw(RECORDS[kind])
+    key, value = encode(record)
+    assert value is not None
+
+    assert decode(key, value + b"more") == record
+    if value[-1] == 0 and kind is not GroupRecordType.TARGET_ASSIGNMENT_METADATA:
+        assert decode(key, value[:-1] + b"\x01\x07\x02ab") == record
+
+
+@given(
+    st.one_of(st.integers(10, 15), st.integers(-(2**15), 2**15 - 1)),
+    st.binary(max_size=40),
+    st.one_of(st.none(), st.binary(max_size=60)),
+)
+def test_random_bytes(kind: int, key: bytes, value: bytes | None) -> None:
+    """Random bytes are a record or an InputError; types that are not those of share groups are unsupported."""
+    raw = kind.to_bytes(2, "big", signed=True) + key
+    if 10 <= kind <= 15:
+        with suppress(InputError):
+            decode(raw, value)
+    else:
+        with pytest.raises(UnsupportedRecord):
+            decode(raw, value)
+
+
+@pytest.mark.parametrize("count", ["ffffffff0f", "ffffff7f", "7f"])
+def test_impossible_counts_are_malformed(count: str) -> None:
+    """A count beyond the bytes that are left is refused before anything is read for it."""
+    key = bytes.fromhex("000d 0001 67 0001 6d")
+    with pytest.raises(MalformedRecord, match="items announced"):
+        decode(key, bytes.fromhex(f"0000 {count}") + bytes(30))
+    with pytest.raises(MalformedRecord, match="null array"):
+        decode(key, bytes.fromhex("0000 00"))
+    with pytest.raises(MalformedRecord, match="null string"):
+        decode(bytes.fromhex("000a 0001 67 0001 6d"), bytes.fromhex("0000 00 00"))
+
+
+def test_what_is_unsupported() -> None:
+    """A null key, another type, another version."""
+    with pytest.raises(MalformedRecord, match="null key"):
+        decode(None, None)
+    with pytest.raises(UnsupportedRecord, match="24"):
+        decode(b"\x00\x18", None)
+    with pytest.raises(UnsupportedRecord, match="unknown value version 1"):
+        decode(bytes.fromhex("000b 0001 67"), b"\x00\x01")
+    assert [kind for kind in range(30) if is_about_others(kind.to_bytes(2, "big"))] == [*range(9), *range(16, 24)]
+    assert not is_about_others(None)
+    assert not is_about_others(b"\x00")
+    for member, kind in (("m", GroupRecordType.METADATA), (None, GroupRecordType.MEMBER_METADATA)):
+        with pytest.raises(ValueError, match="tombstone"):
+            encode(ShareGroupTombstone(record_type=kind, group_id=GroupId("g"), member_id=member))

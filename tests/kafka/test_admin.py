@@ -1,0 +1,241 @@
+"""What the admin client says is what the cluster says."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from servers.real_broker import kafka_tool
+from servers.workload import Worked, Workload, until
+
+from acktrail.config import KafkaConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.errors import NotAShareGroup, UnknownName
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import ConfigsChange, NewStartOffset, Outcome
+from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.descriptions import ShareOffset, TopicPartition
+
+pytestmark = pytest.mark.broker
+
+_SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+
+
+def test_start_offset_lag_and_leader_epoch_are_those_of_kafkas_own_tool(
+    admin: ShareGroupAdmin, worked: Worked, broker: EmbeddedBroker
+) -> None:
+    """For every share partition our answer equals the line that kafka-share-groups.sh prints."""
+    command = kafka_tool(
+        _SHARE_GROUPS,
+        "--bootstrap-server",
+        broker.bootstrap_servers,
+        "--describe",
+        "--verbose",
+        "--group",
+        worked.group,
+    )
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    rows = [line.split() for line in printed.splitlines() if line.startswith(worked.group)]
+    said = [
+        [o.topic, str(o.partition), _cell(o.leader_epoch), _cell(o.start_offset), _cell(o.lag)]
+        for o in admin.describe_offsets(worked.group)
+    ]
+    assert [row[1:] for row in rows] == said
+    assert len(said) == worked.partitions
+
+
+def _cell(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def test_lag_is_what_was_not_accepted(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """The described lag counts the records that the workload left."""
+    offsets = {o.partition: o for o in admin.describe_offsets(worked.group)}
+    assert offsets[0].lag == worked.produced - worked.accepted
+    assert offsets[0].start_offset is not None
+
+
+def test_a_named_partition_is_described_as_among_all(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """Asking for one partition gives its row of the answer about all."""
+    whole = admin.describe_offsets(worked.group)
+    named = admin.describe_offsets(worked.group, {worked.topic: [0]})
+    assert named == tuple(o for o in whole if o.partition == 0)
+
+
+@pytest.mark.parametrize("index", [2, 10_000])
+def test_a_partition_that_is_not_there_is_refused_at_once(admin: ShareGroupAdmin, worked: Worked, index: int) -> None:
+    """By what the cluster lists, before the question: Kafka would let it run into the time-out."""
+    with pytest.raises(UnknownName) as caught:
+        admin.describe_offsets(worked.group, {worked.topic: [0, index]})
+    assert caught.value.nearest == (f"{worked.topic}:1",)
+
+
+def test_unknown_names_come_with_the_nearest_known(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """A mistyped group or topic is answered with the right one."""
+    with pytest.raises(UnknownName) as group:
+        admin.describe_group(worked.group + "x")
+    assert worked.group in group.value.nearest
+    with pytest.raises(UnknownName) as topic:
+        admin.describe_offsets(worked.group, {worked.topic + "x": [0]})
+    assert worked.topic in topic.value.nearest
+
+
+def test_asking_for_a_topic_does_not_create_it(admin: ShareGroupAdmin) -> None:
+    """A topic that is not there is an error value, also the second time."""
+    name = f"never-{uuid4().hex}"
+    for _ in range(2):
+        (topic,) = admin.topics([name])
+        assert topic.error == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert topic.topic_id is None
+    assert name not in {t.name for t in admin.topics()}
+
+
+def test_groups_are_listed_by_type(admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig) -> None:
+    """A share group is listed as one, and a consumer group is not among them."""
+    consumers = f"consumers-{uuid4().hex[:8]}"
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": consumers, "enable.auto.commit": False})
+    consumer.commit(offsets=[ConfluentPartition(worked.topic, 0, 1)], asynchronous=False)
+    consumer.close()
+    shares = {listing.group_id: listing for listing in admin.list_groups()}
+    assert shares[worked.group].state == "Empty"
+    assert shares[worked.group].group_type == "share"
+    assert consumers not in shares
+    assert consumers in {listing.group_id for listing in admin.list_groups(("consumer", "classic"))}
+    with pytest.raises(NotAShareGroup):
+        admin.describe_group(consumers)
+
+
+def test_members_and_epochs_of_a_group_at_work(admin: ShareGroupAdmin, workload: Workload, worked: Worked) -> None:
+    """A member is described while it is there, with its assignment, and is gone after it left."""
+    group = f"member-{uuid4().hex[:8]}"
+    with workload.share_consumer(group, worked.topic, **{"client.id": "an-auditor"}) as consumer:
+
+        def assigned() -> bool:
+            consumer.poll(0.2)
+            members = admin.describe_groups([group])[0].members
+            return bool(members) and bool(members[0].assignment)
+
+        until(assigned, what="an assignment")
+        described = admin.describe_group(group)
+    (member,) = described.members
+    assert (described.state, described.error_code, member.client_id) == ("Stable", 0, "an-auditor")
+    assert member.subscribed_topics == (worked.topic,)
+    assert member.assignment[0].partitions == tuple(range(worked.partitions))
+    assert member.assignment[0].topic_id == admin.topics([worked.topic])[0].topic_id
+    after = admin.describe_group(group)
+    assert (after.state, after.members) == ("Empty", ())
+    assert after.group_epoch is not None
+    assert described.group_epoch is not None
+    assert after.group_epoch > described.group_epoch
+
+
+def test_ends_of_logs_are_those_that_a_consumer_sees(
+    admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig
+) -> None:
+    """First offset and high watermark agree with librdkafka's, and what is not there is an error value."""
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": "watermarks"})
+    asked = [TopicPartition(topic=worked.topic, partition=index) for index in (1, 0, 7)]
+    known, other, absent = admin.list_offsets([*asked])
+    for row in (known, other):
+        low, high = consumer.get_watermark_offsets(ConfluentPartition(row.topic, row.partition), timeout=120)
+        assert (row.log_start_offset, row.high_watermark, row.last_stable_offset) == (low, high, high)
+    consumer.close()
+    assert other.high_watermark == worked.produced
+    assert (absent.partition, absent.error, absent.high_watermark) == (7, "UNKNOWN_TOPIC_OR_PARTITION", None)
+
+
+def test_a_partition_never_initialized_has_no_start_offset(admin: ShareGroupAdmin, workload: Workload) -> None:
+    """Unknown is None, never -1: before the first acknowledgement there is neither start offset nor lag."""
+    topic = f"idle-{uuid4().hex[:8]}"
+    workload.create_topic(topic)
+    nothing = ShareOffset(
+        topic=topic,
+        partition=0,
+        topic_id=None,
+        start_offset=None,
+        leader_epoch=None,
+        lag=None,
+        error_code=0,
+        error=None,
+    )
+
+    def described() -> str | None:
+        """The group coordinator learns of a topic a little later than the broker that lists it."""
+        (row,) = admin.describe_offsets("no-such-group", {topic: [0]})
+        assert row == replace(nothing, topic_id=row.topic_id)
+        return row.topic_id
+
+    assert until(described, what="the topic's id") == admin.topics([topic])[0].topic_id
+
+
+def test_group_configs_are_those_in_force(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """What was set is read back, beside the defaults."""
+    (configs,) = admin.group_configs([worked.group])
+    assert configs.configs is not None
+    assert configs.configs["share.auto.offset.reset"] == "earliest"
+    assert "share.delivery.count.limit" in configs.configs
+
+
+def test_the_first_record_at_a_time_is_librdkafkas(admin: ShareGroupAdmin, worked: Worked, kafka: KafkaConfig) -> None:
+    """A time in a log is the offset that librdkafka finds; after the last record there is none, which is no error."""
+    asked = [TopicPartition(topic=worked.topic, partition=index) for index in (0, 1)]
+    (first, empty) = admin.offsets_at(asked, 0)
+    assert (first.offset, empty.offset, empty.error_code) == (0, None, 0)
+    assert first.timestamp_ms is not None
+    consumer = Consumer({**to_librdkafka(kafka), "group.id": "times"})
+    for moment in (first.timestamp_ms, first.timestamp_ms + 1):
+        (found,) = consumer.offsets_for_times([ConfluentPartition(worked.topic, 0, moment)], timeout=120)
+        (said, _) = admin.offsets_at(asked, moment)
+        assert said.offset == (None if found.offset < 0 else found.offset)
+    consumer.close()
+    (late, _) = admin.offsets_at(asked, 2**62)
+    assert (late.offset, late.timestamp_ms, late.error) == (None, None, None)
+
+
+def test_a_group_is_changed_and_deleted(admin: ShareGroupAdmin, workload: Workload) -> None:
+    """Configuration, start offsets, a topic's state and the group itself: each change is what is described next."""
+    group = topic = f"changed-{uuid4().hex[:8]}"
+    workload.create_topic(topic)
+    workload.produce(topic, 9)
+    change = ConfigsChange(group_id=group, configs=(("share.auto.offset.reset", "earliest"),))
+    assert admin.alter_group_configs(change).outcome is Outcome.DONE
+    (configs,) = admin.group_configs([group])
+    assert configs.own == {"share.auto.offset.reset"}
+    (altered,) = admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=4)])
+    assert (altered.outcome, altered.topic_id) == (Outcome.DONE, admin.topics([topic])[0].topic_id)
+    (offset,) = admin.describe_offsets(group)
+    assert (offset.start_offset, offset.lag) == (4, 5)
+    assert [r.outcome for r in admin.delete_offsets(group, [topic])] == [Outcome.DONE]
+    assert admin.describe_offsets(group) == ()
+    assert [r.outcome for r in admin.delete_offsets(group, [topic])] == [Outcome.REFUSED]
+    assert admin.delete_group(group).outcome is Outcome.DONE
+    (again,) = admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=3, start_offset=4)])
+    assert (again.outcome, again.error_code) == (Outcome.REFUSED, 3)
+    assert admin.delete_group(group).outcome is Outcome.DONE, "the refused change made the group"
+    assert admin.delete_group(group).error_code == 69
+
+
+def test_a_group_with_members_is_not_changed(admin: ShareGroupAdmin, workload: Workload, worked: Worked) -> None:
+    """68 for start offsets, state and group, and nothing is changed."""
+    group = f"busy-{uuid4().hex[:8]}"
+    with workload.share_consumer(group, worked.topic) as consumer:
+        until(lambda: consumer.poll(0.2) and admin.describe_offsets(group), what="the group to work")
+        results = [
+            *admin.alter_offsets(group, [NewStartOffset(topic=worked.topic, partition=0, start_offset=1)]),
+            *admin.delete_offsets(group, [worked.topic]),
+            admin.delete_group(group),
+        ]
+    assert [(r.outcome, r.error_code) for r in results] == [(Outcome.REFUSED, 68)] * 3
+
+
+def test_capabilities_tell_the_release(admin: ShareGroupAdmin, broker: EmbeddedBroker) -> None:
+    """The default release serves lag and calls itself by its number."""
+    found = admin.capabilities()
+    assert found.reports_lag
+    assert found.describes_share_groups
+    assert found.resets_share_groups
+    assert broker.version.startswith(found.release)

@@ -1,0 +1,295 @@
+"""A change is sent once, and every part of it gets a result: done, refused, not attempted, or not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples.golden_vectors import SEED, wire
+from servers.fake_kafka import (
+    ALTER,
+    HANG_UP,
+    SILENCE,
+    FakeKafka,
+    altered,
+    configs_altered,
+    fake_kafka,
+    forgotten,
+    group_deleted,
+)
+
+from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.errors import (
+    AcktrailError,
+    ConfigurationError,
+    GroupNotEmpty,
+    InputError,
+    NotAuthorized,
+    OutcomeUnknown,
+    PartlyDone,
+    RetryableError,
+    UnknownName,
+)
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.changes import ChangeResult, ConfigsChange, ErrorScope, NewStartOffset, Outcome, raise_unless_done
+from acktrail.kafka.client.coordinators import SendResult
+from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, alter_request, results_per_target
+from acktrail.kafka.groups.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+
+CASES = SEED["alter_share_group_offsets"]["cases"]
+TWO = [NewStartOffset(topic="T1", partition=index, start_offset=5) for index in (0, 1)]
+
+
+def alter(fake: FakeKafka, *answers: Any, timeout_ms: int = 2_000) -> tuple[ChangeResult, ...]:
+    """Two partitions altered, against these answers."""
+    fake.answers[ALTER].extend(answers)
+    with ShareGroupAdmin(fake.config(timeout_ms)) as admin:
+        return admin.alter_offsets("S1", TWO)
+
+
+def outcomes(results: tuple[ChangeResult, ...]) -> list[Outcome]:
+    return [result.outcome for result in results]
+
+
+def test_the_request_is_the_bytes_of_the_schema() -> None:
+    """R004-09 to R004-12: api key 91, version 0, flexible; group, topics by name, partitions with start offset."""
+    request = alter_request("S1", [NewStartOffset(topic="T1", partition=0, start_offset=0)])
+
+    assert request.encode(version=0) == wire("W-alter-request-body")
+    assert (AlterShareGroupOffsetsRequest.API_KEY, AlterShareGroupOffsetsRequest.valid_versions) == (91, (0, 0))
+
+
+def test_the_answer_is_read_as_the_schema_says() -> None:
+    """R004-13 to R004-15: throttle time, error and message of the whole request, results by topic and partition."""
+    answer = AlterShareGroupOffsetsResponse.decode(wire("W-alter-response-top-level"), version=0)
+
+    assert (answer.throttle_time_ms, answer.error_code, answer.responses) == (0, 68, [])
+    assert answer.error_message == "The group is not empty."
+    again = altered([("T1", 3, 29)]).encode(version=0)
+    (topic,) = AlterShareGroupOffsetsResponse.decode(again, version=0).responses
+    assert (topic.topic_name, topic.partitions[0].partition_index, topic.partitions[0].error_code) == ("T1", 3, 29)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_every_partition_asked_for_has_a_result(case: dict[str, Any]) -> None:
+    """R004-14, R004-32: a top-level error counts for each partition, a partition left out was not attempted."""
+    asked = [ChangeTarget(topic=topic, partition=partition) for topic, partition, _ in case["requested"]]
+    parts = {
+        ChangeTarget(topic=topic["TopicName"], partition=row["PartitionIndex"]): PartResponse(
+            error_code=row["ErrorCode"], message=None
+        )
+        for topic in case["response"]["Responses"]
+        for row in topic["Partitions"]
+    }
+    response = case["response"]
+    sent = SendResult(error_code=response["ErrorCode"], message=response.get("ErrorMessage"))
+    results = results_per_target("g", asked, sent, lambda _: parts, "READ")
+
+    found = [[r.topic, r.partition, "NOT_ATTEMPTED" if r.error_code is None else r.error_code] for r in results]
+    assert found == case["result"]
+    assert all((r.outcome is Outcome.DONE) == (r.error_code == 0) for r in results)
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "says", "raised"),
+    [
+        (30, Outcome.REFUSED, "grant READ on the group", NotAuthorized),
+        (29, Outcome.REFUSED, "grant READ on the topic", NotAuthorized),
+        (69, Outcome.REFUSED, "no such share group", UnknownName),
+        (68, Outcome.REFUSED, "stop the group's consumers", GroupNotEmpty),
+        (56, Outcome.UNKNOWN, "verify", OutcomeUnknown),
+        (42, Outcome.REFUSED, "defect", InputError),
+        (-1, Outcome.UNKNOWN, "verify", OutcomeUnknown),
+        (24, Outcome.REFUSED, "group id", InputError),
+        (35, Outcome.REFUSED, "share.version", ConfigurationError),
+        (7, Outcome.UNKNOWN, "verify", OutcomeUnknown),
+        (13, Outcome.UNKNOWN, "verify", OutcomeUnknown),
+        (12345, Outcome.UNKNOWN, "verify", OutcomeUnknown),
+    ],
+)
+def test_a_top_level_error_ends_the_change(code: int, outcome: Outcome, says: str, raised: type[AcktrailError]) -> None:
+    """R004-16, R004-17 and R004-21 to R004-25: sent once, one result for each partition, what to do, what is raised.
+
+    A code without an advice leaves the outcome open."""
+    with fake_kafka() as fake:
+        results = alter(fake, altered(error_code=code, message="its words"))
+
+    assert outcomes(results) == [outcome] * 2
+    assert {(r.error_code, r.error_scope) for r in results} == {(code, ErrorScope.TOP)}
+    assert all(says in r.advice and "its words" in (r.error or "") for r in results)
+    assert len(fake.sent(ALTER)) == 1
+    with pytest.raises(raised) as caught:
+        raise_unless_done(results, operation="READ")
+    assert caught.value.hint == results[0].advice
+
+
+@pytest.mark.parametrize("code", [16, 15])
+def test_a_coordinator_that_moved_is_looked_up_and_told_again(code: int) -> None:
+    """R004-18, R004-19: after 15 and 16 the change goes to the coordinator that is found then."""
+    with fake_kafka(nodes=2) as fake:
+        fake.coordinators.append(1)
+        results = alter(fake, altered(error_code=code), altered([("T1", 0, 0), ("T1", 1, 0)]))
+
+    assert outcomes(results) == [Outcome.DONE] * 2
+    assert fake.nodes_asked(ALTER) == [0, 1]
+
+
+def test_a_coordinator_that_loads_is_told_again() -> None:
+    """R004-20: after 14 the change is sent again, and again."""
+    loading = altered(error_code=14)
+    with fake_kafka() as fake:
+        results = alter(fake, loading, altered(error_code=14), altered([("T1", 0, 0), ("T1", 1, 0)]))
+
+    assert outcomes(results) == [Outcome.DONE] * 2
+    assert len(fake.sent(ALTER)) == 3
+
+
+def test_a_coordinator_that_never_gets_ready_is_a_refusal() -> None:
+    """When the time is over nothing was changed, and it says to run again."""
+    with fake_kafka() as fake:
+        results = alter(fake, *[altered(error_code=14) for _ in range(50)], timeout_ms=300)
+
+    assert outcomes(results) == [Outcome.REFUSED] * 2
+    with pytest.raises(RetryableError):
+        raise_unless_done(results, operation="READ")
+
+
+def test_no_coordinator_is_a_refusal_and_nothing_is_sent() -> None:
+    """FindCoordinator refused: the change was never sent."""
+    with fake_kafka() as fake:
+        fake.coordinators = type(fake.coordinators)([-30])
+        results = alter(fake)
+
+    assert outcomes(results) == [Outcome.REFUSED] * 2
+    assert fake.sent(ALTER) == []
+
+
+@pytest.mark.parametrize("end", [SILENCE, HANG_UP])
+def test_a_change_without_an_answer_is_never_sent_again(end: str) -> None:
+    """R004-25: silence and a lost connection leave the outcome open; the request went out once."""
+    with fake_kafka() as fake:
+        results = alter(fake, end, altered([("T1", 0, 0), ("T1", 1, 0)]), timeout_ms=500)
+
+    assert outcomes(results) == [Outcome.UNKNOWN] * 2
+    assert {r.error_scope for r in results} == {ErrorScope.NO_ANSWER}
+    assert len(fake.sent(ALTER)) == 1
+    with pytest.raises(OutcomeUnknown):
+        raise_unless_done(results, operation="READ")
+
+
+def test_a_coordinator_that_is_not_there_was_told_nothing() -> None:
+    """No connection, no change: the error says that it may be tried again."""
+    with fake_kafka() as fake:
+        fake.addresses.append(("127.0.0.1", free_ports().client))
+        fake.coordinators = type(fake.coordinators)([1])
+        with ShareGroupAdmin(fake.config(500)) as admin, pytest.raises(RetryableError):
+            admin.alter_offsets("S1", TWO)
+
+    assert fake.sent(ALTER) == []
+
+
+def test_an_error_of_one_partition_leaves_the_others_done() -> None:
+    """R004-17, R004-15: some done, some refused is an error of its own kind; the coordinator's codes on a partition
+    came after tries and leave it open."""
+    with fake_kafka() as fake:
+        partly = alter(fake, altered([("T1", 1, 29), ("T1", 0, 0)]))
+        left_open = alter(fake, altered([("T1", 0, 16), ("T1", 1, 0)]))
+
+    assert outcomes(partly) == [Outcome.DONE, Outcome.REFUSED]
+    with pytest.raises(PartlyDone, match="1 of 2"):
+        raise_unless_done(partly, operation="READ")
+    assert outcomes(left_open) == [Outcome.UNKNOWN, Outcome.DONE]
+    with pytest.raises(OutcomeUnknown):
+        raise_unless_done(left_open, operation="READ")
+
+
+def test_a_lost_top_level_error_is_no_success() -> None:
+    """R004-32: release 4.1 answers without an error and without results: nothing was attempted."""
+    with fake_kafka() as fake:
+        results = alter(fake, altered())
+
+    assert outcomes(results) == [Outcome.NOT_ATTEMPTED] * 2
+    with pytest.raises(OutcomeUnknown):
+        raise_unless_done(results, operation="READ")
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [NewStartOffset(topic="T1", partition=0, start_offset=-1)],
+        [NewStartOffset(topic="T1", partition=-1, start_offset=0)],
+        [NewStartOffset(topic="T1", partition=0, start_offset=2**63)],
+        [TWO[0], TWO[0]],
+    ],
+)
+def test_what_kafka_would_swallow_is_not_sent(offsets: list[NewStartOffset]) -> None:
+    """A negative offset would be stored, a negative partition poisons the request, of two the last would win."""
+    with fake_kafka() as fake, ShareGroupAdmin(fake.config()) as admin, pytest.raises(InputError):
+        admin.alter_offsets("S1", offsets)
+
+    assert fake.sent(ALTER) == []
+
+
+def test_many_groups_have_their_own_results() -> None:
+    """Coordinators are looked up together; each group's change is sent once; one that is lost is no other's."""
+    names = [f"g{number}" for number in range(40)]
+    first, *rest = (altered([("T1", 0, 0), ("T1", 1, 0)]) for _ in range(38))
+    with fake_kafka(2) as fake:
+        fake.answers[ALTER].extend([first, altered(error_code=68), altered(error_code=14), HANG_UP, *rest])
+        fake.answers[42].extend(group_deleted(name, 69 if name == "g1" else 0) for name in names)
+        fake.answers[92].extend([forgotten([("T1", 0)]), forgotten([("T2", 3)])])
+        with ShareGroupAdmin(fake.config(2_000)) as admin:
+            results = admin.alter_group_offsets(dict.fromkeys(names, TWO))
+            lookups = len(fake.sent(10))
+            deleted = admin.delete_groups(names)
+            forgot = admin.delete_group_offsets({"g0": ["T1"], "g1": ("T2",)})
+
+    assert list(results) == names
+    assert lookups <= 3
+    assert {name: outcomes(own) for name, own in results.items() if outcomes(own) != [Outcome.DONE] * 2} == {
+        "g1": [Outcome.REFUSED] * 2,
+        "g3": [Outcome.UNKNOWN] * 2,
+    }
+    assert [request.group_id for request in fake.sent(ALTER)] == [*names, "g2"]
+    assert [result.group_id for result in deleted] == names
+    assert [result.group_id for result in deleted if result.outcome is not Outcome.DONE] == ["g1"]
+    assert {name: outcomes(own) for name, own in forgot.items()} == {"g0": [Outcome.DONE], "g1": [Outcome.REFUSED]}
+
+
+def test_a_coordinator_that_kept_silent_is_sent_no_other_group() -> None:
+    """The lost change may have been done; the others were not sent: refused, run them again."""
+    with fake_kafka() as fake:
+        fake.answers[ALTER].append(SILENCE)
+        with ShareGroupAdmin(fake.config(300)) as admin:
+            results = admin.alter_group_offsets({"g0": TWO, "g1": TWO, "g2": ()})
+
+    assert {name: outcomes(own) for name, own in results.items()} == {
+        "g0": [Outcome.UNKNOWN] * 2,
+        "g1": [Outcome.REFUSED] * 2,
+        "g2": [],
+    }
+    assert len(fake.sent(ALTER)) == 1
+    with pytest.raises(RetryableError):
+        raise_unless_done(results["g1"], operation="READ")
+
+
+def test_deletions_and_configs_have_results_as_well() -> None:
+    """Calls 92, 42 and 44: each part, refusals with what to do, silence left open."""
+    with fake_kafka() as fake:
+        fake.answers[92].extend([forgotten([("T1", 0), ("T2", 3)]), forgotten(error_code=68), SILENCE])
+        fake.answers[42].extend([group_deleted("S1", 0), group_deleted("S1", 30), group_deleted("other", 0), HANG_UP])
+        fake.answers[44].extend([configs_altered("S1", 0), configs_altered("S1", 40), SILENCE])
+        with ShareGroupAdmin(fake.config(500)) as admin:
+            some, none, lost = (admin.delete_offsets("S1", ["T1", "T2", "T3"]) for _ in range(3))
+            deleted = [admin.delete_group("S1") for _ in range(4)]
+            change = ConfigsChange(group_id="S1", configs=(("share.auto.offset.reset", "earliest"), ("x", None)))
+            altered_configs = [admin.alter_group_configs(change) for _ in range(3)]
+
+    assert outcomes(some) == [Outcome.DONE, Outcome.REFUSED, Outcome.NOT_ATTEMPTED]
+    assert outcomes(none) == [Outcome.REFUSED] * 3
+    assert outcomes(lost) == [Outcome.UNKNOWN] * 3
+    assert [r.outcome for r in deleted] == [Outcome.DONE, Outcome.REFUSED, Outcome.NOT_ATTEMPTED, Outcome.UNKNOWN]
+    assert "grant DELETE" in deleted[1].advice
+    assert [r.outcome for r in altered_configs] == [Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN]
+    operations = [(e.name, e.config_operation, e.value) for e in fake.sent(44)[0].resources[0].configs]
+    assert operations == [("share.auto.offset.reset", 0, "earliest"), ("x", 1, None)]

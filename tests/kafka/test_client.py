@@ -1,0 +1,312 @@
+"""A connection that cannot be made fails soon, with the address and what to do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from servers.real_broker import kill, restart
+from servers.workload import Workload, until
+
+from acktrail.config import KafkaConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.embedded.kafka.server_properties import free_ports
+from acktrail.errors import ConfigurationError, NotAuthorized, RetryableError, Unreachable
+from acktrail.kafka.admin import ShareGroupAdmin
+
+pytestmark = pytest.mark.broker
+
+SECRET = "a-wrong-password"
+
+
+def unreachable(address: str, **properties: str) -> Unreachable:
+    """The error for `address`."""
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with pytest.raises(Unreachable) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
+    return caught.value
+
+
+@contextmanager
+def listening(answer: bytes | None = None) -> Iterator[str]:
+    """A server that takes connections, and answers `answer`, or (None) never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                taken.append(connection)
+                if answer is not None:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        for connection in taken:
+            connection.close()
+
+
+def test_a_port_without_a_listener_is_refused() -> None:
+    """The error names the address and says that the connection was refused."""
+    port = free_ports().client
+    error = unreachable(f"127.0.0.1:{port}")
+    assert f"127.0.0.1:{port}" in error.message
+    assert "refused" in error.message
+
+
+def test_every_address_is_tried_and_named() -> None:
+    """A list of dead brokers names all of them."""
+    ports = free_ports()
+    error = unreachable(f"127.0.0.1:{ports.client},127.0.0.1:{ports.controller}")
+    assert str(ports.client) in error.message
+    assert str(ports.controller) in error.message
+
+
+def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
+    """A dead broker in the list does not keep the others from answering."""
+    dead = free_ports().client
+    config = KafkaConfig(bootstrap_servers=f"127.0.0.1:{dead},{kafka.bootstrap_servers}")
+    with ShareGroupAdmin(config) as admin:
+        assert admin.broker_ids()
+
+
+def test_a_server_that_keeps_silent_is_unreachable_in_time() -> None:
+    """A broker that was just killed takes connections and does not answer."""
+    with listening() as address:
+        assert "no answer" in unreachable(address).message
+
+
+def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    """Said as such."""
+    assert "resolve" in unreachable("no-such-host.invalid:9092").message
+
+
+def test_a_server_of_another_protocol_is_unreachable() -> None:
+    """A server that answers HTTP is no broker."""
+    with listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        assert "protocol" in unreachable(address).message
+
+
+def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker) -> None:
+    """A controller speaks Kafka's protocol and serves no client."""
+    properties = dict(
+        line.split("=", 1) for line in (broker.folder / "server.properties").read_text().splitlines() if "=" in line
+    )
+    controller = properties["controller.quorum.voters"].replace("\\", "").partition("@")[2]
+    assert "controller" in unreachable(controller).hint
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Key and self-signed certificate for 127.0.0.1 in one PEM file."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, made, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    both.write_text(key.read_text() + made.read_text())
+    return both
+
+
+@pytest.fixture(scope="module")
+def secured(certificate: Path) -> Iterator[tuple[EmbeddedBroker, dict[str, str]]]:
+    """A broker that listens in plain text, with TLS, and with SCRAM over TLS; its addresses by protocol."""
+    plain, tls = free_ports(), free_ports()
+    ports = {"CLIENT": plain.client, "CONTROLLER": plain.controller, "TLS": tls.client, "LOGIN": tls.controller}
+    properties = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://127.0.0.1:{port}" for name, port in ports.items() if name != "CONTROLLER"
+        ),
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
+        "controller.quorum.voters": f"1@127.0.0.1:{plain.controller}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.login.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    with EmbeddedBroker(port=plain.client, properties=properties) as broker:
+        yield broker, {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+
+
+Secured = tuple[EmbeddedBroker, dict[str, str]]
+
+
+def misconfigured(address: str, **properties: str) -> ConfigurationError:
+    """The error for a configuration that a person must correct."""
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
+    return caught.value
+
+
+_LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("listener", "configured", "spoken"),
+    [
+        ("TLS", {"security_protocol": "PLAINTEXT"}, "SSL"),
+        ("LOGIN", {"security_protocol": "PLAINTEXT"}, "SASL_SSL"),
+        ("CLIENT", {"security_protocol": "SSL"}, "PLAINTEXT"),
+        ("LOGIN", {"security_protocol": "SSL"}, "SASL_SSL"),
+        ("CLIENT", {"security_protocol": "SASL_SSL", **_LOGIN}, "PLAINTEXT"),
+        ("TLS", {"security_protocol": "SASL_PLAINTEXT", **_LOGIN}, "SSL"),
+    ],
+)
+def test_a_wrong_security_protocol_is_a_configuration_error(
+    secured: Secured, certificate: Path, listener: str, configured: dict[str, str], spoken: str
+) -> None:
+    """What the listener speaks and what is configured are both named: trying again does not help."""
+    files = {"ssl_ca_location": str(certificate)} if "SSL" in configured["security_protocol"] else {}
+    error = misconfigured(secured[1][listener], **configured, **files)
+    assert f"speaks {spoken}," in error.message
+    assert f"security.protocol to {spoken}" in error.hint
+    assert SECRET not in error.message + error.hint
+
+
+def test_an_untrusted_certificate_is_a_configuration_error(secured: Secured) -> None:
+    """It says what to set."""
+    error = misconfigured(secured[1]["TLS"], security_protocol="SSL")
+    assert "not trusted" in error.message
+    assert "ssl.ca.location" in error.hint
+
+
+def test_a_certificate_for_another_host_is_told_apart_from_an_untrusted_one(
+    secured: Secured, certificate: Path
+) -> None:
+    """The authority is right and the name is not: the message blames the name."""
+    address = secured[1]["TLS"].replace("127.0.0.1", "localhost")
+    error = misconfigured(address, security_protocol="SSL", ssl_ca_location=str(certificate))
+    assert "another host name" in error.message
+    assert "ssl.ca.location" not in error.hint
+
+
+@pytest.mark.parametrize("content", [None, b"\x00 no PEM", b"-----BEGIN CERTIFICATE-----\nrubbish\n"])
+def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """A file that is missing, is no PEM or holds no certificate: the property and the file are named."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_bytes(content)
+    error = misconfigured("127.0.0.1:1", security_protocol="SSL", ssl_ca_location=str(file))
+    assert str(file) in error.message
+    assert "ssl.ca.location" in error.message
+
+
+def tls(secured: Secured, certificate: Path) -> KafkaConfig:
+    return KafkaConfig(
+        bootstrap_servers=secured[1]["TLS"],
+        properties={"security.protocol": "SSL", "ssl.ca.location": str(certificate)},
+    )
+
+
+def test_tls_and_scram_give_the_same_answers(secured: Secured, certificate: Path) -> None:
+    """With the right settings both clients work on every listener."""
+    with ShareGroupAdmin(secured[0].config()) as admin:
+        expected = admin.cluster_id
+    workload = Workload(secured[0].config())
+    workload.set_scram_password("ann", "right-password")
+    login = KafkaConfig(
+        bootstrap_servers=secured[1]["LOGIN"],
+        properties={
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "ann",
+            "sasl.password": "right-password",
+            "ssl.ca.location": str(certificate),
+        },
+    )
+    for config in (tls(secured, certificate), login):
+        with ShareGroupAdmin(config) as admin:
+            assert admin.cluster_id == expected
+        assert Workload(config).admin.list_topics(timeout=120).cluster_id == expected
+
+
+def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded: EmbeddedBroker) -> None:
+    """It names the user, not the secret, and comes at once."""
+    right = guarded.client_properties("reader")
+    config = KafkaConfig(bootstrap_servers=guarded.bootstrap_servers, properties={**right, "sasl.password": SECRET})
+    for _ in range(5):  # the answer and the end of the connection come in together more often than not
+        with pytest.raises(ConfigurationError, match="reader") as caught:
+            ShareGroupAdmin(config)
+        assert SECRET not in repr(caught.value.data) + caught.value.message + caught.value.hint
+
+
+def test_no_login_where_one_is_wanted_is_hinted_at(guarded: EmbeddedBroker) -> None:
+    """A listener with SASL closes a connection without a login: its protocol is probed."""
+    assert "speaks SASL_PLAINTEXT" in misconfigured(guarded.bootstrap_servers).message
+
+
+def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:
+    """The other way round."""
+    config = KafkaConfig(bootstrap_servers=kafka.bootstrap_servers, properties=guarded.client_properties("reader"))
+    with pytest.raises((ConfigurationError, Unreachable)) as caught:
+        ShareGroupAdmin(config)
+    assert "PLAINTEXT" in caught.value.hint
+
+
+def test_missing_rights_on_groups_and_topics_are_named(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """DESCRIBE on the group, then on its topics: each refusal says which right is missing."""
+    with ShareGroupAdmin(guarded.config("reader")) as admin:
+        assert admin.list_groups() == ()
+        for ask in (lambda: admin.describe_group("g"), lambda: admin.describe_offsets("g")):
+            with pytest.raises(NotAuthorized) as caught:
+                ask()
+            assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "group g")
+        guarded_workload.allow("reader", "DESCRIBE", "GROUP", "g")
+        until(admin.list_groups, what="the right to see the group")
+        assert admin.describe_group("g").state == "Empty"
+        assert admin.describe_offsets("g") == ()
+        with pytest.raises(NotAuthorized) as caught:
+            admin.describe_offsets("g", {"orders": [0]})
+        assert (caught.value.operation, caught.value.resource) == ("DESCRIBE", "topic orders")
+        (configs,) = admin.group_configs(["g"])
+        assert configs.configs is None
+        assert configs.error == "GROUP_AUTHORIZATION_FAILED" or configs.error_code == 30
+
+
+def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
+    """What ACLs allow, by name: all of it for a super user, what was granted to others, none without DESCRIBE."""
+    guarded_workload.create_topic("told")
+    guarded_workload.allow("exporter", "READ", "TOPIC", "told")
+    guarded_workload.allow("exporter", "READ", "GROUP", "g")
+    with ShareGroupAdmin(guarded.config("exporter")) as admin:
+        until(lambda: admin.rights((), ["told"]).topics["told"] == {"READ", "DESCRIBE"}, what="the rights")
+        rights = admin.rights(["g", "absent"], ["told", "orders"])
+    assert rights.groups == {"g": frozenset({"READ", "DESCRIBE"}), "absent": frozenset()}
+    assert rights.topics["orders"] == frozenset()
+    with ShareGroupAdmin(guarded.config("admin")) as admin:
+        rights = admin.rights(["g", "absent"], ["told", "absent"])
+    assert rights.groups["absent"] is rights.topics["absent"] is None
+    assert {"READ", "DELETE", "DESCRIBE"} <= (rights.groups["g"] or frozenset())
+
+
+@pytest.mark.full  # tests/cli/test_continuous.py outlives a broker
+def test_a_restarted_broker_is_found_again(secured: Secured) -> None:
+    """One client lives through a restart of its broker: the next question is answered. A dead one is a
+    retryable error."""
+    broker = secured[0]
+    with ShareGroupAdmin(broker.config()) as admin:
+        before = admin.describe_groups(["g"])
+        restart(broker)
+        assert [g.error_code for g in admin.describe_groups(["g"])] == [g.error_code for g in before] == [69]
+        kill(broker)
+        with pytest.raises(RetryableError):
+            admin.topics()

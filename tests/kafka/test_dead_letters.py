@@ -1,0 +1,257 @@
+"""Dead-letter topics of share groups: exported whole, and beside the history their counts add up."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from confluent_kafka import AcknowledgeType, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from drivers.bounded_reading import everything, keys
+from drivers.command_line import run
+from samples.history_tables import build
+from servers.workload import Workload, until
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.states import RunState
+from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.source_batches import SourceBatch
+from acktrail.connect.testing import SourceSuite
+from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.descriptions import TopicPartition as TopicPlace
+from acktrail.kafka.groups.dead_letter_connector import DeadLetterSource
+from acktrail.tables.delta.store import Tables
+
+pytestmark = pytest.mark.broker
+
+HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "delivery.count": "5", "message": "no"}
+
+
+def headers(**changes: str) -> list[tuple[str, bytes]]:
+    return [(f"__dlq.errors.{name}", value.encode()) for name, value in {**HEADERS, **changes}.items()]
+
+
+class TestDeadLetterSource(SourceSuite):
+    """Everything that is asked of a source, with two topics, one of two partitions."""
+
+    connector_class = DeadLetterSource
+    rows = 6
+    examples = 2
+    poll_s = 0.1
+    kafka: ClassVar[KafkaConfig]
+    workload: ClassVar[Workload]
+    producer: ClassVar[Producer]
+    topics: tuple[str, ...] = ("dlq-a", "dlq-b")
+    numbers = count()
+
+    @pytest.fixture(autouse=True, scope="class")
+    @staticmethod
+    def _broker(broker: Any, workload: Workload) -> None:
+        own = TestDeadLetterSource
+        own.kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+        own.workload, own.producer = workload, Producer(to_librdkafka(own.kafka))
+
+    def config(self) -> Mapping[str, str]:
+        return keys(self.kafka, topics=",".join(self.topics))
+
+    def prepare(self) -> None:
+        self.topics = (f"dlq-{uuid.uuid4().hex}", f"dlq-{uuid.uuid4().hex}")
+        self.workload.create_topic(self.topics[0], 2)
+        self.workload.create_topic(self.topics[1])
+
+    def clean_up(self) -> None:
+        for topic in self.topics:
+            self.workload.delete_topic(topic)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            number = next(self.numbers)
+            topic, partition = ((self.topics[0], 0), (self.topics[0], 1), (self.topics[1], 0))[number % 3]
+            self.producer.produce(topic, partition=partition, headers=headers(offset=str(number)))
+        assert self.producer.flush(30) == 0
+
+
+def rows_of(batches: list[SourceBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for table in batch.rows.values() for row in table.to_pylist()]
+
+
+def test_every_record_is_a_row(kafka: KafkaConfig, workload: Workload) -> None:
+    """Also one that is no dead letter, or has a broken header: with its address, a reason and the bytes of its headers,
+    never with a key or a value. A log that begins behind the position is read on; the gap stays visible. A topic of
+    the same name that comes later is another source partition."""
+    topic = f"dlq-{uuid.uuid4().hex}"
+    workload.create_topic(topic)
+    producer = Producer(to_librdkafka(kafka))
+    producer.produce(topic, b"secret-value", b"key", headers=headers())
+    producer.produce(topic, headers=headers(offset="-7"))
+    producer.produce(topic, b"secret-value")
+    producer.produce(topic, headers=headers(group="ü\x1b[2J"))
+    assert producer.flush(30) == 0
+    connector = DeadLetterSource(DeadLetterSource.config_def.parse(keys(kafka, topics=topic, bounded="true")))
+
+    batches, counts = everything(connector, {})
+
+    rows = rows_of(batches)
+    assert [(row["dlq_offset"], row["decode_status"], row["offset"]) for row in rows] == [
+        (0, "decoded", 7),
+        (1, "malformed_headers", None),
+        (2, "not_a_dead_letter", None),
+        (3, "decoded", 7),
+    ]
+    assert [row["headers"] is not None for row in rows] == [False, True, True, False]
+    assert [(row["key_bytes"], row["value_bytes"]) for row in rows] == [(3, 12), (None, None), (None, 12), (None, None)]
+    assert "offset is no number" in rows[1]["decode_error"]
+    assert (rows[0]["group_id"], rows[0]["delivery_count"], rows[0]["message"]) == ("g", 5, "no")
+    assert "secret" not in repr(rows)
+    assert counts["decoded"] + counts["malformed_headers"] + counts["not_a_dead_letter"] == len(rows)
+
+    for future in workload.admin.delete_records([TopicPartition(topic, 0, 3)]).values():
+        future.result()
+    (name,) = {batch.source_partition for batch in batches}
+    later, counts = everything(connector, {name: 1})
+    assert ([row["dlq_offset"] for row in rows_of(later)], counts["acktrail_dead_letter_records_passed_offsets"]) == (
+        [3],
+        2,
+    )
+
+    workload.delete_topic(topic)
+    until(lambda: topic not in workload.admin.list_topics(timeout=30).topics, what="the end of the topic")
+    workload.create_topic(topic)
+    producer.produce(topic, headers=headers())
+    assert producer.flush(30) == 0
+    again, _ = everything(connector, {name: 4})
+    assert [row["dlq_offset"] for row in rows_of(again)] == [0]
+    assert {batch.source_partition for batch in again} != {name}
+
+
+@pytest.fixture(scope="module")
+def with_dead_letters() -> Iterator[tuple[EmbeddedBroker, Workload]]:
+    """Kafka 4.4.0 with dead-letter topics on."""
+    with EmbeddedBroker("4.4.0") as broker:
+        yield broker, Workload(broker.config())
+
+
+def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
+    with_dead_letters: tuple[EmbeddedBroker, Workload], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka takes the group's configuration, archives the record and writes nothing. The connector's status, doctor and
+    a finding name group, topic and prefix; a topic with the prefix is none of it."""
+    broker, workload = with_dead_letters
+    where = ("--bootstrap-server", broker.bootstrap_servers)
+    tables = ("--tables", str(tmp_path / "tables"))
+    for name in ("letters-of-audit", "dlq.kept"):
+        new = NewTopic(name, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for future in workload.admin.create_topics([new]).values():
+            future.result()
+    workload.create_topic("audited")
+    for group, letters in (("audit", "letters-of-audit"), ("kept", "dlq.kept")):
+        workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
+        workload.produce("audited", 2)
+        settle(workload, group, "audited", rejected={1})
+    why = "'letters-of-audit' does not begin with 'dlq.'"
+    worker = Worker(ConfigStore())
+    try:
+        config = {"sink.tables": str(tmp_path / "connected"), "topics.refresh.interval.ms": "100"}
+        worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
+        until(lambda: [task for _, task in worker.tasks("letters") if why in task.status.trace], what="the status")
+        (status,) = [task.status for _, task in worker.tasks("letters")]
+    finally:
+        worker.stop()
+    assert (status.state, "group 'audit'" in status.trace, "kept" in status.trace) == (RunState.RUNNING, True, False)
+    checks = {row["what"]: row for row in run(capsys, "doctor", *where, *tables, "--json").rows}
+    assert checks["dead-letter topics"]["status"] == "missing"
+    assert why in checks["dead-letter topics"]["detail"]
+    assert run(capsys, "run", "export", *where, *tables).code == 0
+    assert run(capsys, "run", "reconcile", *tables).code == 0
+    found = run(capsys, "findings", "--rule", "dead_letters_kept", *tables, "--json").rows
+    assert [(row["group"], why in row["detail"], row["severity"]) for row in found] == [("audit", True, "error")]
+    with ShareGroupAdmin(broker.config()) as admin:
+        ends = admin.list_offsets([TopicPlace(topic=name, partition=0) for name in ("letters-of-audit", "dlq.kept")])
+    assert ends[0].high_watermark == 0
+    assert ends[1].high_watermark
+    for group in ("audit", "kept"):
+        workload.configure_group(group, errors_deadletterqueue_topic_name="")
+
+
+def test_what_a_broker_writes_of_records_that_are_given_up(
+    with_dead_letters: tuple[EmbeddedBroker, Workload], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group gives up four of ten records, with a dead-letter topic from the second on: two are rejected, one reaches
+    the delivery count limit. A connector that began before there was such a topic finds it by the group's
+    configuration; its dead letters are those offsets, the counts add up, and a record's fate names its dead letter."""
+    broker, workload = with_dead_letters
+    group, topic, letters, root = "fraud", "payments", "dlq.fraud", str(tmp_path / "tables")
+    workload.create_topic(topic)
+    workload.produce(topic, 4)
+    settle(workload, group, topic, rejected={1})
+    store, worker = Tables(TablesConfig(uri=root)), Worker(ConfigStore())
+    config = {"sink.tables": root, "flush.interval.ms": "100", "topics.refresh.interval.ms": "100"}
+    try:
+        worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
+        until(lambda: worker.status("letters").state is RunState.RUNNING, what="the connector's task")
+        new = NewTopic(letters, 2, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for future in workload.admin.create_topics([new]).values():
+            future.result()
+        workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
+        workload.produce(topic, 6)
+        settle(workload, group, topic, rejected={5, 8}, released=6)
+        until(lambda: store.read("dead_letter_records").num_rows == 3, what="three dead letters")
+    finally:
+        worker.stop()
+    done = run(capsys, "run", "export", "--bootstrap-server", broker.bootstrap_servers, "--tables", root)
+    assert done.code == 0, done.stderr
+    build(store)
+
+    rows = sorted(store.read("dead_letter_records").to_pylist(), key=lambda row: row["offset"])
+    rejected, exceeded = "Offset rejected by client.", "Offset delivery count exceeded the threshold."
+    assert [(row["offset"], row["delivery_count"], row["message"]) for row in rows] == [
+        (5, 1, rejected),
+        (6, 5, exceeded),
+        (8, 1, rejected),
+    ]
+    assert {(row["group_id"], row["topic"], row["partition"], row["decode_status"]) for row in rows} == {
+        (group, topic, 0, "decoded")
+    }
+    answer = json.loads(run(capsys, "record", "dead-letters", group, "--tables", root, "--json").stdout)
+    (counted,) = answer["partitions"]
+    numbers = ("archived", "with_record", "without_record", "not_archived", "records", "repeated")
+    assert ([counted[name] for name in numbers], counted["not_known"]) == ([4, 3, 1, 0, 3, 0], [])
+    fates = {
+        offset: json.loads(
+            run(capsys, "record", "show", group, topic, "0", str(offset), "--tables", root, "--json").stdout
+        )
+        for offset in (0, 1, 5)
+    }
+    found = {offset: fate["lives"][0]["dead_letters"] for offset, fate in fates.items()}
+    assert (found[0], found[1]) == ([], [])
+    assert [(each["dlq_topic"], each["message"]) for each in found[5]] == [(letters, rejected)]
+    shown = run(capsys, "record", "show", group, topic, "0", "5", "--tables", root).stdout
+    assert f"dead-letter record {letters}, partition 0, offset {found[5][0]['dlq_offset']}" in shown
+
+
+def settle(workload: Workload, group: str, topic: str, *, rejected: set[int], released: int | None = None) -> None:
+    """Reject and release these offsets and accept all others, until each was rejected, or released five times."""
+    left, deliveries = set(rejected), 0
+
+    with workload.share_consumer(group, topic, **{"share.acknowledgement.mode": "explicit"}) as consumer:
+
+        def polled() -> bool:
+            nonlocal deliveries
+            for message in consumer.poll(0.5) or ():
+                kind = AcknowledgeType.REJECT if message.offset() in rejected else AcknowledgeType.ACCEPT
+                if message.offset() == released:
+                    kind, deliveries = AcknowledgeType.RELEASE, deliveries + 1
+                consumer.acknowledge(message, kind)
+                left.discard(message.offset())
+            consumer.commit_sync()
+            return not left and (released is None or deliveries == 5)
+
+        until(polled, timeout_s=60, what="records that are given up")

@@ -1,0 +1,447 @@
+"""Every way to connect works with both clients, and every reason why one does not is told apart from the others."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import KafkaError
+from drivers.descriptor_counts import descriptor_counts
+from servers.certificates import Authority
+from servers.secured_broker import PASSWORD, USER, WAYS, SecuredBroker, secured_broker
+from servers.token_endpoint import CLIENT, SUBJECT
+from servers.workload import until
+
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError, Unreachable
+from acktrail.export.export_run import export
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.broker_client import Backoff, BrokerClient
+from acktrail.kafka.client.client_settings import ClientSettings
+from acktrail.kafka.client.librdkafka import LogReader, read_failure
+from acktrail.kafka.client.principal import principal_of
+from acktrail.kafka.client.token_source import TokenSource, token_source
+from acktrail.tables.delta.store import Tables
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+PRINCIPALS: Final = {
+    "plaintext": "User:ANONYMOUS",
+    "mutual TLS": "User:CN=exporter,OU=trail,O=Example\\, Inc.",
+    "PLAIN": f"User:{USER}",
+    "SCRAM-SHA-256": f"User:{USER}",
+    "SCRAM-SHA-512": f"User:{USER}",
+    "OAUTHBEARER": f"User:{SUBJECT}",
+}
+DOCUMENT: Final = Path(__file__).parents[2] / "docs/security.md"
+WRONG: Final = "a-wrong-s3cret"
+_WITHIN_S: Final = 10.0
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker whose group g accepted all of topic orders; every principal may read both topics."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        broker.workload.create_topic("orders")
+        for topic in ("closed", "described"):
+            broker.workload.create_topic(topic)
+        broker.workload.produce("orders", 3)
+        broker.workload.acknowledge("g", "orders", 3)
+        for principal in sorted({name.removeprefix("User:") for name in PRINCIPALS.values()} - {"ANONYMOUS"}):
+            for topic in ("orders", "__share_group_state"):
+                broker.workload.allow(principal, "READ", "TOPIC", topic)
+            broker.workload.allow(principal, "DESCRIBE", "TOPIC", "described")
+        yield broker
+
+
+def by_kafka_python(config: KafkaConfig, topic: str = "orders") -> None:
+    """Look at `topic`."""
+    with ShareGroupAdmin(replace(config, request_timeout_ms=int(_WITHIN_S * 1_000))) as admin:
+        if admin.topics([topic])[0].error_code == 29:
+            raise NotAuthorized("DESCRIBE", f"topic {topic}")
+
+
+def by_librdkafka(config: KafkaConfig, topic: str = "orders") -> None:
+    """Read one record of `topic`."""
+    with (
+        LogReader(config, topic, group_id="security", timeout_s=_WITHIN_S) as reader,
+        closing(reader.messages({0: 0})) as messages,
+    ):
+        for message in messages:
+            if message.error() is None:
+                return
+            if message.error().code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise read_failure(topic, message.error())
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that each try to connect gets for all addresses. A wait before another try is an error: how long
+    something takes on a busy machine proves nothing, how long it may take does."""
+    given: list[float] = []
+    bootstrap = BrokerClient._bootstrap
+
+    def counted(client: BrokerClient) -> None:
+        given.append(client._timeout_s)
+        bootstrap(client)
+
+    def waited(_: Backoff) -> bool:
+        raise AssertionError("a refusal was waited for")
+
+    monkeypatch.setattr(BrokerClient, "_bootstrap", counted)
+    monkeypatch.setattr(Backoff, "wait", waited)
+    return given
+
+
+CLIENTS: Final[dict[str, Callable[..., None]]] = {"kafka-python": by_kafka_python, "librdkafka": by_librdkafka}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_works_with_both_clients(secured: SecuredBroker, way: str, client: str) -> None:
+    """One configuration lets both clients in."""
+    until(lambda: _is_let_in(client, secured.config(way)), what="the ACLs")
+
+
+def _is_let_in(client: str, config: KafkaConfig) -> bool:
+    try:
+        CLIENTS[client](config)
+    except NotAuthorized:
+        return False
+    return True
+
+
+def test_the_documents_list_what_is_tested_and_nothing_else() -> None:
+    """docs/security.md has a row for each way of these tests, with a tick for each client."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    table = text.split("<!-- the matrix of tests/kafka/test_security.py -->")[1].split("\n\n")[0].strip().splitlines()
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+    assert head == ["way", "`security.protocol`", "`sasl.mechanism`", *CLIENTS]
+    expected = [
+        [way, f"`{WAYS[way][0]}`", f"`{WAYS[way][1]}`" if WAYS[way][1] else "", "tested", "tested"] for way in WAYS
+    ]
+    assert rows == expected
+
+
+def _faults(secured: SecuredBroker) -> dict[str, tuple[KafkaConfig, str, str]]:
+    """What is wrong; the configuration, words of the message, words of the hint."""
+    folder, config = secured.authority.folder, secured.config
+    stranger = secured.stranger.signed("stranger-client")
+    return {
+        "wrong password, SCRAM": (
+            config("SCRAM-SHA-512", sasl_password=WRONG),
+            f"refused to log in '{USER}' with SCRAM-SHA-512",
+            "sasl.password",
+        ),
+        "wrong password, PLAIN": (
+            config("PLAIN", sasl_password=WRONG),
+            f"refused to log in '{USER}' with PLAIN",
+            "sasl",
+        ),
+        "untrusted certificate": (
+            config("SCRAM-SHA-512", ssl_ca_location=str(secured.stranger.file)),
+            "certificate of 127.0.0.1:.* is not trusted",
+            "ssl.ca.location",
+        ),
+        "wrong host name": (
+            config("SCRAM-SHA-512", host="localhost"),
+            "certificate of localhost:.* is for another host name",
+            "advertised.listeners",
+        ),
+        "plain text to a TLS port": (
+            config("plaintext", listener="LOGIN"),
+            "speaks SASL_SSL, but security.protocol is PLAINTEXT",
+            "SASL_SSL",
+        ),
+        "TLS to a plain text port": (
+            config("mutual TLS", listener="CLIENT"),
+            "speaks PLAINTEXT, but security.protocol is SSL",
+            "PLAINTEXT",
+        ),
+        "wrong mechanism": (
+            config("PLAIN", listener="ONLY"),
+            "takes no login with PLAIN",
+            "SCRAM-SHA-512",
+        ),
+        "no login": (
+            config("mutual TLS", listener="LOGIN"),
+            "speaks SASL_SSL, but security.protocol is SSL",
+            "SASL_SSL",
+        ),
+        "no certificate": (
+            config("mutual TLS", ssl_certificate_location=None),
+            "wants a certificate of its clients",
+            "ssl.certificate.location",
+        ),
+        "a stranger's certificate": (
+            config("mutual TLS", ssl_certificate_location=str(stranger)),
+            "refused the client's certificate .*stranger-client.pem",
+            "authority",
+        ),
+        "expired certificate": (
+            config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("old", has_expired=True))),
+            "old.pem expired on 20",
+            "renewed",
+        ),
+        "locked key": (
+            config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("locked", password=PASSWORD))),
+            "locked.pem cannot be unlocked",
+            "ssl.key.password",
+        ),
+        "another's key": (
+            config(
+                "mutual TLS",
+                ssl_certificate_location=str(folder / "client.pem"),
+                ssl_key_location=str(folder / "server.pem"),
+            ),
+            "does not belong to the certificate",
+            "own key",
+        ),
+        "wrong client secret": (
+            config("OAUTHBEARER", sasl_oauthbearer_client_credentials_client_secret=WRONG),
+            f"refused the client '{CLIENT[0]}': invalid_client",
+            "client secret",
+        ),
+        "token endpoint not trusted": (
+            config("OAUTHBEARER", https_ca_location=str(secured.stranger.file)),
+            "the token endpoint .* is not trusted",
+            "https.ca.location",
+        ),
+    }
+
+
+FAULTS: Final = (
+    *("wrong password, SCRAM", "wrong password, PLAIN", "untrusted certificate", "wrong host name"),
+    *("plain text to a TLS port", "TLS to a plain text port", "wrong mechanism", "no login", "no certificate"),
+    *("a stranger's certificate", "expired certificate", "locked key", "another's key", "wrong client secret"),
+    "token endpoint not trusted",
+)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_has_its_own_words(secured: SecuredBroker, fault: str, client: str, tries: list[float]) -> None:
+    """One line that says what is wrong, a hint, no secret; the same with both clients; and no other fault's words. All
+    tries together get ten seconds, without a wait between them."""
+    faults = _faults(secured)
+    config, words, hint = faults[fault]
+    with pytest.raises(ConfigurationError) as caught:
+        CLIENTS[client](config)
+    assert sum(tries) <= _WITHIN_S
+    said = caught.value.message
+    assert re.search(words, said), said
+    assert hint in caught.value.hint
+    assert not {WRONG, PASSWORD, CLIENT[1]} & {
+        word for word in (WRONG, PASSWORD, CLIENT[1]) if word in repr(caught.value)
+    }
+    assert "\n" not in said
+    assert [other for other, (_, own, _) in faults.items() if re.search(own, said)] == [fault]
+
+
+@pytest.mark.parametrize(("client", "topic"), zip(CLIENTS, ("closed", "described"), strict=True))
+def test_a_missing_right_is_no_failed_login(
+    secured: SecuredBroker, client: str, topic: str, tries: list[float]
+) -> None:
+    """The client is in, and may not see a topic, or not read it: NotAuthorized names it, at the first try."""
+    with pytest.raises(NotAuthorized, match=f"topic {topic} is missing"):
+        CLIENTS[client](secured.config("SCRAM-SHA-512"), topic)
+    assert sum(tries) <= _WITHIN_S
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_token_for_another_audience_is_refused_by_the_broker(secured: SecuredBroker, client: str) -> None:
+    """The endpoint gives a token, the broker does not take it: both are named, and the next token is a new one."""
+    token_source_of(secured.config("OAUTHBEARER")).forget()
+    secured.endpoint.behaviour = "audience"
+    try:
+        with pytest.raises(ConfigurationError, match=f"refused the token of OAuth client '{CLIENT[0]}'"):
+            CLIENTS[client](secured.config("OAUTHBEARER"))
+    finally:
+        secured.endpoint.behaviour = "good"
+    until(lambda: _is_let_in(client, secured.config("OAUTHBEARER")), what="a new token")
+
+
+def token_source_of(config: KafkaConfig) -> TokenSource:
+    """The source that both clients use."""
+    oauth = ClientSettings.from_config(config).oauth
+    assert oauth is not None
+    return token_source(oauth)
+
+
+def source(secured: SecuredBroker, **changes: str | None) -> TokenSource:
+    """A source that shares nothing with others."""
+    oauth = ClientSettings.from_config(secured.config("OAUTHBEARER", **changes)).oauth
+    assert oauth is not None
+    return TokenSource(oauth)
+
+
+def test_a_token_is_fetched_once_and_again_before_it_expires(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients use one token; when four fifths of its life are over, the next one is fetched."""
+    tokens = source(secured, sasl_oauthbearer_scope="kafka read")
+    before, now = len(secured.endpoint.requests), [1_000.0]
+    monkeypatch.setattr("acktrail.kafka.client.token_source.time.monotonic", lambda: now[0])
+    first = tokens.token()
+    now[0] += 0.79 * secured.endpoint.life_s
+    text, _, principal, _ = tokens.for_librdkafka()
+    assert (text, principal) == (first, SUBJECT)
+    assert secured.endpoint.requests[before:] == [{"grant_type": ["client_credentials"], "scope": ["kafka read"]}]
+    now[0] += 0.02 * secured.endpoint.life_s
+    tokens.token()
+    assert len(secured.endpoint.requests) == before + 2
+
+
+def test_clients_outlive_their_tokens(secured: SecuredBroker) -> None:
+    """Four short tokens later both clients still have answers, on a broker that ends connections with old ones."""
+    config = secured.config("OAUTHBEARER")
+    tokens, before = token_source_of(config), len(secured.endpoint.requests)
+    tokens.forget()
+    secured.endpoint.life_s = 2
+    try:
+        with (
+            BrokerClient(config) as client,
+            LogReader(config, "orders", group_id="security", timeout_s=_WITHIN_S) as reader,
+            closing(reader.messages({0: 0})) as messages,
+        ):
+            while len(secured.endpoint.requests) < before + 4:
+                assert client.metadata(["orders"]).topics[0].error_code == 0
+                secured.workload.produce("orders", 1)
+                while next(messages).error() is not None:
+                    pass
+    finally:
+        secured.endpoint.life_s = 300
+        tokens.forget()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "said"),
+    [
+        ("down", RetryableError, "HTTP status 503"),
+        ("redirect", ConfigurationError, "HTTP status 302"),
+        ("odd", ConfigurationError, "gave no token"),
+    ],
+)
+def test_an_endpoint_without_a_token_is_said_to_have_none(
+    secured: SecuredBroker, behaviour: str, kind: type[AcktrailError], said: str
+) -> None:
+    """An outage may be tried again; a redirection is not followed, since it would take the secret along."""
+    tokens, asked = source(secured), len(secured.endpoint.requests)
+    secured.endpoint.behaviour = behaviour
+    try:
+        with pytest.raises(kind, match=said) as caught:
+            tokens.token()
+    finally:
+        secured.endpoint.behaviour = "good"
+    assert CLIENT[1] not in repr(caught.value) + caught.value.hint
+    assert len(secured.endpoint.requests) == asked + 1
+    assert tokens.token()
+
+
+def test_an_endpoint_that_is_not_there_is_retryable(secured: SecuredBroker) -> None:
+    """Nobody listens: try again later."""
+    tokens = source(secured, sasl_oauthbearer_token_endpoint_url="https://127.0.0.1:1/token")
+    with pytest.raises(RetryableError, match=r"token endpoint https://127.0.0.1:1/token does not answer"):
+        tokens.token()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_principal_is_the_brokers(secured: SecuredBroker, way: str) -> None:
+    """What `doctor` writes into ACLs is what the broker wrote into its log for a refused request."""
+    assert principal_of(ClientSettings.from_config(secured.config(way))) == PRINCIPALS[way]
+    if way != "plaintext":
+        hidden = f"hidden-{uuid4().hex}"
+        with ShareGroupAdmin(secured.config(way)) as admin:
+            admin.topics([hidden])
+        denied = f"Principal = {PRINCIPALS[way]} is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = "
+        log = secured.broker.log_path
+        until(lambda: f"{denied}Topic:LITERAL:{hidden}" in log.read_text(errors="replace"), what="the refusal")
+
+
+@pytest.mark.parametrize("way", ["mutual TLS", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_an_export_runs_from_end_to_end(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
+    """Every state record is in the tables, as through the listener in plain text."""
+    exported: dict[str, set[tuple[int, int]]] = {}
+    for each in (way, "plaintext"):
+        tables = TablesConfig(uri=str(tmp_path / each))
+        summary = export(secured.config(each), tables, connectors=("state",))
+        assert summary.status == "complete"
+        rows = Tables(tables).read("state_records").select(["state_partition", "offset"]).to_pylist()
+        exported[each] = {(row["state_partition"], row["offset"]) for row in rows}
+    assert len(exported[way]) >= 3
+    assert exported[way] <= exported["plaintext"]
+
+
+def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
+    """However often nobody takes a connection, there are as many descriptors as before: of a client that lives on, and
+    of new ones."""
+    counts = descriptor_counts("an outage", KafkaConfig(bootstrap_servers=secured.addresses["CLIENT"]))
+    assert min(counts[len(counts) // 2 :]) <= counts[1], counts
+
+
+@pytest.mark.parametrize("way", ["untrusted certificate", "no certificate", "wrong password, SCRAM"])
+def test_refused_connections_cost_no_descriptors(secured: SecuredBroker, way: str) -> None:
+    """The same for a handshake or a login that fails."""
+    config, *_ = _faults(secured)[way]
+    counts = descriptor_counts("a refusal", config)
+    assert min(counts[len(counts) // 2 :]) <= counts[1], counts
+
+
+def test_a_servers_expired_certificate_is_said_to_be(tmp_path: Path) -> None:
+    """Not "not trusted": the authority is right."""
+    authority = Authority.make(tmp_path, "authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.signed("expired", address="127.0.0.1", has_expired=True))
+    with _tls_server(context) as address, pytest.raises(ConfigurationError, match="is out of date"):
+        ShareGroupAdmin(_trusting(address, authority))
+
+
+def test_a_server_that_keeps_silent_in_a_handshake_is_unreachable(tmp_path: Path) -> None:
+    """Connections are taken and nothing is said, also not to a client with TLS."""
+    authority = Authority.make(tmp_path, "authority")
+    with _tls_server(None) as address, pytest.raises(Unreachable, match="no answer in time"):
+        ShareGroupAdmin(_trusting(address, authority), bootstrap_timeout_s=1.0)
+
+
+def _trusting(address: str, authority: Authority) -> KafkaConfig:
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+    return KafkaConfig(bootstrap_servers=address, properties=properties)
+
+
+class _tls_server:  # noqa: N801  # a context manager by its use
+    """Takes connections at an address and makes TLS handshakes with `context`; None: keeps silent."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context, self._taken = context, []  # type: ignore[var-annotated]  # sockets
+        self._server = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        for each in (self._server, *self._taken):
+            each.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+                self._taken.append(connection)
+                if self._context is not None:
+                    self._taken.append(self._context.wrap_socket(connection, server_side=True))
+            except ssl.SSLError:
+                continue
+            except OSError:
+                return

@@ -1,0 +1,103 @@
+"""Rates: what is counted, offset by offset, and that no pieces are counted twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.coordinator_random_logs import coordinator_logs
+
+from acktrail.format.columns.model_values import change_table
+from acktrail.model.offset_history.offset_status import OffsetStatusKind
+from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
+from acktrail.model.records import StateRecord
+from acktrail.replay.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
+
+EVERY_MS = 7
+
+
+def changes_of(log: list[StateRecord], first: int) -> list[StatusChange]:
+    """The changes of a log that is known from `first` on."""
+    history = History(0, {})
+    made = (history.record(record, offset=at, timestamp_ms=at - 5) for at, record in enumerate(log) if at >= first)
+    return [change for changes in made for change in changes]
+
+
+def naive(changes: Iterable[StatusChange]) -> Counter[tuple[object, ...]]:
+    """Offset by offset, in plain words."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for change in changes:
+        begin = (change.at.timestamp_ms or 0) // EVERY_MS * EVERY_MS
+        for what, times in _counts(change):
+            key = (change.key.group_id, change.key.topic_id, change.key.partition, begin, what)
+            found[key] += times * (change.last_offset - change.first_offset + 1)
+    return Counter({key: number for key, number in found.items() if number})
+
+
+def _counts(change: StatusChange) -> Iterable[tuple[str, int]]:
+    before, after = change.before, change.after
+    if after.kind is not OffsetStatusKind.RECORDED:
+        is_unrecorded = before.kind is OffsetStatusKind.UNRECORDED and after.kind is OffsetStatusKind.BELOW_START
+        if is_unrecorded and change.at.cause is not Cause.RESET:
+            yield "passed_unrecorded", 1
+        return
+    if not change.is_dated:
+        yield "undated", 1
+        return
+    now, then = after.delivery_count or 0, before.delivery_count or 0
+    for number in range(then + 1, now + 1):
+        yield "deliveries", 1
+        yield "redeliveries", int(number > 1)
+    if after.delivery_state == 0:
+        yield "released", int(now > then)
+    elif after.delivery_state != before.delivery_state:
+        yield {2: "acknowledged", 3: "archiving", 4: "archived"}[after.delivery_state or 2], 1
+
+
+def counted(pieces: Iterable[pa.Table]) -> Counter[tuple[object, ...]]:
+    rows = sum_rates(pieces).to_pylist()
+    keys = [(r["group_id"], r["topic_id"], r["partition"], r["interval_start_ms"]) for r in rows]
+    assert len(set(keys)) == len(keys)
+    return Counter(
+        {(*key, what): row[what] for key, row in zip(keys, rows, strict=True) for what in COUNTS if row[what]}
+    )
+
+
+@given(coordinator_logs(), st.integers(0, 6), st.integers(1, 5))
+def test_counts_are_those_of_each_offset(log: list[StateRecord], first: int, pieces: int) -> None:
+    """However the rows are cut into pieces; also where the beginning of a log is not known, and before 1970."""
+    changes = changes_of(log, first)
+    rows = change_table(changes).select(list(RATE_INPUTS))
+    size = max(1, rows.num_rows // pieces)
+    cut = [partial_rates(rows.slice(begin, size), EVERY_MS) for begin in range(0, rows.num_rows, size)]
+    assert counted(cut) == naive(changes)
+
+
+def test_no_changes_give_no_rates() -> None:
+    """No rows, no rates."""
+    assert sum_rates([]).num_rows == 0
+    assert sum_rates([partial_rates(change_table([]).select(list(RATE_INPUTS)), EVERY_MS)]).num_rows == 0
+
+
+def test_a_count_beyond_int64_is_null() -> None:
+    """A record that names every offset there can be, twice over: null, not a number that wrapped around."""
+    row = {
+        "group_id": "g",
+        "topic_id": "t",
+        "partition": 0,
+        "first_offset": 0,
+        "last_offset": 2**63 - 1,
+        "before_standing": "unrecorded",
+        "standing": "recorded",
+        "delivery_state": 2,
+        "delivery_count": 3,
+        "cause": "update",
+        "is_dated": True,
+        "record_timestamp_ms": 1,
+    }
+    rows = pa.Table.from_pylist([row, row], schema=change_table([]).select(list(RATE_INPUTS)).schema)
+    (found,) = sum_rates([partial_rates(rows, 1_000)]).to_pylist()
+    assert (found["acknowledged"], found["deliveries"], found["archived"]) == (None, None, 0)

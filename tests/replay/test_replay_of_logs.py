@@ -1,0 +1,337 @@
+"""The replay leaves what the plain fold leaves, whatever the log and however it comes in."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.random_records import INT64, batches
+
+from acktrail.errors import InputError
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.raw_record import RawRecord, decode_raw
+from acktrail.format.wire.state_key import encode_key
+from acktrail.model.delivery import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, advance
+from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
+from acktrail.reconcile.newest_offsets import NewestOffsets
+from acktrail.replay.apply_records import replay_decoded
+from acktrail.replay.raw_log import RawLogReplay
+from acktrail.replay.state_columns import REPLAYED_STATES, StateColumns, states_of
+
+Row = tuple[int, int, bytes | None, bytes | None]
+"""State partition, offset, key, value."""
+Found = dict[tuple[int, SharePartition], tuple[SharePartitionState, int]]
+"""State and offset of the last record by state partition and share partition."""
+
+KEYS = [
+    SharePartition(group_id=GroupId(group), topic_id=topic_id_text(bytes([n]) * 16), partition=n)
+    for group, n in itertools.product(("", "g:ü"), (0, 7))
+]
+EXTREMES = st.one_of(INT64, st.sampled_from([-(2**63), -1, 0, 2**62, 2**63 - 2, 2**63 - 1]))
+starts = st.one_of(st.none(), st.integers(0, 45))
+epochs = st.one_of(st.none(), st.integers(0, 3))
+
+
+def extreme_batches(draw: st.DrawFn) -> tuple[StateBatch, ...]:
+    """Inverted ones, the last possible offset, counts to both ends: what bytes can spell and no broker writes."""
+    return tuple(
+        StateBatch(
+            first_offset=draw(EXTREMES),
+            last_offset=draw(EXTREMES),
+            delivery_state=draw(st.sampled_from([-128, 0, 4, 127])),
+            delivery_count=draw(st.sampled_from([-(2**15), 0, 1, 2**15 - 1])),
+        )
+        for _ in range(draw(st.integers(0, 3)))
+    )
+
+
+@st.composite
+def any_records(draw: st.DrawFn) -> StateRecord:
+    """Mostly updates over few offsets, so that they meet; starts go forth and back."""
+    key, kind = draw(st.sampled_from(KEYS)), draw(st.integers(0, 11))
+    if kind == 0:
+        return Tombstone(key=key)
+    extreme = draw(st.integers(0, 9)) == 0
+    fields: dict[str, Any] = {
+        "key": key,
+        "snapshot_epoch": draw(st.integers(0, 5)),
+        "start_offset": draw(EXTREMES.filter(lambda n: n != -1) if extreme else starts),
+        "delivery_complete_count": draw(epochs),
+        "batches": extreme_batches(draw) if extreme else draw(batches(most=4)),
+    }
+    if kind <= 3:
+        times = {"create_timestamp_ms": draw(st.integers(0, 9)), "write_timestamp_ms": 2}
+        return ShareSnapshot(
+            state_epoch=draw(st.integers(0, 3)), leader_epoch=draw(st.integers(-1, 3)), **times, **fields
+        )
+    return ShareUpdate(leader_epoch=draw(epochs), **fields)
+
+
+@st.composite
+def any_pairs(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
+    """A record, or what is left of one; odd ones that can still be read are among them."""
+    key, value = encode(draw(any_records()))
+    damage = draw(st.integers(0, 24))
+    if value and damage < 4:
+        return key, (None, value[:-1], value + b"\x07", b"\x00\x07" + value[2:])[damage]
+    if damage < 9:
+        return ((None, key[:-1], key + b"\x07", b"\x00\x02" + key[2:], key[:4] + b"\xff" + key[5:])[damage - 4], value)
+    return key, value
+
+
+@st.composite
+def any_logs(draw: st.DrawFn) -> list[Row]:
+    """Records on two state partitions in log order, offsets with holes."""
+    rows: list[Row] = []
+    offset = draw(st.sampled_from([0, 2**62]))
+    for key, value in draw(st.lists(any_pairs(), max_size=25)):
+        offset += draw(st.integers(1, 3))
+        rows.append((draw(st.sampled_from([3, 3, 3, 49])), offset, key, value))
+    return rows
+
+
+def table_of(rows: list[Row]) -> pa.Table:
+    partitions, offsets, keys, values = zip(*rows, strict=True) if rows else ((),) * 4
+    timestamps = [offset % 1_000 for offset in offsets]
+    columns = (partitions, offsets, timestamps, keys, values)
+    return pa.Table.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, RAW_RECORDS.types, strict=True)], schema=RAW_RECORDS
+    )
+
+
+def folded(rows: list[Row]) -> Found:
+    """The plain fold of each state partition, record by record."""
+    found: Found = {}
+    for partition in {row[0] for row in rows}:
+        states: dict[SharePartition, SharePartitionState] = {}
+        newest: dict[SharePartition, int] = {}
+        for _, offset, key, value in sorted({row for row in rows if row[0] == partition}, key=lambda row: row[1]):
+            raw = RawRecord(state_partition=partition, offset=offset, timestamp_ms=0, key=key, value=value)
+            record = decode_raw(raw).record
+            if record is not None:
+                advance(states, record)
+                newest[record.key] = offset
+        found |= {(partition, key): (state, newest[key]) for key, state in states.items()}
+    return found
+
+
+def found_in(table: pa.Table) -> Found:
+    assert table.schema.equals(REPLAYED_STATES)
+    addresses = zip(table["state_partition"].to_pylist(), table["last_record_offset"].to_pylist(), strict=True)
+    states = list(states_of(table))
+    found = {(home, state.key): (state, last) for (home, last), state in zip(addresses, states, strict=True)}
+    assert len(found) == table.num_rows
+    assert table["last_record_timestamp_ms"].to_pylist() == [last % 1_000 for _, last in found.values()]
+    return found
+
+
+def swept(tables: list[pa.Table]) -> Found:
+    replay = RawLogReplay()
+    for table in tables:
+        replay.add(table)
+    return found_in(replay.finish())
+
+
+def after_decoded(rows: list[Row], base: pa.Table) -> pa.Table:
+    """The states after `rows` as the tables hold them, continued from the states `base`."""
+    newest, records = NewestOffsets(), decode_records(table_of(rows))
+    states = StateColumns.of_arrow(base, newest.index)
+    numbers = newest.add(records)
+    return replay_decoded(records, numbers, states, newest.first_replayed).to_arrow(newest.index)
+
+
+def cut(rows: list[Row], data: st.DataObject) -> list[list[Row]]:
+    """`rows` in pieces."""
+    places = data.draw(st.lists(st.integers(0, len(rows)), max_size=3).map(sorted))
+    return [rows[start:end] for start, end in itertools.pairwise([0, *places, len(rows)])]
+
+
+@given(any_logs(), st.data())
+def test_the_order_of_records_does_not_matter(rows: list[Row], data: st.DataObject) -> None:
+    """Any log, its records shuffled, some twice, in any pieces: exactly the states of the plain fold, and the same last
+    records."""
+    twice = data.draw(st.lists(st.sampled_from(rows), max_size=3)) if rows else []
+    mixed = data.draw(st.permutations([*rows, *twice]))
+    assert swept([table_of(piece) for piece in cut(mixed, data)]) == folded(rows)
+
+
+@given(any_logs(), st.data())
+def test_folding_early_for_want_of_memory_changes_no_state(rows: list[Row], data: st.DataObject) -> None:
+    """Records that come in log order may be folded at any moment, here after each piece."""
+    replay = RawLogReplay(buffer_bytes=0)
+    for piece in cut(rows, data):
+        replay.add(table_of(piece))
+        replay.finish()
+    assert found_in(replay.finish()) == folded(rows)
+
+
+def test_a_snapshot_right_after_a_state_replaces_it() -> None:
+    """Also where its offset is the very next one: nothing of the state is left."""
+    fields: dict[str, Any] = {"key": KEYS[0], "snapshot_epoch": 1, "delivery_complete_count": None, "leader_epoch": 0}
+    times = {"create_timestamp_ms": 1, "write_timestamp_ms": 1}
+    whole = (StateBatch(first_offset=0, last_offset=9, delivery_state=2, delivery_count=3),)
+    log: list[StateRecord] = [
+        ShareSnapshot(state_epoch=1, start_offset=0, batches=whole, **times, **fields),
+        ShareSnapshot(state_epoch=2, start_offset=5, batches=(), **times, **fields),
+    ]
+    rows: list[Row] = [(3, offset, *encode(record)) for offset, record in enumerate(log)]
+    replay = RawLogReplay()
+    for row in rows:
+        replay.add(table_of([row]))
+        found = found_in(replay.finish())
+    assert found == folded(rows)
+
+
+@given(any_logs(), st.data())
+def test_decoded_records_replay_to_the_same_states(rows: list[Row], data: st.DataObject) -> None:
+    """What the tables hold, in any order, replays to the same states as the bytes."""
+    mixed = data.draw(st.permutations(rows))
+    assert found_in(after_decoded(mixed, REPLAYED_STATES.empty_table())) == folded(rows)
+
+
+@given(any_logs(), st.data())
+def test_decoded_records_resume_from_states(rows: list[Row], data: st.DataObject) -> None:
+    """Piece after piece, each from the states that the one before left."""
+    base = REPLAYED_STATES.empty_table()
+    for piece in cut(rows, data):
+        base = after_decoded(piece, base)
+    assert found_in(base) == folded(rows)
+
+
+@pytest.mark.parametrize(
+    ("seed", "share_partitions", "buffer_bytes"), [(1, 600, 1 << 28), (2, 600, 200_000), (3, 100, 200_000)]
+)
+def test_many_share_partitions_at_once(seed: int, share_partitions: int, buffer_bytes: int) -> None:
+    """Many share partitions with records of every kind interleaved: each has the state of the plain fold, whether all
+    their records are held, folded on the way, or what is still needed of them packed."""
+    rows = busy_log(random.Random(seed), share_partitions=share_partitions, records=9_000)
+    replay = RawLogReplay(buffer_bytes=buffer_bytes)
+    for start in range(0, len(rows), 1_000):
+        replay.add(table_of(rows[start : start + 1_000]))
+        replay.index_waiting()
+    found = found_in(replay.finish())
+    assert found == folded(rows)
+    assert len(found) > share_partitions * 5 // 6
+
+
+def test_an_unreadable_newest_snapshot_falls_back_to_the_one_before() -> None:
+    """The one before it is the base, with every update since."""
+    key = KEYS[0]
+    snapshots = [encode(snapshot(key, start)) for start in (1, 2, 3)]
+    cut_off = [(encode_key(0, key), value[:-1]) for _, value in snapshots if value]
+    update = encode(ShareUpdate(key=key, snapshot_epoch=0, leader_epoch=7, start_offset=None,
+                                delivery_complete_count=9, batches=()))  # fmt: skip
+    for pairs in ([snapshots[0], update, cut_off[1], cut_off[2]], [snapshots[0], cut_off[1], update, cut_off[2]]):
+        (state, last) = swept([table_of([(0, n, *pair) for n, pair in enumerate(pairs)])])[0, key]
+        assert (state.start_offset, state.leader_epoch, state.delivery_complete_count) == (1, 7, 9)
+        assert pairs[last] == update
+
+
+def test_batches_may_end_at_the_last_possible_offset() -> None:
+    """As a lone snapshot has them, and merged, also with what lies at the other end."""
+    last, low = 2**63 - 1, -(2**63)
+    found = [StateBatch(first_offset=a, last_offset=b, delivery_state=2, delivery_count=1) for a, b in
+             [(last, last), (last - 9, last), (last - 5, last - 1), (low, low + 3)]]  # fmt: skip
+    rows: list[Row] = []
+    for key, members in zip(KEYS, (found[:1], found[:2], found[:3], found), strict=True):
+        for member in members:
+            rows.append((0, len(rows), *encode(replace(snapshot(key, 5), batches=(member,)))))
+            update = ShareUpdate(key=key, snapshot_epoch=0, leader_epoch=None, start_offset=None,
+                                 delivery_complete_count=None, batches=tuple(members))  # fmt: skip
+            rows.extend([(0, len(rows), *encode(update))] * (len(members) > 1))
+    assert swept([table_of(rows)]) == folded(rows)
+
+
+def test_two_base_states_of_one_share_partition_are_refused() -> None:
+    """Two states of a share partition on one state partition: nobody says which is right."""
+    base = after_decoded([(0, 1, *encode(snapshot(KEYS[0], 1)))], REPLAYED_STATES.empty_table())
+    with pytest.raises(InputError):
+        after_decoded([], pa.concat_tables([base, base]))
+
+
+def test_keys_may_be_dictionaries_and_columns_wide() -> None:
+    """As Parquet readers give them; chunks have dictionaries of their own."""
+    rows = busy_log(random.Random(3), share_partitions=40, records=400)
+    pieces = [table_of(rows[:250]), table_of(rows[250:])]
+    encoded = pa.concat_tables([t.set_column(3, "key", t["key"].dictionary_encode()) for t in pieces])
+    wide = pa.concat_tables(pieces).set_column(4, "value", encoded["value"].cast(pa.large_binary()))
+    assert swept([encoded]) == swept([wide]) == swept([encoded.slice(0, 300), encoded.slice(300)]) == folded(rows)
+
+
+def test_no_records_give_no_states() -> None:
+    """Nothing in, nothing out."""
+    assert swept([]) == swept([table_of([])]) == {}
+
+
+def snapshot(key: SharePartition, start_offset: int) -> ShareSnapshot:
+    return ShareSnapshot(
+        key=key,
+        snapshot_epoch=0,
+        state_epoch=1,
+        leader_epoch=0,
+        start_offset=start_offset,
+        delivery_complete_count=0,
+        create_timestamp_ms=1,
+        write_timestamp_ms=1,
+        batches=(),
+    )
+
+
+def busy_log(source: random.Random, *, share_partitions: int, records: int) -> list[Row]:
+    """Records of many share partitions on 7 state partitions, some of them away from home, some damaged."""
+    keys = [
+        SharePartition(group_id=GroupId(f"g{n % 50}-é"), topic_id=topic_id_text(bytes([n % 256] * 16)), partition=n)
+        for n in range(share_partitions)
+    ]
+    rows = []
+    for offset in range(records):
+        number = source.randrange(share_partitions)
+        key, value = encode(busy_record(source, keys[number]))
+        if source.random() < 0.02:
+            value = source.choice((None, b"", value and value[:-2], value and value + b"\x01"))
+        rows.append(((number + (source.random() < 0.03)) % 7, offset, key, value))
+    return rows
+
+
+def busy_record(source: random.Random, key: SharePartition) -> StateRecord:
+    kind = source.random()
+    if kind < 0.03:
+        return Tombstone(key=key)
+    first = source.choice((0, 0, 0, 2**41)) if source.random() < 0.1 else 0
+    if source.random() < 0.02:
+        first = 2**63 - 60
+    found = []
+    for _ in range(source.choice((0, 1, 1, 2, 3, 5))):
+        begin = first + source.randrange(40)
+        last = (
+            min(begin + source.randrange(40), 2**63 - 1) if source.random() < 0.97 else begin - source.randrange(1, 9)
+        )
+        found.append(
+            StateBatch(
+                first_offset=begin,
+                last_offset=last,
+                delivery_state=source.randrange(5),
+                delivery_count=source.choice((1, 1, 2, 3, 2**15 - 1)),
+            )
+        )
+    fields: dict[str, Any] = {
+        "key": key,
+        "snapshot_epoch": source.randrange(9),
+        "leader_epoch": source.randrange(5),
+        "start_offset": source.choice((None, source.randrange(40))),
+        "delivery_complete_count": source.choice((None, source.randrange(50))),
+        "batches": tuple(found),
+    }
+    if kind < 0.12:
+        return ShareSnapshot(state_epoch=1, create_timestamp_ms=1, write_timestamp_ms=source.randrange(1_000), **fields)
+    return ShareUpdate(**fields)

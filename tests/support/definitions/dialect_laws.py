@@ -1,0 +1,42 @@
+"""What holds of every dialect: of each release's, and of those that a branch adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.dialects.dialect import Dialect
+
+Encoded = tuple[bytes, bytes | None]
+
+
+def every_cut_is_found(dialect: Dialect[Any], encoded: Encoded) -> None:
+    """A key or value cut short at any byte is a MalformedRecord that names a byte of it."""
+    key, value = encoded
+    for length in range(len(key)):
+        with pytest.raises(MalformedRecord) as caught:
+            dialect.decode(key[:length], value)
+        assert (caught.value.part, 0 <= caught.value.position <= length) == ("key", True)
+    for length in range(len(value or b"")):
+        with pytest.raises(MalformedRecord) as caught:
+            dialect.decode(key, (value or b"")[:length])
+        assert (caught.value.part, 0 <= caught.value.position <= length) == ("value", True)
+
+
+def any_bytes_are_a_record_or_refused(dialect: Dialect[Any], encode: Any, key: bytes | None, value: Any) -> None:
+    """What is decoded can be written again."""
+    try:
+        record = dialect.decode(key, value)
+    except InputError:
+        return
+    assert dialect.decode(*encode(record)) == record
+
+
+def a_later_version_is_named(dialect: Dialect[Any], key: bytes) -> None:
+    """A value version above the known one is named, never guessed at."""
+    with pytest.raises(UnsupportedRecord) as caught:
+        dialect.decode(key, b"\x00\x01" + bytes(60))
+
+    assert (caught.value.part, caught.value.number) == ("value", 1)

@@ -1,0 +1,56 @@
+"""Airflow for the DAG tests: its own home in a temporary folder, chosen before Airflow is first imported. For the
+``conftest.py`` of folders with DAG tests."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["DAGS_FOLDER", "airflow_home", "airflow_logging", "dag_bag"]
+
+DAGS_FOLDER = Path(__file__).resolve().parents[3] / "dags"
+
+if "airflow" in sys.modules:
+    raise RuntimeError("Airflow was imported before its home was chosen")
+_HOME = Path(tempfile.mkdtemp(prefix="acktrail-airflow-tests-"))
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+    del os.environ[name]
+os.environ |= {
+    "AIRFLOW_HOME": str(_HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS_FOLDER),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airflow_logging() -> None:
+    """Airflow sets up logging when it is first imported: before a test captures any."""
+    import airflow.settings
+
+    airflow.settings.configure_logging()
+
+
+@pytest.fixture(scope="session")
+def dag_bag() -> Any:
+    """The DAG folder as Airflow reads it."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(dag_folder=DAGS_FOLDER)
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
+    """Airflow's home with its metadata tables made."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    return _HOME

@@ -1,0 +1,39 @@
+"""A connector that reads topics, run to the end of its logs without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from servers.workload import until
+
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceConnector, SourceTaskContext
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+
+__all__ = ["everything", "keys"]
+
+
+def keys(kafka: KafkaConfig, **others: str) -> dict[str, str]:
+    """A source's configuration for that cluster."""
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "linger.ms": "0",
+        **{f"kafka.{name}": str(value) for name, value in kafka.properties.items()},
+        **others,
+    }
+
+
+def everything(
+    connector: SourceConnector, positions: Mapping[SourcePartition, Position]
+) -> tuple[list[SourceBatch], dict[str, float]]:
+    """What a bounded task gives, and its gauges."""
+    connector.start()
+    (config,) = connector.task_configs(1)
+    task = connector.task(config)
+    try:
+        task.start(SourceTaskContext(position=positions.get))
+        batches: list[SourceBatch] = []
+        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs")
+        return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}
+    finally:
+        task.stop()

@@ -1,0 +1,182 @@
+"""The simulated share coordinator against Kafka's own (``ShareCoordinatorShard``), call by call."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
+
+from acktrail.format.wire.dialects.batch_arrays import none_if_absent
+from acktrail.format.wire.dialects.released import encode
+from acktrail.model.share_partition import SharePartition
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.messages.persister_json import answer_fields, request_fields
+from acktrail_simulation.messages.persister_messages import (
+    PersisterRequest,
+    PersisterResponse,
+    StateDelete,
+    StateInitialize,
+    StateRead,
+    StateSummary,
+    batched,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kafka_classes import compiled
+from random_batches import random_batches
+
+pytestmark = pytest.mark.broker
+
+MAIN_CLASS = "org.apache.kafka.coordinator.share.KafkaCoordinator"
+NAMES = {
+    StateInitialize: "initialize",
+    StateRead: "read",
+    StateWrite: "write",
+    StateDelete: "delete",
+    StateSummary: "summary",
+}
+
+
+def random_key(source: random.Random) -> SharePartition:
+    key = source.choice(KEYS)
+    if source.random() < 0.03:
+        return SharePartition(group_id=key.group_id, topic_id=key.topic_id, partition=source.choice((-1, 2, 9)))
+    return key
+
+
+def random_request(source: random.Random, found: ShareCoordinator) -> PersisterRequest:
+    """Mostly what is taken, some of it not: epochs around the highest seen, or not given."""
+    key, kind = random_key(source), source.random()
+    leader = none_if_absent(found.memory.leader_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1, 3)))
+    state = none_if_absent(found.memory.state_epochs.get(key, 0) + source.choice((-2, -1, 0, 0, 0, 0, 0, 1)))
+    start = source.choice((None, source.randrange(100), source.randrange(100)))
+    if kind < 0.12 or key not in found.memory.states:
+        return StateInitialize(key=key, state_epoch=state, start_offset=start)
+    if kind < 0.25:
+        return StateRead(key=key, leader_epoch=leader)
+    if kind < 0.28:
+        return StateDelete(key=key)
+    if kind < 0.31:
+        return StateSummary(key=key, leader_epoch=leader)
+    return StateWrite(
+        key=key,
+        state_epoch=state,
+        leader_epoch=leader,
+        start_offset=start,
+        delivery_complete_count=source.choice((None, source.randrange(50))),
+        batches=random_batches(source, width=120, longest=20),
+    )
+
+
+def random_step(source: random.Random, found: ShareCoordinator) -> Step:
+    kind = source.random()
+    if kind < 0.03:
+        return "cold"
+    if kind < 0.034 and TOPIC_IDS[1] in (found.partition_counts or {}):
+        return "topic"
+    if kind < 0.2:
+        return source.randrange(COLD_AFTER_MS)
+    return random_request(source, found)
+
+
+def camel(fields: Any) -> Any:
+    """Kafka's JSON begins its names in lower case."""
+    if isinstance(fields, dict):
+        return {name[0].lower() + name[1:]: camel(value) for name, value in fields.items()}
+    return [camel(value) for value in fields] if isinstance(fields, list) else fields
+
+
+def line(step: Step, now: int) -> dict[str, Any]:
+    if step == "cold":
+        return {"now": now, "op": "cold"}
+    if step == "topic":
+        return {"now": now, "op": "topics", "topics": {TOPIC_IDS[0]: 2}, "gone": [TOPIC_IDS[1]]}
+    assert not isinstance(step, str | int)
+    (call,) = batched((step,))
+    return {"now": now, "op": NAMES[type(step)], "request": camel(request_fields(call))}
+
+
+def told(answer: PersisterResponse | None) -> Any:
+    if answer is None:
+        return None
+    (call,) = batched((answer,))
+    return camel(answer_fields(call))
+
+
+def without_messages(answer: Any) -> Any:
+    """Kafka's words are not simulated; a field that it leaves out of an error is not there."""
+    if isinstance(answer, dict):
+        return {name: without_messages(value) for name, value in answer.items() if name != "errorMessage"}
+    return [without_messages(value) for value in answer] if isinstance(answer, list) else answer
+
+
+def alike(ours: Any, theirs: Any) -> None:
+    """The same answer; of an error, the same code."""
+    if ours is None:
+        assert theirs is None
+        return
+    (one,), (other,) = ours["results"], without_messages(theirs)["results"]
+    assert one["topicId"] == other["topicId"]
+    (mine,), (kafkas,) = one["partitions"], other["partitions"]
+    if mine["errorCode"]:
+        assert {name: kafkas[name] for name in ("partition", "errorCode")} == mine
+    else:
+        assert mine == kafkas
+
+
+@pytest.mark.parametrize(
+    ("version", "rules"), [pytest.param("4.3.1", KAFKA_4_3, marks=pytest.mark.full), ("4.4.0", KAFKA_4_4)]
+)
+def test_calls_are_answered_and_written_as_by_kafka(version: str, rules: CoordinatorRules, tmp_path: Path) -> None:
+    """Over 4,000 random calls and jobs each answer has Kafka's error and content, each record Kafka's bytes, and the
+    log could be pruned to Kafka's offset."""
+    program = compiled(("Registries.java", "KafkaCoordinator.java"), MAIN_CLASS, version, tmp_path)
+    source = random.Random(7)
+    found = coordinator(limit=3, rules=rules)
+    lines = [{"limit": 3, "cold_after_ms": COLD_AFTER_MS, "topics": TOPICS}]
+    ours: list[tuple[Any, list[Any], int | None]] = []
+    errors = set()
+    for _ in range(4_000):
+        step = random_step(source, found)
+        if isinstance(step, int):
+            take(found, step)
+            continue
+        end = found.log.end_offset
+        lines.append(line(step, found.clock.now_ms))
+        answer = None
+        if isinstance(step, str):
+            take(found, step)
+        else:
+            answer = found.answer(step)
+            errors.add(answer.error)
+        written = [list(encode(entry.record)) for entry in found.log.entries[end:]]
+        ours.append((told(answer), written, found.memory.needed_from))
+    theirs = program.run("\n".join(map(json.dumps, lines)) + "\n")
+
+    assert len(theirs) == len(ours) == len(lines) - 1
+    for asked, (answer, written, needed_from), text in zip(lines[1:], ours, theirs, strict=True):
+        kafkas = json.loads(text)
+        alike(answer, kafkas["answer"])
+        pairs = [[_bytes(key), _bytes(value)] for key, value in kafkas["records"]]
+        assert written == pairs, asked
+        assert (needed_from or -1) == kafkas["needed_from"], asked
+    assert {code.name for code in errors} == {
+        "NONE",
+        "INVALID_REQUEST",
+        "FENCED_LEADER_EPOCH",
+        "FENCED_STATE_EPOCH",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    }
+    assert found.log.end_offset > 1_000
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,130 @@
+"""A Java home for the run of the tests whose JVMs load the classes of Kafka and Spark from archives (class data sharing
+of the JDK), which halves the processor time of their start. `make test` makes it once a checkout."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from servers.workload import Workload
+
+from acktrail import config
+from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
+from acktrail.embedded.kafka.installation import install
+from acktrail.embedded.kafka.java import find_java
+from acktrail_jobs.session import spark_session
+
+_RELEASES: Final = (DEFAULT_VERSION, "4.4.0")
+_LAUNCHER: Final = """#!/bin/sh
+# The real launcher, with the archive of the classes that it is about to load.
+case "$*" in
+{cases}
+*) exec {java} "$@" ;;
+esac
+"""
+_CASE: Final = '{pattern}) exec {java} {option}={archive} -Xlog:disable -Xlog:all=error:stderr "$@" ;;'
+
+
+def main(home: Path) -> Path:
+    """The Java home to use: `home`, complete; else, when archives cannot be made here, the one there is."""
+    java = find_java(config.java_home()).resolve()
+    wanted = _description(java)
+    marker = home / "made-of"
+    if marker.exists() and marker.read_text() == wanted:
+        return home
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    sys.stderr.write("making archives of the classes of Kafka and Spark, once\n")
+    try:
+        archives = dict(_archives(home, java))
+    except Exception as error:  # noqa: BLE001  # slower tests are better than none
+        sys.stderr.write(f"class archives cannot be made, tests start slower: {error!r}\n")
+        return java.parents[1]
+    _write_launcher(home, java, "-XX:SharedArchiveFile", archives)
+    with _java_home(home):
+        for _ in range(2):  # the second session makes acktrail's own archive of Spark's classes
+            _use_spark()
+    marker.write_text(wanted)
+    return home
+
+
+def _description(java: Path) -> str:
+    """An archive serves one Java and one class path."""
+    about = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    jars = [str(install(release).jars) for release in _RELEASES]
+    return "\n".join([str(java), about, *jars, sys.prefix, Path(__file__).read_text()])
+
+
+def _archives(home: Path, java: Path) -> Iterator[tuple[str, Path]]:
+    """What command lines contain that load from an archive, and the archive."""
+    for release in _RELEASES:
+        jars, archive = install(release).jars, home / f"kafka-{release}.jsa"
+        broker = f"*{shlex.quote(str(jars))}/*kafka.Kafka*"
+        _recorded(home, java, broker, archive, partial(_use_broker, release))
+        yield f"*-cp\\ {shlex.quote(str(jars))}/*", archive  # also Kafka's tools: they have the same class path
+
+
+def _recorded(home: Path, java: Path, pattern: str, archive: Path, use: Callable[[], None]) -> None:
+    """`use` starts the JVM whose classes are archived when it ends."""
+    _write_launcher(home, java, "-XX:ArchiveClassesAtExit", {pattern: archive})
+    with _java_home(home):
+        use()
+    if not archive.exists():
+        raise FileNotFoundError(archive)
+
+
+def _write_launcher(home: Path, java: Path, option: str, archives: dict[str, Path]) -> None:
+    quoted = shlex.quote(str(java))
+    cases = "\n".join(
+        _CASE.format(pattern=pattern, java=quoted, option=option, archive=shlex.quote(str(archive)))
+        for pattern, archive in archives.items()
+    )
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(exist_ok=True)
+    launcher.write_text(_LAUNCHER.format(cases=cases, java=quoted))
+    launcher.chmod(0o755)
+
+
+@contextmanager
+def _java_home(home: Path) -> Iterator[None]:
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME")
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
+def _use_broker(release: str) -> None:
+    with EmbeddedBroker(release) as broker:
+        _use_share_group(Workload(broker.config()))
+
+
+def _use_share_group(workload: Workload) -> None:
+    workload.create_topic("archived")
+    workload.produce("archived", 3)
+    workload.acknowledge("archived", "archived", 3)
+
+
+def _use_spark() -> None:
+    with tempfile.TemporaryDirectory() as folder, spark_session("local[2]") as session:
+        numbers = session.range(100).selectExpr("id % 10 as k", "cast(id as string) as text")
+        numbers.write.parquet(f"{folder}/numbers")
+        kept = session.read.parquet(f"{folder}/numbers").mapInArrow(lambda batches: batches, numbers.schema)
+        kept.createOrReplaceTempView("kept")
+        session.sql("select k, count(*), max(text) from kept group by k order by k").toArrow()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(str(main(Path(sys.argv[1]).absolute())))

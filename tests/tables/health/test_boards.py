@@ -1,0 +1,175 @@
+"""The Grafana boards and the alert rules show what is really served, and every board is what its program writes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client.parser import text_string_to_metric_families
+from samples.branch_names import metric_names, metrics_of_branches, metrics_of_rows
+from samples.health_tables import HealthTables
+from samples.observed_batch import observed
+
+from acktrail.connect.metrics.export_lag import LagWatch
+from acktrail.connect.metrics.worker_metrics import WorkerMetrics
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.worker import Worker
+from acktrail.kafka.groups.group_gauges import group_gauges
+from acktrail.tables.health.metrics_collector import metrics_text
+from acktrail.tables.health.table_metrics import Granularity, SeriesLimits
+
+ROOT: Final = Path(__file__).parents[3]
+FOLDER: Final = ROOT / "dashboards/grafana"
+PROMETHEUS: Final = ROOT / "dashboards/prometheus"
+BOARDS: Final = sorted(FOLDER.glob("*.json"))
+
+
+def board(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def panels(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those that show something, in rows or not."""
+    for panel in content["panels"]:
+        yield from panel.get("panels") or ()
+        if panel["type"] != "row":
+            yield panel
+
+
+def queries() -> dict[str, str]:
+    """Every query of every board with its variables filled in, by board, panel and letter."""
+    filled = {"$__rate_interval": "5m", "$cluster": ".*", "$group": ".*", "$topic": ".*"}
+    found: dict[str, str] = {}
+    for file in BOARDS:
+        for panel in panels(board(file)):
+            for target in panel["targets"]:
+                expression = target["expr"]
+                for variable, value in filled.items():
+                    expression = expression.replace(variable, value)
+                found[f"{file.stem} {panel['title']} {target['refId']}"] = expression
+    return found
+
+
+def families(text: str) -> set[str]:
+    """Names of series in an exposition, of families without a series too."""
+    found = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    return found | set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def of_tables(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """What the trunk's tables are shown by, with everything in them."""
+    health = HealthTables(tmp_path_factory.mktemp("boards") / "tables")
+    health.exported(5, reason="pruned")
+    health.reconciled(run_id="run-1", minutes=65)
+    health.reconciled([health.queue("g", "stuck")], [{"rule": "unknown", "severity": "warning"}])
+    health.validated()
+    limits = SeriesLimits(granularity=Granularity.SHARE_PARTITION)
+    return families(metrics_text(health.config, limits).decode())
+
+
+@pytest.fixture(scope="module")
+def served(of_tables: set[str]) -> set[str]:
+    """What tables, a worker, its sources and the brokers' JMX exporter show."""
+    worker = Worker(ConfigStore())
+    of_worker = {
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in WorkerMetrics(worker, LagWatch(worker.runs)).collect()
+    }
+    worker.stop()
+    of_groups = {gauge.name for gauge in group_gauges(observed(3, 4), 1.0)}
+    rules = yaml.safe_load((PROMETHEUS / "jmx-exporter.yml").read_text("utf-8"))["rules"]
+    return of_tables | of_worker | of_groups | _gauges_of_sources() | {rule["name"] for rule in rules}
+
+
+def _gauges_of_sources() -> set[str]:
+    """The names in calls of ``Gauge`` in the sources of the broker's room."""
+    calls = (
+        node
+        for file in (ROOT / "connectors/acktrail/kafka").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Gauge"
+    )
+    values = (each.value for call in calls for each in call.keywords if each.arg == "name")
+    return {str(value.value) for value in values if isinstance(value, ast.Constant)}
+
+
+def test_the_committed_boards_are_the_written_ones(tmp_path: Path) -> None:
+    """`tools/make_boards.py` writes the same files again."""
+    subprocess.run([sys.executable, ROOT / "tools/make_boards.py", tmp_path], check=True, capture_output=True)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+        file.name: file.read_text() for file in BOARDS
+    }
+
+
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
+def test_a_board_has_the_form_of_grafana(file: Path) -> None:
+    """It goes through Grafana's schema and comes back the same; panels say what they show, are of the datasource that
+    the reader chose, and say "none" where there is nothing."""
+    content = board(file)
+    again = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(content)))
+    assert again == content
+    variables = {each["name"] for each in content["templating"]["list"]}
+    assert {"datasource", "cluster"} <= variables
+    assert (file.stem == "acktrail-groups") == ({"group", "topic"} <= variables)
+    shown = list(panels(content))
+    assert len({panel["title"] for panel in shown}) == len(shown) >= 8
+    for panel in shown:
+        assert panel["description"]
+        assert panel["fieldConfig"]["defaults"]["noValue"] == "none"
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters
+        assert len(set(letters)) == len(letters)
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+    ids = [content["uid"] for content in map(board, BOARDS)]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    """Each is read as the expression of a rule; one that is wrong is noticed."""
+
+    def check(expressions: list[str]) -> int:
+        rules = [{"record": f"query:{number}", "expr": each} for number, each in enumerate(expressions)]
+        file = tmp_path / "queries.yml"
+        file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}), "utf-8")
+        return subprocess.run(["promtool", "check", "rules", file], capture_output=True, check=False).returncode
+
+    assert check(list(queries().values())) == 0
+    assert check(["sum by (x acktrail_groups"]) != 0
+
+
+def test_every_metric_that_is_asked_for_is_served(served: set[str]) -> None:
+    """In queries and variables of boards, and in alerts."""
+    texts = dict(queries())
+    texts |= {f"{file.stem} variables": json.dumps(board(file)["templating"]) for file in BOARDS}
+    alerts = yaml.safe_load((PROMETHEUS / "acktrail-alerts.yml").read_text("utf-8"))
+    texts |= {rule["alert"]: rule["expr"] for group in alerts["groups"] for rule in group["rules"]}
+    asked = {where: metric_names(text) for where, text in texts.items()}
+    known = served | metrics_of_branches()
+    assert {where: names - known for where, names in asked.items() if names - known} == {}
+    assert all(names or "up{" in texts[where] for where, names in asked.items())
+
+
+def test_every_metric_of_the_tables_is_documented(of_tables: set[str]) -> None:
+    """docs/metrics.md has a row for each, and none for what is not served."""
+    assert metrics_of_rows("Names") == of_tables
+
+
+def test_the_provisioning_files_lead_to_the_boards() -> None:
+    """A provider of files and a datasource of Prometheus."""
+    (provider,) = yaml.safe_load((FOLDER / "provisioning/dashboards/acktrail.yml").read_text("utf-8"))["providers"]
+    (source,) = yaml.safe_load((FOLDER / "provisioning/datasources/prometheus.yml").read_text("utf-8"))["datasources"]
+    assert (provider["type"], source["type"]) == ("file", "prometheus")

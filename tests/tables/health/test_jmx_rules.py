@@ -1,0 +1,179 @@
+"""The rules for the JMX exporter against what a real broker of the newest release has: each metric of share groups that
+Kafka documents becomes one series with the right labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from confluent_kafka import AcknowledgeType
+from confluent_kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+from servers.jmx_exporter import BrokerMetrics, ask
+from servers.workload import Workload, until
+
+from acktrail.embedded import EmbeddedBroker
+from acktrail.kafka.admin import ShareGroupAdmin
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+ROOT: Final = Path(__file__).parents[3]
+RULES: Final = ROOT / "dashboards/prometheus/jmx-exporter.yml"
+GROUP: Final = 'bil,ling="x", topic=other'
+HISTOGRAM: Final = ("50thPercentile", "Max", "Count")
+PLACE: Final = ", group=g, topic=t, partition=0"
+
+
+def bean(rest: str, *attributes: str) -> list[str]:
+    return [f"kafka.server<type={rest}><>{attribute}" for attribute in attributes]
+
+
+DOCUMENTED: Final = [
+    *(
+        name
+        for which in ("TotalShareFetch", "FailedShareFetch", "TotalShareAcknowledgement", "FailedShareAcknowledgement")
+        for topic in ("", ", topic=t")
+        for name in bean(f"BrokerTopicMetrics, name={which}RequestsPerSec{topic}", "Count")
+    ),
+    *bean("ShareGroupMetrics, name=RecordAcknowledgementsPerSec, ackType=Accept", "Count"),
+    *bean("ShareGroupMetrics, name=PartitionLoadTimeMs", *HISTOGRAM),
+    *bean("ShareGroupMetrics, name=RequestTopicPartitionsFetchRatio, group=g", *HISTOGRAM),
+    *bean("ShareGroupMetrics, name=TopicPartitionsAcquireTimeMs, group=g", *HISTOGRAM),
+    *bean("ShareGroupMetrics, name=DeadLetterQueueRecordCount, group=g", "Count"),
+    *bean("ShareGroupMetrics, name=DeadLetterQueueTotalProduceRequestsPerSec, group=g", "Count"),
+    *bean("ShareGroupMetrics, name=DeadLetterQueueFailedProduceRequestsPerSec, group=g", "Count"),
+    *bean(f"SharePartitionMetrics, name=AcquisitionLockTimeoutPerSec{PLACE}", "Count"),
+    *bean(f"SharePartitionMetrics, name=InFlightMessageCount{PLACE}", "Value"),
+    *bean(f"SharePartitionMetrics, name=InFlightBatchCount{PLACE}", "Value"),
+    *bean(f"SharePartitionMetrics, name=InFlightBatchMessageCount{PLACE}", *HISTOGRAM),
+    *bean(f"SharePartitionMetrics, name=FetchLockTimeMs{PLACE}", *HISTOGRAM),
+    *bean(f"SharePartitionMetrics, name=FetchLockRatio{PLACE}", *HISTOGRAM),
+    *bean("ShareSessionCache, name=ShareSessionEvictionsPerSec", "Count"),
+    *bean("ShareSessionCache, name=SharePartitionsCount", "Value"),
+    *bean("ShareSessionCache, name=ShareSessionsCount", "Value"),
+    *bean("DelayedOperationPurgatory, name=NumDelayedOperations, delayedOperation=ShareFetch", "Value"),
+    *bean("DelayedOperationPurgatory, name=PurgatorySize, delayedOperation=ShareFetch", "Value"),
+    *bean("DelayedShareFetchMetrics, name=ExpiresPerSec", "Count"),
+    *bean("group-coordinator-metrics, protocol=share", "group-count"),
+    *bean("group-coordinator-metrics, state=Empty", "share-group-count"),
+    *bean("group-coordinator-metrics", "share-group-rebalance-count"),
+    *bean("share-coordinator-metrics", "write-total", "write-latency-avg", "write-latency-max"),
+    *bean("share-coordinator-metrics", "partition-load-time-avg", "partition-load-time-max"),
+    *bean("share-coordinator-metrics", "thread-idle-ratio-avg", "thread-idle-ratio-min"),
+    *bean("share-coordinator-metrics, state=active", "num-partitions"),
+    *bean("share-coordinator-metrics, topic=__share_group_state, partition=3", "last-pruned-offset"),
+    *bean("share-coordinator-metrics", "batch-buffer-cache-size-bytes", "batch-buffer-cache-discard-count"),
+]
+"""Kafka's documented metrics of share groups (docs/operations/monitoring.md), and those of dead letters that it does
+not document. Left out are rates (`write-rate`, `share-group-rebalance-rate`): Prometheus has them of the counters."""
+
+NOT_HERE: Final = frozenset(
+    {
+        "kafka_share_topic_failed_fetch_requests_total",  # nothing failed
+        "kafka_share_topic_failed_acknowledgement_requests_total",
+        "kafka_share_group_failed_dead_letter_produce_requests_total",
+        "kafka_share_coordinator_thread_idle_ratio_min",  # documented; the release does not have it
+    }
+)
+
+
+@cache
+def rules() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(RULES.read_text("utf-8"))["rules"]
+    return found
+
+
+def rule_of(name: str) -> dict[str, Any] | None:
+    """The first rule whose pattern the exporter finds in `name`."""
+    return next((rule for rule in rules() if re.search(rule["pattern"], name)), None)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerMetrics]:
+    """Of a broker on which a member holds records, rejected others, and a state partition was pruned."""
+    often = {"state.topic.prune.interval.ms": "500", "snapshot.update.records.per.snapshot": "2"}
+    changes = {f"share.coordinator.{name}": value for name, value in often.items()}
+    with EmbeddedBroker("4.4.0", properties=changes) as broker:
+        workload = Workload(broker.config())
+        workload.create_topic("orders.eu-1")
+        letters = NewTopic("dlq.letters", 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for future in workload.admin.create_topics([letters]).values():
+            future.result()
+        workload.configure_group(GROUP, errors_deadletterqueue_topic_name="dlq.letters")
+        workload.produce("orders.eu-1", 20)
+        workload.acknowledge(GROUP, "orders.eu-1", 5)
+        with (
+            workload.share_consumer(GROUP, "orders.eu-1", **{"share.acknowledgement.mode": "explicit"}) as member,
+            ShareGroupAdmin(broker.config()) as admin,
+        ):
+            held = until(lambda: list(member.poll(0.5) or ()), what="records")
+            for message in held[:3]:
+                member.acknowledge(message, AcknowledgeType.REJECT)
+            member.commit_sync()
+            assert admin.describe_groups([GROUP])[0].members
+            pid = broker.pid
+            assert pid is not None
+            asked = partial(ask, pid, RULES, tmp_path_factory.mktemp("classes"))
+            yield until(lambda: _with_all(asked()), timeout_s=90, what="pruning and dead letters")
+
+
+def _with_all(metrics: BrokerMetrics) -> BrokerMetrics | None:
+    wanted = ("last-pruned-offset", "DeadLetterQueueRecordCount", "SharePartitionMetrics")
+    return metrics if all(any(each in bean for bean in metrics.beans) for each in wanted) else None
+
+
+def families(metrics: BrokerMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(metrics.text):
+        for sample in family.samples:
+            if sample.name.startswith("kafka"):
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_every_documented_metric_has_a_rule() -> None:
+    """And every rule is of a documented metric, or of one that two orders of its keys lead to."""
+    used = [rule_of(name) for name in DOCUMENTED]
+    assert [name for name, rule in zip(DOCUMENTED, used, strict=True) if rule is None] == []
+    unused = {rule["name"] for rule in rules()} - {rule["name"] for rule in used if rule is not None}
+    assert unused == {"kafka_share_coordinator_event_queue_size"}
+
+
+@pytest.mark.full
+def test_every_metric_of_share_groups_that_the_broker_has_is_shown(shown: BrokerMetrics) -> None:
+    """Counts, values and the percentiles; rates over minutes are Prometheus's own work. Each rule gives a series,
+    except of what did not happen."""
+    counted = re.compile(r"><>(Count|Value|Max|50thPercentile|num-partitions|(share-)?group-count)$")
+    ours = re.compile(
+        r"type=(Share\w+Metrics|ShareSessionCache|DelayedShareFetchMetrics)\b|delayedOperation=ShareFetch"
+    )
+    mine = [each for each in shown.beans if ours.search(each) and counted.search(each)]
+    assert len(mine) > 20
+    assert [each for each in mine if rule_of(each) is None] == []
+    assert {rule["name"] for rule in rules()} - families(shown).keys() == NOT_HERE
+
+
+@pytest.mark.full
+def test_no_name_becomes_part_of_a_metric(shown: BrokerMetrics) -> None:
+    """A group with the separators of JMX in its name is a label's value (JMX keeps the backslash before its quotes);
+    topic and partition are those of the records."""
+    places = {tuple(sorted(labels.items())) for labels, _ in families(shown)["kafka_share_partition_in_flight_records"]}
+    group = GROUP.replace('"', '\\"')
+    assert places == {(("group", group), ("partition", "0"), ("topic", "orders.eu-1"))}
+    assert families(shown).keys() <= {rule["name"] for rule in rules()}
+    assert {labels["group"] for labels, _ in families(shown)["kafka_share_group_acquire_max_seconds"]} == {group}
+
+
+def test_values_are_those_of_the_broker(shown: BrokerMetrics) -> None:
+    """Counts as they happened; times in seconds."""
+    found = families(shown)
+    by_type = {labels["type"]: value for labels, value in found["kafka_share_record_acknowledgements_total"]}
+    assert (by_type["Accept"], by_type["Reject"]) == (5, 3)
+    assert found["kafka_share_group_dead_letter_records_total"][0][1] == 3
+    assert found["kafka_share_partition_in_flight_records"][0][1] == 12
+    assert 0 < found["kafka_share_partition_load_max_seconds"][0][1] < 60

@@ -25,19 +25,50 @@ PACKAGES: Final = {
     "acktrail_dashboard": "dashboards",
     "acktrail_dags": "dags",
     "acktrail_simulation": "simulation",
+    "acktrail_demo": "connectors",
+    "acktrail_drafts": "connectors",
+    "acktrail_expansion": "connectors",
+    "acktrail_plugins": "connectors",
 }
 """Package to the folder that is its source root."""
+ABOUT: Final = {
+    "acktrail.cli": "the command acktrail",
+    "acktrail.change": "plan, approve, apply, undo",
+    "acktrail.embedded": "a broker, an Airflow to try",
+    "acktrail.export": "from Kafka to tables",
+    "acktrail.reconcile": "verdicts, findings, statuses",
+    "acktrail.view": "what is said of a run",
+    "acktrail.kafka": "clients, topics, admin",
+    "acktrail.tables": "Delta: commit, read, upkeep",
+    "acktrail.offline": "copied files",
+    "acktrail.connect": "connectors and their worker",
+    "acktrail.replay": "records to states",
+    "acktrail.format": "bytes to columns",
+    "acktrail.model": "what a state is",
+    "acktrail_dags": "Airflow runs it",
+    "acktrail_jobs": "Spark works on it",
+    "acktrail_expectations": "Great Expectations checks",
+    "acktrail_dashboard": "pages and the report",
+    "acktrail_simulation": "a broker's inside, modelled",
+    "acktrail_demo": "branch: try it, faults",
+    "acktrail_drafts": "branch: old formats",
+    "acktrail_expansion": "branch: more partitions",
+    "acktrail_plugins": "branch: more connectors",
+}
+"""What each room is for, in a few words."""
+_BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("branch"))
 
-_BOX_WIDTH: Final = 170
-_BOX_HEIGHT: Final = 34
+_BOX_WIDTH: Final = 190
+_BOX_HEIGHT: Final = 44
 _GAP: Final = 24
 _LANE: Final = 26
-_ROW_HEIGHT: Final = 72
+_ROW_HEIGHT: Final = 84
 _MARGIN: Final = 20
 _SWEEPS: Final = 8
 _STYLE: Final = (
-    "text{font:14px sans-serif;text-anchor:middle;fill:#1d2429}"
+    "text{font:14px sans-serif;text-anchor:middle;fill:#1d2429}.about{font-size:12px;fill:#4b5660}"
     ".page{fill:#fff}.inner{fill:#eaf2f8;stroke:#4a7ba6}.package{fill:#fdf3e3;stroke:#b5833a}"
+    ".branch{fill:#eef6ec;stroke:#5d8a54}"
     ".arrow{fill:none;stroke:#5b6770;stroke-width:1.3}"
 )
 _ARROW_TIP: Final = (
@@ -86,7 +117,9 @@ def rows(arrows: Arrows) -> list[list[str]]:
     placed = [[room for room in layer if room in arrows] for layer in layers]
     for room in sorted(arrows.keys() - {room for layer in placed for room in layer}):
         highest = min(index for index, layer in enumerate(placed) if arrows[room] & set(layer))
-        placed[highest - 1].append(room)
+        if not highest:
+            placed.insert(0, [])
+        placed[max(0, highest - 1)].append(room)
     return [row for row in placed if row]
 
 
@@ -216,11 +249,12 @@ def _curve(stops: Sequence[tuple[int, int]]) -> str:
 
 
 def _box(room: str, x: int, y: int) -> str:
-    kind = "inner" if "." in room else "package"
+    kind = "branch" if room in _BRANCHES else "inner" if "." in room else "package"
     corner = f'x="{x - _BOX_WIDTH // 2}" y="{y - _BOX_HEIGHT // 2}"'
     return (
         f'<rect class="{kind}" {corner} width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6"/>'
-        f'<text x="{x}" y="{y + 5}">{room.removeprefix("acktrail.")}</text>'
+        f'<text x="{x}" y="{y - 3}">{room.removeprefix("acktrail.")}</text>'
+        f'<text class="about" x="{x}" y="{y + 14}">{ABOUT[room]}</text>'
     )
 
 

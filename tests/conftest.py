@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -14,6 +16,7 @@ import pytest
 from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
 from servers.broker_diagnosis import diagnosis
+from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -24,6 +27,8 @@ _LEFT_ALONE = {
     "broker.session.timeout.ms": "60000",  # a machine that is busy for nine seconds must not fence its only broker
 }
 
+sys.dont_write_bytecode = False  # five processes would rewrite the assertions of all tests, in every run
+gc.disable()  # until all tests are collected: what is imported and collected stays
 os.environ.setdefault("ACKTRAIL_SPARK_MASTER", "in-process")  # tests of Spark ask for it
 settings.register_profile("quick", max_examples=30, derandomize=True, deadline=None)
 settings.register_profile("exhaustive", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -68,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         heaviest[item.path] = min(heaviest.get(item.path, len(_LONGEST_FIRST)), *own, len(_LONGEST_FIRST))
     is_alone = {path: _process_of(str(path)) not in _ONE_PROCESS for path in heaviest}
     items.sort(key=lambda item: (is_alone[item.path], heaviest[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """What stays is not looked through again."""
+    gc.freeze()
+    gc.enable()
 
 
 def _left_out(items: list[pytest.Item]) -> dict[pytest.Item, None]:
@@ -134,6 +145,40 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 _shared: list[EmbeddedBroker] = []
+
+
+@pytest.fixture(scope="session")
+def workload(broker: EmbeddedBroker) -> Workload:
+    """Topics, records and members of the shared broker."""
+    return Workload(broker.config())
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[EmbeddedBroker]:
+    """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
+    names = ("admin", "reader", "exporter", "resetter", "deleter", "half-sighted", "member", "fewest", "sinker")
+    with EmbeddedBroker(sasl_users={name: f"{name}-secret" for name in (*names, "unwelcome")}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def guarded_workload(guarded: EmbeddedBroker) -> Workload:
+    """State that the guarded broker keeps: group g accepted all of topic orders."""
+    workload = Workload(guarded.config())
+    workload.create_topic("orders")
+    workload.produce("orders", 5)
+    workload.acknowledge("g", "orders", 5)
+    return workload
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The session that jobs find and use, from here on to the end of the process."""
+    from acktrail_jobs.session import spark_session
+
+    os.environ.pop("ACKTRAIL_SPARK_MASTER", None)
+    with spark_session("local[2]") as session:
+        yield session
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,13 +17,12 @@ from samples.dashboard_tables import Sizes, write_dashboard_tables
 from samples.evidence_tables import put, write_evidence_tables
 from servers.web_server import web_server
 
-from acktrail_dags.dashboard_plugin import PREFIX, AcktrailPlugin
-from acktrail_dags.run_target import table_run_id
 from acktrail_dashboard.web.site_map import PAGES
 from acktrail_dashboard.web.static_files import static_files
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
 
+PREFIX = "/acktrail"
 HTML = {"Accept": "text/html"}
 PATHS = (
     *(page.path for page in PAGES if page.menu is not None or page.path == ""),
@@ -56,6 +55,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mounted") / "tables"
     found = write_dashboard_tables(root, Sizes(groups=8, partitions_a_group=2, runs=48, hourly_days=0.0))
     write_evidence_tables(found)
+    from acktrail_dags.run_target import table_run_id
+
     own = table_run_id("acktrail_export", "manual__1", 2)
     put(
         found, "export_ranges", [{"run_id": own, "state_partition": 1, "records_read": 4_711, "records_decoded": 4_711}]
@@ -161,6 +162,8 @@ def test_the_tab_of_a_run_shows_what_that_run_left(server: httpx.Client) -> None
 
 def test_every_view_leads_to_a_page_by_a_relative_link(server: httpx.Client) -> None:
     """One entry in the menu and three tabs, each with a route of its own, none of which begins with a slash."""
+    from acktrail_dags.dashboard_plugin import AcktrailPlugin
+
     views = AcktrailPlugin().external_views
     assert {view["destination"] for view in views} == {"nav", "dag", "dag_run", "task_instance"}
     assert len({view["url_route"] for view in views}) == len(views)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 pytestmark = pytest.mark.airflow
 
@@ -41,6 +40,8 @@ def test_what_is_allowed_is_in_the_request(tmp_path: Path) -> None:
 
 def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
     """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
+    from airflow.sdk.exceptions import AirflowFailException
+
     earliest = {**FORM, "tables_uri": str(tmp_path)}
     later = {"strategy": "to-history", "datetime": "2999-01-01T00:00:00Z"}
     for form, message in (

@@ -1,24 +1,11 @@
-"""One Spark session for every test of the jobs, and an empty world for each."""
+"""An empty world for every test of the jobs."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jobs.world import World
-from pyspark.sql import SparkSession
-
-from acktrail_jobs.session import spark_session
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session that jobs find and use, from here on to the end of the process."""
-    os.environ.pop("ACKTRAIL_SPARK_MASTER", None)
-    with spark_session("local[2]") as session:
-        yield session
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,7 @@ import pytest
 from servers.workload import Worked, Workload
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
-
-
-@pytest.fixture(scope="session")
-def workload(broker: EmbeddedBroker) -> Workload:
-    return Workload(broker.config())
 
 
 @pytest.fixture(scope="session")
@@ -33,32 +27,3 @@ def worked(workload: Workload) -> Worked:
 def admin(kafka: KafkaConfig) -> Iterator[ShareGroupAdmin]:
     with ShareGroupAdmin(kafka) as asked:
         yield asked
-
-
-@pytest.fixture(scope="session")
-def guarded() -> Iterator[EmbeddedBroker]:
-    """A broker with logins and ACLs: `admin` may do everything, the others nothing until it is granted."""
-    users = {
-        "admin": "admin-secret",
-        "reader": "reader-secret",
-        "exporter": "exporter-secret",
-        "resetter": "resetter-secret",
-        "deleter": "deleter-secret",
-        "half-sighted": "half-sighted-secret",
-        "member": "member-secret",
-        "fewest": "fewest-secret",
-        "sinker": "sinker-secret",
-        "unwelcome": "unwelcome-secret",
-    }
-    with EmbeddedBroker(sasl_users=users) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def guarded_workload(guarded: EmbeddedBroker) -> Workload:
-    """State that the guarded broker keeps: group g accepted all of topic orders."""
-    workload = Workload(guarded.config())
-    workload.create_topic("orders")
-    workload.produce("orders", 5)
-    workload.acknowledge("g", "orders", 5)
-    return workload

@@ -3,22 +3,17 @@ no ACL allows."""
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
 from change.world import World
+from drivers.rights import GROUP, doctor, run_by_kafkas_tool
 from servers.granted_acls import grant, missing, without
-from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
-from acktrail.cli.commands.doctor import doctor as command
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
@@ -28,9 +23,10 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, Purpose, needed
 from acktrail.tables.delta.store import Tables
 
+__all__ = ["doctor"]
+
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-GROUP: Final = "with-the-fewest-acls"
 TOPIC: Final = "of-the-fewest-acls"
 USER: Final = "fewest"
 
@@ -41,53 +37,6 @@ def _state(guarded_workload: Workload) -> None:
     guarded_workload.create_topic(TOPIC)
     guarded_workload.produce(TOPIC, 3)
     guarded_workload.acknowledge(GROUP, TOPIC, 2)
-
-
-@pytest.fixture
-def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs the command as a user: its exit code and what it says about ACLs; with `as_json` False its output."""
-
-    def run(
-        user: str, *purposes: str, groups: Sequence[str] = (), topics: Sequence[str] = (), as_json: bool = True
-    ) -> tuple[int, Any]:
-        client = tmp_path / f"{user}.properties"
-        client.write_text("".join(f"{key}={value}\n" for key, value in guarded.client_properties(user).items()))
-        capsys.readouterr()
-        code = 0
-        try:
-            command(
-                bootstrap_server=guarded.bootstrap_servers,
-                client_config=client,
-                tables=str(tmp_path / "nothing-yet"),
-                acls=list(purposes),
-                group=list(groups),
-                topic=list(topics),
-                as_json=as_json,
-            )
-        except typer.Exit as ended:
-            code = ended.exit_code
-        said = capsys.readouterr().out
-        return code, [check for check in map(json.loads, said.splitlines()) if check["command"]] if as_json else said
-
-    return run
-
-
-def _run_by_kafkas_tool(broker: EmbeddedBroker, folder: Path, commands: Sequence[str]) -> None:
-    """Run each command line as it stands, with the class that the script starts."""
-    admin = folder / "admin.properties"
-    admin.write_text("".join(f"{key}={value}\n" for key, value in broker.client_properties("admin").items()))
-    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    admin.write_text(f'{admin.read_text()}sasl.jaas.config={jaas} username="admin" password="admin-secret";\n')
-
-    def run(line: str) -> subprocess.CompletedProcess[str]:
-        script, *arguments = shlex.split(line)
-        assert script == "kafka-acls.sh"
-        tool = kafka_tool("org.apache.kafka.tools.AclCommand", *arguments)
-        return subprocess.run(tool, cwd=folder, capture_output=True, text=True, check=False)
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in pool.map(run, commands):
-            assert (done.returncode, "Adding ACLs" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def _whole(config: KafkaConfig, folder: Path) -> bool:
@@ -112,7 +61,7 @@ def test_the_acls_of_an_export_are_enough_and_none_is_too_much(
     code, checks = doctor(USER, "export")
     assert (code, {check["status"] for check in checks}) == (3, {"missing"})
     assert all(f"--allow-principal User:{USER} " in check["command"] for check in checks)
-    _run_by_kafkas_tool(guarded, tmp_path, [check["command"] for check in checks])
+    run_by_kafkas_tool(guarded, tmp_path, [check["command"] for check in checks])
     config, acls = guarded.config(USER), needed(Purpose.EXPORT)
     with ShareGroupAdmin(config) as admin:
         until(lambda: not missing(admin, acls), what="every ACL")

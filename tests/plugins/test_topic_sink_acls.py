@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from broker.test_acls import GROUP, _run_by_kafkas_tool, doctor
+from drivers.rights import GROUP, doctor, run_by_kafkas_tool
 from servers.workload import Workload, until
 
 from acktrail.connect.contract import SinkTaskContext
@@ -37,7 +37,7 @@ def test_the_rights_of_the_connectors_are_found_and_granted(
     ids = "ACL for topic-sink: WRITE on every transactional-id that begins with acktrail/"
     assert (code, statuses.pop(ids)) == (3, "note")
     assert set(statuses.values()) == {"missing"}
-    _run_by_kafkas_tool(guarded, tmp_path, list(dict.fromkeys(check["command"] for check in checks)))
+    run_by_kafkas_tool(guarded, tmp_path, list(dict.fromkeys(check["command"] for check in checks)))
 
     def left() -> set[str]:
         return {

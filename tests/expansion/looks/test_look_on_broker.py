@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from broker.test_connector_rights import OFTEN, SEEN, TOPICS, says_which_rights
+from drivers.rights import OFTEN, SEEN, TOPICS, says_which_rights
 from expansion.support.committed import commit
 from servers.workload import Workload
 

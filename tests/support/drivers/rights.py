@@ -1,0 +1,118 @@
+"""What a user without rights is told, by `doctor` and by a source's status; rights granted by Kafka's own tool."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import typer
+from servers.real_broker import kafka_tool
+from servers.workload import Workload, until
+
+from acktrail.cli.commands.doctor import doctor as command
+from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.states import RunState
+from acktrail.connect.runtime.worker import Worker
+from acktrail.embedded import EmbeddedBroker
+from acktrail.model.acls import ALL, Acl
+
+GROUP: Final = "with-the-fewest-acls"
+
+_USER: Final = "unwelcome"
+SEEN: Final = (Acl("DESCRIBE", "group", ALL), Acl("DESCRIBE_CONFIGS", "group", ALL))
+TOPICS: Final = Acl("DESCRIBE", "topic", ALL)
+_LOGS: Final = tuple(Acl("READ", "topic", topic) for topic in ("__share_group_state", "__consumer_offsets"))
+_ALL_RIGHTS: Final = (*SEEN, TOPICS, *_LOGS)
+OFTEN: Final = {"interval.ms": "1000"}
+
+
+@pytest.fixture
+def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs the command as a user: its exit code and what it says about ACLs; with `as_json` False its output."""
+
+    def run(
+        user: str, *purposes: str, groups: Sequence[str] = (), topics: Sequence[str] = (), as_json: bool = True
+    ) -> tuple[int, Any]:
+        client = tmp_path / f"{user}.properties"
+        client.write_text("".join(f"{key}={value}\n" for key, value in guarded.client_properties(user).items()))
+        capsys.readouterr()
+        code = 0
+        try:
+            command(
+                bootstrap_server=guarded.bootstrap_servers,
+                client_config=client,
+                tables=str(tmp_path / "nothing-yet"),
+                acls=list(purposes),
+                group=list(groups),
+                topic=list(topics),
+                as_json=as_json,
+            )
+        except typer.Exit as ended:
+            code = ended.exit_code
+        said = capsys.readouterr().out
+        return code, [check for check in map(json.loads, said.splitlines()) if check["command"]] if as_json else said
+
+    return run
+
+
+def run_by_kafkas_tool(broker: EmbeddedBroker, folder: Path, commands: Sequence[str]) -> None:
+    """Run each command line as it stands, with the class that the script starts."""
+    admin = folder / "admin.properties"
+    admin.write_text("".join(f"{key}={value}\n" for key, value in broker.client_properties("admin").items()))
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    admin.write_text(f'{admin.read_text()}sasl.jaas.config={jaas} username="admin" password="admin-secret";\n')
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        script, *arguments = shlex.split(line)
+        assert script == "kafka-acls.sh"
+        tool = kafka_tool("org.apache.kafka.tools.AclCommand", *arguments)
+        return subprocess.run(tool, cwd=folder, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in pool.map(run, commands):
+            assert (done.returncode, "Adding ACLs" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def says_which_rights(
+    guarded: EmbeddedBroker,
+    guarded_workload: Workload,
+    tmp_path: Path,
+    name: str,
+    acls: Sequence[Acl],
+    own: Mapping[str, str],
+) -> None:
+    """A source without its rights names those that are missing and no other one. Once they are granted there is no word: a
+    source that runs on sees them with its next look, one that failed is started again."""
+    worker = Worker(ConfigStore())
+
+    def told() -> tuple[set[RunState], str]:
+        statuses = [worker.status(name), *(task.status for _, task in worker.tasks(name))]
+        return {status.state for status in statuses}, "".join(status.trace for status in statuses)
+
+    kafka = guarded.config(_USER)
+    reached = {f"kafka.{key}": str(value) for key, value in kafka.properties.items()}
+    reached |= {"kafka.bootstrap.servers": kafka.bootstrap_servers, "sink.tables": str(tmp_path / "tables")}
+    try:
+        worker.create(name, {"connector.class": name, **reached, **own})
+        until(lambda: told()[1], what="a word about the rights")
+        _, said = told()
+        assert {text for text in map(str, _ALL_RIGHTS) if text in said} == set(map(str, acls)), said
+        for acl in acls:
+            guarded_workload.allow(_USER, acl.operation, acl.kind.upper(), acl.name)
+
+        def is_well() -> bool:
+            if RunState.FAILED in told()[0]:
+                worker.restart(name, include_tasks=True, only_failed=True)
+            return told() == ({RunState.RUNNING}, "") and bool(worker.tasks(name))
+
+        until(is_well, what="no word any more")
+    finally:
+        worker.stop()
+        for acl in acls:
+            guarded_workload.revoke(_USER, acl.operation, acl.kind.upper(), acl.name)

@@ -87,8 +87,8 @@ def says_which_rights(
     acls: Sequence[Acl],
     own: Mapping[str, str],
 ) -> None:
-    """A source without its rights names those that are missing and no other one. Once they are granted there is no word: a
-    source that runs on sees them with its next look, one that failed is started again."""
+    """A source without its rights names those that are missing and no other one. Once they are granted there is no
+    word: a source that runs on sees them with its next look, one that failed is started again."""
     worker = Worker(ConfigStore())
 
     def told() -> tuple[set[RunState], str]:

@@ -30,7 +30,7 @@ from acktrail.format.wire.dialects.released import KAFKA_4_2
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy
 from acktrail.offline.record_json import state_json
-from acktrail.offline.replay_dialects import replay_records
+from acktrail.offline.replay_files import replay_records
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_json import finding_json
 from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate

@@ -28,9 +28,7 @@ from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.format.wire.record_batch import HEADER_BYTES, Compression
 from acktrail.offline.read import log_segment as segment_module
 from acktrail.offline.read.copied_files import read_dump
-from acktrail.offline.read.log_segment import Fragment, IntactBatch, is_log, read_batches
-from acktrail.offline.read.read_report import ReadReport, SegmentDamage
-from acktrail.offline.read.sink_objects import read_sink_object
+from acktrail.offline.read.log_segment import Fragment, IntactBatch, ReadReport, SegmentDamage, is_log, read_batches
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
 __all__ = ["TARGETS", "as_input", "mended", "use_scratch"]
@@ -177,7 +175,7 @@ _SCRATCH: list[Path] = []
 def use_scratch(folder: Path) -> None:
     """Where targets that read files keep theirs."""
     folder.mkdir(exist_ok=True)
-    _SCRATCH[:] = [folder / "dump.jsonl", folder / "t+3+0000000007.bin", folder / "t+3+0000000007.keys.bin"]
+    _SCRATCH[:] = [folder / "dump.jsonl"]
 
 
 def dump(data: bytes) -> None:
@@ -190,21 +188,6 @@ def dump(data: bytes) -> None:
     if found:
         file.write_text("".join(dump_line(record) + "\n" for record in found), encoding="utf-8")
         assert list(read_dump(file)) == found
-
-
-def sink_object(data: bytes) -> None:
-    """An object is read to its end whatever it and its keys hold: values and damage lie one behind the other."""
-    _, values, keys = _SCRATCH
-    cut = data[0] % (len(data) + 1) if data else 0
-    keys.write_bytes(data[1:cut])
-    values.write_bytes(data[cut:])
-    damage: list[SegmentDamage] = []
-    found = list(read_sink_object(values, ReadReport(on_damage=damage.append)))
-    assert [record.offset for record in found] == list(range(7, 7 + len(found)))
-    own = [each for each in damage if each.file == str(values)]
-    read = b"".join((record.value or b"") + b"\n" for record in found)
-    assert data[cut:].startswith(read)
-    assert [each.position for each in own] == ([len(read)] if len(read) < len(data[cut:]) else [])
 
 
 def planted(data: bytes) -> None:
@@ -222,5 +205,4 @@ TARGETS: Final[dict[str, Callable[[bytes], Any]]] = {
     "planted": planted,
     "records": records,
     "segment": segment,
-    "sink_object": sink_object,
 }

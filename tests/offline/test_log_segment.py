@@ -24,8 +24,7 @@ from acktrail.format.wire.dialects.released import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression
 from acktrail.offline.read import log_segment as batches_module
-from acktrail.offline.read.log_segment import read_segment
-from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
+from acktrail.offline.read.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
 
 FOLDER = "__share_group_state-3"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

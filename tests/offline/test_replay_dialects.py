@@ -30,9 +30,9 @@ from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import Tombstone
 from acktrail.model.replay import Policy, replay
-from acktrail.offline import replay_dialects
+from acktrail.offline import replay_files
 from acktrail.offline.record_json import state_json
-from acktrail.offline.replay_dialects import replay_records
+from acktrail.offline.replay_files import replay_records
 
 in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -66,7 +66,7 @@ def test_strict_replay_is_refused_where_no_branch_knows_its_rules(
     options: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line, exit code 3, and no state: what was asked for cannot be told."""
-    monkeypatch.setattr(replay_dialects, "loaded", lambda _: iter(()))
+    monkeypatch.setattr(replay_files, "loaded", lambda _: iter(()))
 
     file = dump(tmp_path / "log.jsonl", KAFKA_4_2.encode, ODD)
     line = refused(capsys, "record", "replay", file, *options).complaint(3)

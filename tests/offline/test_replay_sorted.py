@@ -16,8 +16,8 @@ from state_topics.segment_bytes import batch
 from acktrail.cli.commands import copied_logs as command
 from acktrail.format.wire.dialects.released import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.read_report import ReadReport
-from acktrail.offline.replay_sorted import replay_sorted
+from acktrail.offline.read.log_segment import ReadReport
+from acktrail.offline.replay_files import replay_sorted
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

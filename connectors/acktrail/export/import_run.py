@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ from acktrail.format.columns.decoding.decode_records import decode_records, deco
 from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
 from acktrail.offline.read.copied_files import choose_dialect, sample_of
-from acktrail.offline.read.log_segment import cluster_id_beside, sha256_of, shown_name, topic_id_beside
-from acktrail.offline.read.read_report import ReadReport
+from acktrail.offline.read.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
@@ -96,12 +95,11 @@ def import_files(
         check_state_topic(tables, snapshot, topic_id)
         check_dialect(tables, snapshot, dialect.name)
     destination = _destination(plan, tables, sink, summaries, topic_id, dialect)
-    quiet = replace(reading, on_damage=lambda _: None, nameless=[], keyless=[], unchecked=[])
     done, known = TaskSummary(), 0
     for group in ascending_groups(summaries):
         files = [found.file for found in group]
         origins = [Origin(file=shown_name(each), sha256=sha256_of(each), dialect=dialect.name) for each in files]
-        source = FileTask(load_records(files, quiet), origins, destination)
+        source = FileTask(load_records(files, reading.quiet()), origins, destination)
         done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id, progress=progress).run())
         known += source.known
         del source  # the next records are loaded when these are gone

@@ -17,7 +17,7 @@ from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_
 from acktrail.errors import ForeignCluster, InputError
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.offline.read.copied_files import conflicting_records, raw_batches
-from acktrail.offline.read.read_report import ReadReport
+from acktrail.offline.read.log_segment import ReadReport
 
 FILE: Final = "file"
 """The column of loaded records that numbers the file a record is from."""

@@ -14,7 +14,6 @@ from acktrail.format.wire.state_key import key_form
 from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState
-from acktrail.offline.read.read_report import SegmentDamage
 
 _GROUP_NAMES: Final = {
     "group_id": "group",
@@ -46,18 +45,6 @@ def group_record_json(addressed: AddressedRecord[ShareGroupRecord]) -> JsonForm:
     kind = GroupRecordType(INT16.unpack_from(addressed.raw.key or b"")[0])
     content = {_GROUP_NAMES.get(name, name): value for name, value in asdict(record).items()}
     return {**form, "type": kind.name.lower(), **content}
-
-
-def damage_json(damage: SegmentDamage) -> JsonForm:
-    """A damaged piece of a log segment; `offset` and `last_offset` are null where its header cannot be read."""
-    return {
-        "state_partition": damage.state_partition,
-        "offset": damage.first_offset,
-        "timestamp": None,
-        "decode_status": damage.status.value,
-        "decode_error": damage.reason,
-        **{name: getattr(damage, name) for name in ("last_offset", "file", "position", "size_bytes")},
-    }
 
 
 def state_json(state: SharePartitionState) -> JsonForm:

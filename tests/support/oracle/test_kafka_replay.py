@@ -26,9 +26,9 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.offline.read.copied_files import read_dump
-from acktrail.offline.read.read_report import ReadReport
+from acktrail.offline.read.log_segment import ReadReport
 from acktrail.offline.record_json import state_json
-from acktrail.offline.replay_sorted import replay_sorted
+from acktrail.offline.replay_files import replay_sorted
 from acktrail.replay.raw_log import RawLogReplay
 from acktrail.replay.state_columns import states_of
 

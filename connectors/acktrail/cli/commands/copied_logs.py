@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from acktrail.format.wire.dialects.dialect import Dialect, DialectReplay
     from acktrail.format.wire.raw_record import RawRecord
     from acktrail.model.records import RecordAt
-    from acktrail.offline.read.read_report import ReadReport, SegmentDamage
+    from acktrail.offline.read.log_segment import ReadReport, SegmentDamage
     from acktrail.offline.replay_until import LogCut, LogPoint
 
 
-_ESCAPES: Final = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0"}
 _PARTITIONS_SHOWN: Final = 20
 _LARGE_BYTES: Final = 1 << 20
 """From this size on the columnar replay, which takes longer to start, is faster."""
@@ -33,8 +31,8 @@ _LARGE_BYTES: Final = 1 << 20
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather), Kafka's log segments (.log) or "
-        "objects of Kafka Connect's S3 sink (.bin), each also with .gz or .zst appended."
+        help="Record dumps (.jsonl), tables of records (.parquet, .arrow, .feather) or Kafka's log segments (.log), "
+        "each also with .gz or .zst appended."
     ),
 ]
 DialectName = Annotated[
@@ -56,12 +54,6 @@ StatePartition = Annotated[
 ]
 
 
-Separator = Annotated[
-    str,
-    typer.Option("--separator", help="What stands behind each record of a sink's object (format.bytearray.separator)."),
-]
-
-
 class Topic(StrEnum):
     """The topic of Kafka that the records come from."""
 
@@ -80,7 +72,6 @@ def decode(
         ),
     ] = Topic.STATE,
     state_partition: StatePartition = None,
-    separator: Separator = "\\n",
 ) -> None:
     """Decode records of __share_group_state, one JSON object a record.
 
@@ -93,18 +84,16 @@ def decode(
     from acktrail.format.wire.raw_record import decode_with
     from acktrail.offline import record_json
     from acktrail.offline.read.copied_files import AUTO, read_files
-    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.offline.read.log_segment import ReadReport
 
     is_of_groups, others = topic is Topic.CONSUMER_OFFSETS, 0
     with record_counter("decoded", prints_meanwhile=True) as count:
 
         def show_damage(damage: SegmentDamage) -> None:
             count(readable=False)
-            typer.echo(json_line(record_json.damage_json(damage)))
+            typer.echo(json_line(damage.form()))
 
-        reading = ReadReport(
-            state_partition=state_partition, on_damage=show_damage, separator=separator_bytes(separator)
-        )
+        reading = ReadReport(state_partition=state_partition, on_damage=show_damage)
         decoder: Callable[[bytes | None, bytes | None], Any]
         form: Callable[[Any], dict[str, object]]
         if is_of_groups:
@@ -153,7 +142,6 @@ def replay(
         Path | None, typer.Option("--findings", help="File for every finding, one JSON object a line.")
     ] = None,
     state_partition: StatePartition = None,
-    separator: Separator = "\\n",
 ) -> None:
     """Replay records of __share_group_state, one JSON object a share partition.
 
@@ -164,11 +152,11 @@ def replay(
 
     Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
-    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.offline.read.log_segment import ReadReport
     from acktrail.offline.replay_until import LogCut, parse_log_point
 
     point, cut = None if at is None else parse_log_point(at), LogCut()
-    reading = ReadReport(state_partition=state_partition, separator=separator_bytes(separator))
+    reading = ReadReport(state_partition=state_partition)
     is_plain = policy is Policy.BROKER and point is None and findings is None
     is_sorted_replay = is_plain and _pays_off(files)
     with record_counter("replayed") as count:
@@ -188,7 +176,7 @@ def replay(
 def _pays_off(files: list[Path]) -> bool:
     """Whether the files are large enough and numpy is installed: then Arrow is prepared."""
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.offline.replay_sorted import has_numpy
+    from acktrail.offline.replay_files import has_numpy
 
     try:
         size = sum(file.stat().st_size for file in files)
@@ -206,12 +194,12 @@ def _replay_sorted(
     """The columnar replay, where the files are in the order of their log; None where they are not."""
     from acktrail.format.wire.dialects.dialect import DialectReplay
     from acktrail.format.wire.dialects.released import KAFKA_4_2
-    from acktrail.offline.replay_sorted import replay_sorted
+    from acktrail.offline.replay_files import replay_sorted
 
     if dialect is not KAFKA_4_2:
         return None
     damages: list[SegmentDamage] = []
-    own = replace(reading, on_damage=damages.append, nameless=[], keyless=[], unchecked=[])
+    own = reading.quiet(damages.append)
     result = replay_sorted(files, own)
     if result is None:
         return None
@@ -239,7 +227,7 @@ def _replay_in_order(
     from acktrail.format.wire.raw_record import decode_with
     from acktrail.model.records import RecordAt
     from acktrail.offline.read.copied_files import in_log_order, read_files
-    from acktrail.offline.replay_dialects import replay_records
+    from acktrail.offline.replay_files import replay_records
     from acktrail.offline.replay_until import up_to
 
     def note_damage(damage: SegmentDamage) -> None:
@@ -301,17 +289,6 @@ def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect
     return dialect
 
 
-def separator_bytes(text: str) -> bytes:
-    """The bytes of ``--separator``, in which ``\\n``, ``\\r``, ``\\t`` and ``\\0`` stand for what they name in Kafka
-    Connect. Raises InputError when there are none."""
-    found = text
-    for name, byte in _ESCAPES.items():
-        found = found.replace(name, byte)
-    if not found:
-        raise InputError("--separator is empty: where a record ends could not be checked")
-    return found.encode()
-
-
 def report_damage(damage: SegmentDamage) -> None:
     """Report a damaged piece of a segment in one line on stderr."""
     known = damage.first_offset is not None
@@ -324,8 +301,7 @@ def report_damage(damage: SegmentDamage) -> None:
 
 
 def report_left_out(reading: ReadReport) -> None:
-    """Report skipped records (control, aborted), segments without a state partition, and what a sink's objects do not
-    show, on stderr."""
+    """Report skipped records (control, aborted) and segments without a state partition on stderr."""
     if reading.control_records or reading.aborted_records:
         typer.echo(
             f"{reading.control_records:,} control records and {reading.aborted_records:,} records of aborted "
@@ -334,7 +310,3 @@ def report_left_out(reading: ReadReport) -> None:
         )
     for file in reading.nameless:
         typer.echo(f"{printable(file)}: state partition not known, shown as -1: name it by --state-partition", err=True)
-    for text in dict.fromkeys(reading.keyless):
-        typer.echo(f"{printable(text)} have no key (store.kafka.keys=true keeps keys) and cannot be decoded", err=True)
-    for file in dict.fromkeys(reading.unchecked):
-        typer.echo(f"{printable(file)}: no later object confirms that no record is missing in it", err=True)

@@ -15,11 +15,9 @@ from acktrail.cli import arrow_without_pandas
 from acktrail.cli.commands.copied_logs import (
     DialectName,
     Files,
-    Separator,
     StatePartition,
     report_damage,
     report_left_out,
-    separator_bytes,
 )
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.progress import table_progress
@@ -172,7 +170,6 @@ def import_files(
     tables_options: TablesOptions = None,
     dialect: DialectName = "auto",
     state_partition: StatePartition = None,
-    separator: Separator = "\\n",
     topic_id: Annotated[
         str | None,
         typer.Option(
@@ -197,10 +194,10 @@ def import_files(
     """
     arrow_without_pandas.forgo_pandas()
     from acktrail.export import import_run
-    from acktrail.offline.read.read_report import ReadReport
+    from acktrail.offline.read.log_segment import ReadReport
     from acktrail.times import new_run_id
 
-    reading = ReadReport(state_partition=state_partition, on_damage=report_damage, separator=separator_bytes(separator))
+    reading = ReadReport(state_partition=state_partition, on_damage=report_damage)
     plan = import_run.ImportPlan(
         files=tuple(files),
         cluster_id=cluster,

@@ -29,17 +29,7 @@ def decode_key(key: bytes) -> tuple[int, SharePartition]:
         UnsupportedRecord: for a type other than snapshot and update.
         MalformedRecord: when the key is cut off or malformed.
     """
-    return _read_key(Reader(key, "key"))
-
-
-def key_end(data: bytes, position: int) -> int:
-    """Where the key ends that begins at `position`; raises as ``decode_key``."""
-    reader = Reader(data, "key", position)
-    _read_key(reader)
-    return reader.position
-
-
-def _read_key(reader: Reader) -> tuple[int, SharePartition]:
+    reader = Reader(key, "key")
     kind = reader.integer(INT16)
     if kind not in (SNAPSHOT_TYPE, UPDATE_TYPE):
         raise UnsupportedRecord("unknown record type", part="key", number=kind)

@@ -1,5 +1,5 @@
-"""Files of copied records: record dumps, Parquet and Arrow, log segments, objects of Kafka Connect's S3 sink; their
-dialect, and the order of their log.
+"""Files of copied records: record dumps, Parquet and Arrow, log segments; their dialect, and the order of
+their log.
 
 A record dump has one record of the state topic a line, as JSON: ``{"partition": int, "offset": int, "timestamp": int,
 "key": base64|null, "value": base64|null}``, timestamp in ms. Parquet and Arrow files have the columns of
@@ -15,7 +15,6 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -29,9 +28,7 @@ from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
-from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, read_segment
-from acktrail.offline.read.read_report import ReadReport
-from acktrail.offline.read.sink_objects import OBJECT_SUFFIX, read_sink_object
+from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, ReadReport, read_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +50,7 @@ _VALUES_AT_ONCE: Final = 8_192
 """Rows converted to Python values together."""
 _ARROW_FILE: Final = b"ARROW1"
 _HINT: Final = "the columns are partition, offset, timestamp (integers, ms), key and value (binary)"
-SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX, OBJECT_SUFFIX)
+SUFFIXES: Final = (DUMP_SUFFIX, *COLUMN_SUFFIXES, SEGMENT_SUFFIX)
 """Each also with ``.gz`` or ``.zst`` appended."""
 _SAMPLE: Final = 1_000
 """Records of each file from which the dialect is detected."""
@@ -81,8 +78,6 @@ def read_file(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
         return read_columns(file)
     if suffix == SEGMENT_SUFFIX:
         return read_segment(file, reading)
-    if suffix == OBJECT_SUFFIX:
-        return read_sink_object(file, reading)
     hint = f"files end in {', '.join(SUFFIXES)}, or these with .gz or .zst behind"
     raise MalformedFile("not a format that is read", file=str(file), hint=hint)
 
@@ -105,9 +100,8 @@ def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
 
 def sample_of(files: Sequence[Path], reading: ReadReport) -> Iterator[RawRecord]:
     """The first records of each file; raises as `read_files`, and does not report damage."""
-    quiet = replace(reading, on_damage=lambda _: None, nameless=[], keyless=[], unchecked=[])
     for file in files:
-        yield from islice(read_file(file, quiet), _SAMPLE)
+        yield from islice(read_file(file, reading.quiet()), _SAMPLE)
 
 
 def dialect_named(name: str) -> Dialect[Any]:

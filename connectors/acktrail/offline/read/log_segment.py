@@ -19,8 +19,9 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -39,7 +40,6 @@ from acktrail.format.wire.record_batch import (
 )
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
 from acktrail.offline.read.codecs import bare_suffix, open_file
-from acktrail.offline.read.read_report import ReadReport, SegmentDamage, SegmentDamageStatus
 
 SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
@@ -335,3 +335,66 @@ def _header_like(file: BinaryIO, position: int) -> Iterator[int]:
         if len(window) <= _WINDOW:
             return
         position += _WINDOW
+
+
+class SegmentDamageStatus(StrEnum):
+    """Why the records of a piece of a log are not known: its checksum is wrong, or its content is not records; the file
+    ends inside it (a crash, or a copy of a log that is being written); the end of their transaction is not there."""
+
+    CORRUPT_BATCH = "corrupt_batch"
+    TORN_TAIL = "torn_tail"
+    UNDECIDED_TRANSACTION = "undecided_transaction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDamage:
+    """A piece of a segment: `size_bytes` from byte `position` on (in the unpacked file). `first_offset` and
+    `last_offset` are what its header says, None where there is none that can be read. Readable records before the
+    damage within a batch are given; then `first_offset` is the one after them."""
+
+    state_partition: int | None
+    file: str
+    position: int
+    size_bytes: int
+    first_offset: int | None
+    last_offset: int | None
+    status: SegmentDamageStatus
+    reason: str
+
+    def form(self) -> dict[str, object]:
+        """In JSON, as a record that could not be read; offsets are null where the header cannot be read."""
+        return {
+            "state_partition": self.state_partition,
+            "offset": self.first_offset,
+            "timestamp": None,
+            "decode_status": self.status.value,
+            "decode_error": self.reason,
+            **{name: getattr(self, name) for name in ("last_offset", "file", "position", "size_bytes")},
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadReport:
+    """How files are read, and what was left out on the way.
+
+    `state_partition` is for segments whose folder does not name it. `control` selects the control records (drafts
+    i and ii) instead of the others. `on_damage` is called for each damage. Collected: the numbers of control
+    records and of records of aborted transactions, and the segments without a state partition (`nameless`).
+    """
+
+    state_partition: int | None = None
+    control: bool = False
+    on_damage: Callable[[SegmentDamage], None] = lambda _: None
+    control_records: int = 0
+    aborted_records: int = 0
+    nameless: list[str] = field(default_factory=list)
+
+    def quiet(self, on_damage: Callable[[SegmentDamage], None] = lambda _: None) -> ReadReport:
+        """The same way of reading with a report of its own."""
+        return ReadReport(state_partition=self.state_partition, control=self.control, on_damage=on_damage)
+
+    def add(self, other: ReadReport) -> None:
+        """Add the counts and names of `other`."""
+        self.control_records += other.control_records
+        self.aborted_records += other.aborted_records
+        self.nameless += other.nameless

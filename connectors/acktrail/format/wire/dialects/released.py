@@ -29,12 +29,11 @@ from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
+from acktrail.model.share_partition import SharePartition
 
 _VALUE_VERSION: Final = 0
 _ABSENT: Final = -1
 _COUNT_TAG: Final = 0
-_NO_SHARE_PARTITION: Final = SharePartition(group_id=GroupId(""), topic_id=ZERO_TOPIC_ID, partition=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +64,7 @@ def decode(key: bytes | None, value: bytes | None, layout: _Layout = _4_2) -> St
         if kind == UPDATE_TYPE:
             raise MalformedRecord("null value under an update key", part="value", position=0)
         return Tombstone(key=share_partition)
-    return _read_value(kind, share_partition, Reader(value, "value"), layout)
-
-
-def _read_value(
-    kind: int, share_partition: SharePartition, reader: Reader, layout: _Layout
-) -> ShareSnapshot | ShareUpdate:
+    reader = Reader(value, "value")
     read_version(reader, (_VALUE_VERSION,))
     return (_read_snapshot if kind == SNAPSHOT_TYPE else _read_update)(share_partition, reader, layout)
 
@@ -134,20 +128,11 @@ def _read_count(reader: Reader, layout: _Layout) -> int | None:
     return None
 
 
-def _value_end(kind: int, data: bytes, position: int, layout: _Layout) -> int:
-    reader = Reader(data, "value", position)
-    _read_value(kind, _NO_SHARE_PARTITION, reader, layout)
-    return reader.position
-
-
 def _dialect(layout: _Layout) -> Dialect[StateRecord]:
     return Dialect(name=layout.release, decode=partial(decode, layout=layout), encode=partial(encode, layout=layout))
 
 
 _4_0: Final = _Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False)
-VALUE_ENDS: Final = (partial(_value_end, layout=_4_2), partial(_value_end, layout=_4_0))
-"""By the layouts of 4.1 and later, and of 4.0: where a value ends, by the record type of its key, the bytes that it is
-in and where it begins. Raises as ``decode``."""
 
 KAFKA_4_0: Final = _dialect(_4_0)
 KAFKA_4_1: Final = _dialect(_Layout(release="4.1", has_count=False))

@@ -224,7 +224,7 @@ def _bare() -> None:
 
 
 def _reconciled(uri: str, master: str | None) -> None:
-    from acktrail_jobs.commands.reconcile import reconcile
+    from acktrail_jobs.commands.pipeline_commands import reconcile
 
     jobs: list[int] = []
     _count_jobs(jobs)

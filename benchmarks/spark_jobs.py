@@ -78,9 +78,14 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail_jobs.states_at import states_at
+    from acktrail.reconcile.replay_resume import ReplayStart, run_replay
+    from acktrail.reconcile.state_at import topic_at_time
+    from acktrail_jobs.spark_executors import SparkExecutors
 
-    return _totals(states_at(session, config).select("snapshot_epoch", "start_offset", "batches").toArrow())
+    tables = Tables(config)
+    moment = topic_at_time(tables)
+    executors = SparkExecutors(lambda: session)
+    return _totals(run_replay(executors, tables, moment.observation, moment.coverages, ReplayStart()))
 
 
 def _with_pandas(session: SparkSession, config: TablesConfig) -> Totals:

@@ -88,7 +88,7 @@ def reconcile(target: run_target.ReconcileTarget, **context: Unpack[Context]) ->
     the rules of the gate, which only decides."""
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import validate_run
-    from acktrail_jobs.commands import reconcile as command
+    from acktrail_jobs.commands import pipeline_commands as command
 
     check = partial(validate_run, Tables(tables_at(target)))
     master = spark_master(context["params"]["spark_conn_id"])

@@ -19,8 +19,7 @@ from acktrail.config import cache_folder, environment, java_home
 from acktrail.connect.activity import doing
 from acktrail.embedded.kafka.java import find_java
 from acktrail.errors import MissingDependency
-from acktrail_jobs.class_archive import ClassArchive
-from acktrail_jobs.java_messages import end_java, start_java
+from acktrail_jobs.spark_java import ClassArchive, end_java, start_java
 
 DEFAULT_MASTER: Final = "local[2]"
 _MASTER: Final = "spark.master"

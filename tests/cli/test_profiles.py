@@ -21,7 +21,7 @@ from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
 from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 HIDDEN = "hidden-w0rd"
 Written = Callable[[str], Path]

@@ -10,12 +10,12 @@ from typing import Any, Final
 from acktrail.cli.main import main
 from acktrail.export.export_run import ExportRun
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs import stream_tables
+from acktrail_jobs import state_stream
 
 DIES: Final = "ACKTRAIL_TEST_DIES"
 MOMENTS: Final[dict[str, tuple[Any, str]]] = {
     "before its checkpoint": (ExportRun, "commit_written"),
-    "before its commit": (stream_tables, "written_records"),
+    "before its commit": (state_stream, "written_records"),
     "before its ranges": (Tables, "commit_files"),
 }
 """What the driver has done last by then: all is committed, and Spark does not know; data files are written and have no

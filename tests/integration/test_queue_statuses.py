@@ -19,7 +19,7 @@ from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import StatusReader
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -6,8 +6,7 @@ import os
 import sys
 
 from acktrail.config import TablesConfig
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 from acktrail_jobs.session import spark_session
 
 if __name__ == "__main__":

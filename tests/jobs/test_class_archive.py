@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acktrail.config import environment
-from acktrail_jobs.class_archive import ClassArchive
+from acktrail_jobs.spark_java import ClassArchive
 
 SCRIPT = Path(__file__).with_name("session_settings.py")
 JAVA = Path(sys.executable)

@@ -15,7 +15,7 @@ from jobs.world import World
 from acktrail import config
 from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, retrieve
 from acktrail.embedded.kafka.java import find_java
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 PYTHON = "ACKTRAIL_OTHER_PYTHON"
 VERSION = "4.3.0"

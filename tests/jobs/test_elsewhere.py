@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 from servers.yarn_cluster import SPARK_JARS, running_yarn
 
 from acktrail.config import environment
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark")]
 

@@ -17,7 +17,7 @@ from jobs.test_reconcile import busy
 from jobs.world import World
 
 from acktrail.config import environment
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 from acktrail.errors import MissingDependency
 from acktrail.executors import InProcess, default_executors
 from acktrail_jobs.commands.engine import executors_on
-from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 from acktrail_jobs.spark_executors import SparkExecutors
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -27,9 +27,9 @@ from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.pipeline import history_plan, history_step
+from acktrail_jobs.commands.pipeline_commands import build_history
 from acktrail_jobs.pipeline import history_run as job
+from acktrail_jobs.pipeline import history_step
 
 Written = dict[tuple[int, int], StateRecord | SharePartition]
 """What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
@@ -101,8 +101,8 @@ def test_many_runs_make_what_one_pass_over_all_makes(
 ) -> None:
     """Exports after exports, piece by piece, whether older files have the older records or not: the model's changes and
     states, and a run without news commits nothing."""
-    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 60)
-    monkeypatch.setattr(history_plan, "_AT_ONCE", 30)
+    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 60)
+    monkeypatch.setattr(history_step, "_AT_ONCE", 30)
     monkeypatch.setattr(history_step, "RECORDS_AT_ONCE", 7)
     if not in_order:
         plain = RecordFiles.oldest_first
@@ -146,7 +146,7 @@ def test_each_record_is_read_at_most_twice(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_compacted: bool
 ) -> None:
     """However many executors and steps there are: a file that is not compacted has records of all state partitions."""
-    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 100)
+    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 100)
     monkeypatch.setattr(InProcess, "count", 8)
     written: Written = {}
     for number in range(6):
@@ -193,7 +193,7 @@ def _history(world: World) -> list[str]:
 
 def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets that Kafka pruned, before the export began and in the middle of it, cost nothing."""
-    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 20)
+    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 20)
     world.write(*(snapshot(key_of("g"), epoch, snapshot_epoch=epoch) for epoch in range(405)), on=0)
     world.export("r1", lost={0: 200}, at_most=2)
     world.export("r2", lost={0: 400})
@@ -224,7 +224,7 @@ def test_a_version_without_records_is_used_too(world: World) -> None:
 @pytest.mark.parametrize("table", ["add", "save"])
 def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Before either of a step's two commits: the next run, with more records, loses and doubles nothing."""
-    monkeypatch.setattr(history_plan, "RECORDS_OF_A_STEP", 20)
+    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 20)
     written: Written = {}
     for part in range(3):
         live(world, written, part)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from acktrail_jobs.java_messages import level_of
+from acktrail_jobs.spark_java import level_of
 
 
 @pytest.mark.parametrize(

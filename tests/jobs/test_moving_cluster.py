@@ -14,7 +14,7 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.pipeline import reconcile_run as job
 
 on_spark = pytest.mark.usefixtures("spark")

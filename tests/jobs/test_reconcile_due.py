@@ -23,7 +23,7 @@ from acktrail.reconcile.reconcile_due import (
     note_reconciled,
 )
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)

@@ -11,8 +11,7 @@ from jobs.world import World
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.derived_columns import state_of
-from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.commands.pipeline_commands import reconcile, verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

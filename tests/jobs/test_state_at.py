@@ -10,7 +10,6 @@ import pytest
 from drivers.command_line import Done, run
 from jobs.test_history import Written, live
 from jobs.world import BEGAN_AT, WRITTEN_MS, World, batch, key_of, snapshot, update
-from pyspark.sql import SparkSession
 
 from acktrail.config import TablesConfig
 from acktrail.model.replay import SharePartitionState, replay
@@ -18,7 +17,6 @@ from acktrail.model.share_partition import SharePartition
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.state_at import states_of_topic, topic_at_time
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.states_at import states_at
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +52,6 @@ def test_any_moment_is_a_fold_of_what_was_there(lived: tuple[World, Written]) ->
     for at_ms in (WRITTEN_MS - 1, WRITTEN_MS, *(WRITTEN_MS + dice.randrange(longest) for _ in range(6)), 2**60):
         assert found(world, at_ms) == expected(written, at_ms)
     assert found(world, None) == expected(written, 2**60)
-
-
-@pytest.mark.spark
-def test_spark_gives_the_same(lived: tuple[World, Written], spark: SparkSession) -> None:
-    """The DataFrame has the rows of the single process."""
-    world, written = lived
-    at_ms = WRITTEN_MS + 20
-    rows = states_at(spark, world.config, at_ms).toArrow().to_pylist()
-    assert {state.key: state for row in rows if (state := state_of(row))} == expected(written, at_ms)
 
 
 def test_times_that_go_back(world: World) -> None:

@@ -30,9 +30,8 @@ from acktrail.kafka.state import state_range
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import log_lease
-from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.state_stream import ENDS, StateStreamReader, StreamPlan, limited
-from acktrail_jobs.stream_tables import TableStream, foreseen, write_share
+from acktrail_jobs.commands.pipeline_commands import reconcile
+from acktrail_jobs.state_stream import ENDS, StateStreamReader, StreamPlan, TableStream, foreseen, limited, write_share
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("spark")]
 

@@ -17,7 +17,7 @@ from acktrail.errors import AcktrailError
 from acktrail.executors import Executors, InProcess
 from acktrail.replay.trend_buckets import added_buckets
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses
 
 TABLES = ("queue_statuses", "status_changes", "queue_trends", "run_totals")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs.test_statuses import Clock, contents, trends
 
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -20,9 +20,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_tables import HistoryTables
 from acktrail.tables.saved_states import HISTORY, REPLAY, read_saved
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.tables.health.open_findings import open_findings
 from acktrail.tables.open_runs import open_runs
 from acktrail.tables.past.history_reader import HistoryReader
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.views import register_views
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -24,9 +24,7 @@ from acktrail.export.repair_run import preview, repair
 from acktrail.format.wire.dialects.released import encode
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.commands.reconcile import reconcile
-from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 
 pytestmark = pytest.mark.broker
 

@@ -17,8 +17,7 @@ from samples.history_tables import build
 
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.exported.continuity import LostOffsets, corrected
-from acktrail_jobs.commands.history import build_history
-from acktrail_jobs.commands.verify import verify
+from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a data file is missing": lambda table: [file.unlink() for file in table.glob("*.parquet")],

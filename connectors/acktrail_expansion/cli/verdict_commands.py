@@ -19,7 +19,7 @@ from acktrail.times import new_run_id, utc_text
 from acktrail_expansion.law.key_mapping import KeyMapping
 from acktrail_expansion.law.partition_ledger import ExpansionStatus
 from acktrail_expansion.law.verdict import OrderVerdict
-from acktrail_jobs.commands.job_options import Master
+from acktrail_jobs.commands.engine import Master
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,13 +7,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from acktrail.config import TablesConfig, spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.executors import Executors, InProcess, OpenExecutors
-from acktrail_jobs.commands.job_options import IN_PROCESS
 
+if TYPE_CHECKING:
+    from acktrail.executors import Executors, OpenExecutors
+
+IN_PROCESS: Final = "in-process"
+"""In place of a Spark master: this process does the work, on one core and without Spark's pages."""
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", help="Spark master, sc://host:port or in-process. Default: ACKTRAIL_SPARK_MASTER, else local[2]."
+    ),
+]
 _MISSING: Final = re.compile(r"No module named '(acktrail\w*)")
 
 
@@ -30,6 +41,8 @@ def executors_on(master: str | None) -> OpenExecutors:
 @contextmanager
 def _open(master: str | None, run_id: str) -> Iterator[Executors]:
     if master == IN_PROCESS:
+        from acktrail.executors import InProcess
+
         yield InProcess()
         return
     from acktrail_jobs.session import spark_session

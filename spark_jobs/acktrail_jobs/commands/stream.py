@@ -15,7 +15,7 @@ from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, T
 from acktrail.cli.progress import showing_activity
 from acktrail.config import KafkaConfig, TablesConfig, environment, spark_master
 from acktrail.errors import InputError
-from acktrail_jobs.commands.job_options import IN_PROCESS, Master
+from acktrail_jobs.commands.engine import IN_PROCESS, Master
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -56,8 +56,7 @@ def _command(
     from acktrail.times import new_run_id
     from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.session import CONNECT, spark_session
-    from acktrail_jobs.state_stream import StreamPlan
-    from acktrail_jobs.stream_tables import TableStream
+    from acktrail_jobs.state_stream import StreamPlan, TableStream
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)

@@ -28,8 +28,7 @@ from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles
 from acktrail.tables.past.history_tables import CHANGES, HistoryTables, change_positions
 from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
-from acktrail_jobs.pipeline.history_plan import PlannedStep, planned_steps
-from acktrail_jobs.pipeline.history_step import HISTORY_STEP, StepRecords, apply_share
+from acktrail_jobs.pipeline.history_step import HISTORY_STEP, PlannedStep, StepRecords, apply_share, planned_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,9 @@
-"""New records to changes: what an executor does for its share of the state partitions, and the files that it writes.
+"""New records to changes: the steps of a history, and what an executor does for its share of one step.
 
-For example, the first two records of a share partition::
+A step takes some records, file after file, so that each is read once for all state partitions. For example, with two
+exports of a million records each, 3:0 to 3:39 in the file of the first, 3:40 to 3:49 in the other one: one step of both
+files, which ends before 3:50. A file of a third export would be a step of its own. An executor works on the records of
+its state partitions; of the first two of a share partition::
 
     3:40 snapshot, start offset 0                offsets from 0 on: `unrecorded`
     3:41 update, 0 to 6 acknowledged, count 1    offsets 0 to 6: `unrecorded` -> `recorded`, state 2, count 1
@@ -9,7 +12,7 @@ For example, the first two records of a share partition::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
 from typing import Final
@@ -19,18 +22,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
-from acktrail.executors import JobStep, Results
+from acktrail.executors import JobStep, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.model_values import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
 from acktrail.reconcile.record_changes import record_changes
+from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import RECORDS, bounds_of
+from acktrail.tables.exported.record_files import RECORDS, bounds_of, later_records
 from acktrail.tables.past.history_tables import CHANGES, FULL_ROWS, HISTORY_ROWS, history_rows, in_lookup_order
 from acktrail.tables.saved_states import HISTORY, SavedStates, with_cluster
-from acktrail_jobs.pipeline.history_plan import PlannedStep
 
+RECORDS_OF_A_STEP: Final = 2_000_000
+"""Records of one step, each of which is two commits, if one file does not have more: what a run that is stopped does
+again."""
+_AT_ONCE: Final = 250_000
+"""The same where records are not in order: executors hold all that a step has."""
+_ROW_GROUP: Final = 65_536
+"""Records that a reader of some state partitions reads at least of each file."""
 HISTORY_INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 """The columns of ``state_records`` that the history needs."""
 _LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
@@ -151,3 +161,61 @@ def _missing(numbers: Int64Array, offsets: Int64Array, begins: Mapping[int, int]
         if not any(low < first and end <= high for low, high in known[number]):
             missing[row] = first
     return missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """The files `paths` have the `rows` records of a step, which end before `ends`, by state partition. `in_order`:
+    those of a state partition come in the order of its log, file after file."""
+
+    paths: tuple[str, ...] = ()
+    ends: Mapping[int, int] = field(default_factory=dict)
+    rows: int = 0
+    in_order: bool = True
+
+    def shares(self, positions: Mapping[int, int], executors: int) -> list[tuple[int, ...]]:
+        """All state partitions as shares for N `executors`; `positions`: where the step begins. Neighbours lie in
+        one row group, which all their executors read: there are no more shares than read each record twice."""
+        most = 2 + self.rows // (_ROW_GROUP * len(self.paths)) if self.paths else executors
+        ends = {**positions, **self.ends}
+        weight = {number: 1 + end - positions.get(number, 0) for number, end in ends.items()}
+        return balanced_shares(sorted(weight), weight.__getitem__, min(executors, most))
+
+
+def planned_steps(tables: Tables, paths: Sequence[str], positions: Mapping[int, int]) -> list[PlannedStep]:
+    """The steps that take all records in the files `paths`, oldest first, at or after the `positions` (by state
+    partition; 0 for one that has none). Where a file has records from before those of an earlier one, each step takes
+    some records of each state partition out of all files."""
+    files = [(path, stored_offsets(_new(tables, path, positions), {})) for path in paths]
+    reached: dict[int, int] = {}
+    in_order = True
+    for _, found in files:
+        in_order &= found.in_order and all(runs.first[0] >= reached.get(n, 0) for n, runs in found.runs.items())
+        reached |= found.ends()
+    if not in_order:
+        return list(_in_parts(tuple(paths), [found.runs for _, found in files]))
+    steps: list[PlannedStep] = []
+    for path, found in files:
+        rows = sum(runs.total for runs in found.runs.values())
+        is_full = not steps or steps[-1].rows + rows > RECORDS_OF_A_STEP
+        last = PlannedStep() if is_full else steps.pop()
+        steps.append(PlannedStep(paths=(*last.paths, path), ends={**last.ends, **found.ends()}, rows=last.rows + rows))
+    return [step for step in steps if step.rows]
+
+
+def _new(tables: Tables, path: str, positions: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+    columns, groups = ("state_partition", "offset"), later_records(positions)
+    for batch in tables.file_batches(RECORDS, [path], columns=columns, sparing=True, groups=groups):
+        yield batch.filter(pa.array(batch["offset"].to_numpy() >= bounds_of(batch, positions, 0)))
+
+
+def _in_parts(paths: tuple[str, ...], files: Sequence[Mapping[int, OffsetRuns]]) -> Iterator[PlannedStep]:
+    """Steps over all files, with an equal quota of each state partition."""
+    numbers = sorted({number for runs in files for number in runs})
+    left = {n: OffsetRuns.union([runs[n] for runs in files if n in runs]) for n in numbers}
+    while left:
+        quota = max(1, _AT_ONCE // len(left))
+        ends = {number: runs.end_after(0, quota) for number, runs in left.items()}
+        rows = sum(min(quota, runs.total) for runs in left.values())
+        yield PlannedStep(paths=paths, ends=ends, rows=rows, in_order=False)
+        left = {n: rest for n, runs in left.items() if (rest := runs.above(ends[n])).total}

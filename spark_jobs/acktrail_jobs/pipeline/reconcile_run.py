@@ -6,38 +6,61 @@ For example::
     described start offset 7, before and after   an executor judges the group and topic: `match`, no finding
     file of ``reconciliations`` with that row    the driver commits its name, under the run's transaction
     the same run once more                       the transaction is there: nothing is done
+
+All share partitions of a group and topic are in one share, so that findings about one beside the others are found
+there. Only names of files, findings and sums leave an executor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig, unseen_time
 from acktrail.connect.activity import doing
-from acktrail.executors import Executors, OpenExecutors
+from acktrail.executors import GROUP, Executors, JobStep, OpenExecutors, Results
+from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.findings import (
+    PLACES,
     added_places,
     dropped_letter_findings,
+    places_of,
+    share_partition_findings,
     state_partition_findings,
     unpruned_findings,
+    with_critical_findings,
+    without_start_findings,
 )
-from acktrail.reconcile.observed_run import Observation, newest_run, read_observation
+from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
+from acktrail.reconcile.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
-from acktrail.reconcile.replay_resume import ReplayResume, replay_shares
+from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of, replay_shares
 from acktrail.reconcile.run_rows import counts_of
+from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.cluster_check import create_anew_for
+from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.saved_states import REPLAY
-from acktrail_jobs.pipeline.judged_share import JUDGED, REPLAY_RECORDS, ShareJudge, replay_numbered
+from acktrail.tables.saved_states import REPLAY, with_cluster
+from acktrail.tables.seen_archives import settled_archives
 
+REPLAY_RECORDS: Final = JobStep(
+    name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}
+)
+JUDGED: Final = JobStep(name="judge and write", kinds={"files": WRITTEN_FILES, "findings": FINDINGS, "places": PLACES})
+_KEY: Final = [(name, "ascending") for name in KEY_COLUMNS]
 _BY_COMMIT: Final = ("share_partition_states", "findings", "reconciliations")
 """The tables that get one commit of a run, in the order of the commits."""
 _FEW_ROWS: Final = 50_000
@@ -150,3 +173,60 @@ def _summary(stored: Tables, run_id: str) -> ReconcileSummary:
         findings=counts_of(findings["rule"]),
         severities=counts_of(findings["severity"]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareJudge:
+    """The judge of a run. `groups`: how many shares there are; `wanted`: the tables whose files are written; `shown`:
+    how long archived records stay unseen."""
+
+    tables: TablesConfig
+    observation: Observation
+    coverages: Mapping[int, Coverage]
+    groups: int
+    wanted: frozenset[str]
+    shown: timedelta
+
+    def judge(self, number: int, rows: pa.Table) -> Results:
+        """Results of ``JUDGED`` for the replayed rows of share `number`. Raises as ``Tables`` does."""
+        tables, saved = Tables(self.tables), rows.select(SAVED_COLUMNS.names).cast(SAVED_COLUMNS)
+        described = read_descriptions(tables, self.observation.run_id)
+        described = described.only(group_numbers(described.shares, self.groups) == number)
+        states = one_state_per_partition(replayed_states(saved, self.observation, self.coverages))
+        verdicts = reconcile_rows(states, described, self.observation, self.coverages).sort_by(_KEY)
+        settled = settled_archives(tables, self.observation.observed_at, self.shown)
+        broken = share_partition_findings(verdicts, self.observation, settled)
+        yield "findings", broken
+        yield "findings", without_start_findings(verdicts, self.observation)
+        yield "places", places_of(saved)
+        own = {
+            "share_partition_states": with_topics(states, described).select(SHARE_PARTITION_STATES.names).sort_by(_KEY),
+            "reconciliations": with_critical_findings(verdicts.select(RECONCILIATIONS.names), broken),
+            "replay_memory": with_cluster(saved, REPLAY, self.observation.cluster_id or ""),
+        }
+        for name in sorted(self.wanted):
+            yield "files", written_file(tables.place(name), own[name])
+
+
+def replay_numbered(judge: ShareJudge, start: ReplayStart, coverages: Sequence[Coverage]) -> Results:
+    """Results of ``REPLAY_RECORDS`` for a share of the state partitions."""
+    saved = replay_of(Tables(judge.tables), judge.observation, start, coverages).rows()
+    yield "saved", saved.append_column(GROUP, pa.array(group_numbers(saved, judge.groups), pa.int32()))
+
+
+def group_numbers(rows: pa.Table, groups: int) -> Int64Array:
+    """The number of the share of each row, from 0 to before `groups`: the same for all rows of a group and topic.
+
+    >>> rows = pa.table({"group_id": ["a", "b", "a"], "topic_id": ["x", None, "x"]})
+    >>> first, second, third = group_numbers(rows, 5).tolist()
+    >>> first == third
+    True
+    """
+    if groups == 1 or not rows.num_rows:
+        return np.zeros(rows.num_rows, np.int64)
+    found = np.zeros(rows.num_rows, np.int64)
+    for name in ("group_id", "topic_id"):
+        texts = rows[name].combine_chunks().dictionary_encode("encode")
+        hashes = [zlib.crc32((text or "").encode()) for text in texts.dictionary.to_pylist()]
+        found = (31 * found + np.array(hashes, np.int64)[texts.indices.to_numpy()]) % groups
+    return found

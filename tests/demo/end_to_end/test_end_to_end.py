@@ -30,7 +30,7 @@ Key = tuple[str, str, int]
 @pytest.fixture(scope="module")
 def reconciled(observed: Observed) -> list[dict[str, Any]]:
     """The reconciliation's rows; the history is built too."""
-    from acktrail_jobs.commands.reconcile import reconcile
+    from acktrail_jobs.commands.pipeline_commands import reconcile
 
     reconcile(observed.tables, RUN_ID, "local[2]", with_history=True)
     return [row for row in Tables(observed.tables).read("reconciliations").to_pylist() if row["run_id"] == RUN_ID]

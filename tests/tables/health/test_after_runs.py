@@ -13,7 +13,7 @@ from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 from prometheus_client.parser import text_string_to_metric_families
 
-from acktrail_jobs.commands.reconcile import reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 FOREVER = ("--stale-after", "36500d")
 """The clock of a world of the tests stands still."""

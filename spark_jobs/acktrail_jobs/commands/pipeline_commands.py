@@ -1,0 +1,179 @@
+"""``acktrail run reconcile``, ``run history`` and ``tables verify``, and the calls behind them that a DAG makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.progress import showing_activity
+from acktrail.config import TablesConfig
+from acktrail_jobs.commands.engine import Master, executors_on, show_results, translated
+
+if TYPE_CHECKING:
+    from acktrail.executors import Executors
+    from acktrail_jobs.pipeline.history_run import HistorySummary
+    from acktrail_jobs.pipeline.reconcile_run import ReconcileSummary
+    from acktrail_jobs.pipeline.verify_tables import VerifySummary
+
+
+reconcile_app, history_app, verify_app = (typer.Typer(rich_markup_mode=None, add_completion=False) for _ in range(3))
+_DIFFERENT: Final = 6
+
+
+@reconcile_app.command("reconcile")
+def _reconcile_command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="The observation to reconcile. Default: the newest complete one.")
+    ] = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay the exported state with PySpark and compare it with what the cluster said.
+
+    Writes share_partition_states, reconciliations (a verdict a share partition) and findings, brings delivery_history
+    up to date (see `acktrail run history`), and judges every queue: queue_statuses, status_changes, queue_trends and
+    run_totals. Needs an observation: `acktrail run export` makes one. The same run again changes nothing. Reads no
+    cluster.
+
+    Example: acktrail run reconcile --tables /data/acktrail
+    """
+    config = TablesConfig.from_environment(tables, tables_options)
+    with showing_activity():
+        summary = reconcile(config, run_id, master, with_history=True)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _reconcile_text(config, summary))
+
+
+def reconcile(
+    tables: TablesConfig,
+    run_id: str | None = None,
+    master: str | None = None,
+    *,
+    with_history: bool = False,
+    then: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
+) -> ReconcileSummary:
+    """See ``reconcile_run.reconcile``, ``executors_on``, ``translated`` and ``show_results``. `with_history`: bring
+    ``delivery_history`` up to date and write the statuses of queues with the same executors, which `then` gets too."""
+    from acktrail.tables.delta.store import Tables
+    from acktrail_jobs.pipeline.history_run import build_history
+    from acktrail_jobs.pipeline.reconcile_run import reconcile as run
+    from acktrail_jobs.pipeline.status_run import write_statuses
+
+    def add_history(reconciled: str, executors: Executors) -> None:
+        if with_history and Tables(tables).exists("state_records"):
+            build_history(tables, lambda _run_id: nullcontext(executors))
+        if with_history:
+            write_statuses(tables, lambda _run_id: nullcontext(executors), reconciled)
+        then(reconciled, executors)
+
+    with translated():
+        done = run(tables, executors_on(master), run_id, before_done=add_history)
+        show_results(tables, done.run_id)
+    return done
+
+
+def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
+    from acktrail.plain_tables import printable, table
+    from acktrail.tables.cluster_overview import no_share_group
+    from acktrail.tables.delta.store import Tables
+
+    nothing = None if summary.share_partitions else no_share_group(Tables(tables), summary.run_id)
+    if nothing is not None:
+        return f"run {printable(summary.run_id)}: {nothing}"
+    counted = (("verdict", summary.verdicts), ("finding", summary.findings))
+    rows: list[tuple[Any, ...]] = [(kind, name, count) for kind, counts in counted for name, count in counts.items()]
+    replay = f"all records were replayed: {printable(summary.replayed_all or '')}"
+    if summary.went_on_from is not None:
+        replay = f"replay continued from run {printable(summary.went_on_from)}"
+    counts = f"{summary.share_partitions} share partitions, {summary.moved} moved"
+    where = f"; on {printable(summary.ran_on)}" if summary.ran_on else ""
+    head = f"run {printable(summary.run_id)}: {counts}; {replay}{where}"
+    return f"{head}\n{table(('', 'name', 'count'), rows)}" if rows else head
+
+
+@history_app.command("history")
+def _history_command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the history of every record up to the end of the export, with PySpark.
+
+    Reads the state records that came since the last time, and writes delivery_history: what `acktrail record show`,
+    `acktrail record archived` and `acktrail record rates` answer from. `acktrail run reconcile` does it too. Reads no
+    cluster.
+
+    Example: acktrail run history --tables /data/acktrail
+    """
+    with showing_activity():
+        summary = build_history(TablesConfig.from_environment(tables, tables_options), master)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _history_text(summary))
+
+
+def build_history(tables: TablesConfig, master: str | None = None) -> HistorySummary:
+    """See ``acktrail_jobs.pipeline.history_run.build_history``, ``executors_on`` and ``translated``."""
+    from acktrail_jobs.pipeline.history_run import build_history as run
+
+    with translated():
+        return run(tables, executors_on(master))
+
+
+def _history_text(summary: HistorySummary) -> str:
+    if not summary.records:
+        return "no new records"
+    return (
+        f"{summary.records:,} new records on {summary.state_partitions} state partitions made "
+        f"{summary.changes:,} changes in {summary.steps} commit(s)"
+    )
+
+
+@verify_app.command("verify")
+def _verify_command(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that what each run saves for the next one follows from the exported records.
+
+    Reconciliation and history read only new records, and continue from what the run before saved. This replays all
+    records from the beginning and compares: saved states, every change of the history, the states it continues from.
+    Writes nothing. Exit code 6 when something differs: then delete the table named and run `acktrail run reconcile`,
+    which writes it again.
+
+    Example: acktrail tables verify --tables /data/acktrail
+    """
+    with showing_activity():
+        summary = verify(TablesConfig.from_environment(tables, tables_options), master)
+    typer.echo(json.dumps(asdict(summary)) if as_json else _verify_text(summary))
+    if summary.differences:
+        raise typer.Exit(_DIFFERENT)
+
+
+def verify(tables: TablesConfig, master: str | None = None) -> VerifySummary:
+    """See ``acktrail_jobs.pipeline.verify_tables.verify``, ``executors_on`` and ``translated``."""
+    from acktrail_jobs.pipeline.verify_tables import verify as run
+
+    with translated():
+        return run(tables, executors_on(master))
+
+
+def _verify_text(summary: VerifySummary) -> str:
+    from acktrail.plain_tables import table
+
+    changes = f"{summary.changes:,} changes made by {summary.records:,} records"
+    compared = f"{summary.share_partitions:,} share partitions, {changes}"
+    if summary.not_compared:
+        compared += f" (of {len(summary.not_compared)} state partitions with dropped records only the raw bytes)"
+    if not summary.differences:
+        return f"{compared}: all as the records say"
+    rows = [(each.table, each.state_partition, each.subject, each.detail) for each in summary.differences]
+    return f"{compared}: differences\n{table(('TABLE', 'STATE PARTITION', 'SHARE PARTITION', 'DETAIL'), rows)}"

@@ -33,7 +33,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep import rewrite_commit
+from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 
 CLUSTER, TOPIC, RUN = "cluster-1", "AAAAAAAAAAAAAAAAAAAAAQ", "20260101T000000Z-00000000"
@@ -198,7 +198,7 @@ class _Month:
         """After so much time, by its clock; files are removed from the tables at that time, too."""
         now_ms = self._begin_ms + int(days * DAY_MS)
         clock = SimpleNamespace(time_ns=lambda: now_ms * 1_000_000, sleep=time.sleep)
-        with mock.patch.object(rewrite_commit, "time", clock):
+        with mock.patch.object(file_rewrite, "time", clock):
             maintain(self.config, MaintenancePolicy(), now_ms=now_ms)
         self._age(now_ms)
 

@@ -24,13 +24,12 @@ from acktrail.format.columns.schemas.table_schemas import INSTANT, STATUS_WINDOW
 from acktrail.model.queues.queue_reasons import LONGEST
 from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
+from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.status_reader import StatusReader
 from acktrail.tables.trend_chunks import add_parts
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]
-_COLUMNS = ("bucket_at", "unfinished_records", "first_unfinished_offset", "log_end_offset")
 
 
 def compare(
@@ -53,15 +52,15 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         tables = Tables(TablesConfig(uri=folder))
         _fill(tables, groups, partitions, days)
-        reader = StatusReader(tables)
         asked: dict[str, dict[str, Any]] = {
             "of a group": {},
-            "of a group, 5 columns": {"columns": _COLUMNS},
-            "of a share partition, 5 columns": {"topic_id": "t", "partition": 1, "columns": _COLUMNS},
+            "of a share partition": {"topic_id": "t", "partition": 1},
         }
         since = _END - dt.timedelta(days=days)
         for what, named in asked.items():
-            taken = _seconds(lambda named=named: reader.trend("group-001", since=since, until=_END, **named))
+            taken = _seconds(
+                lambda named=named: status_reader.trend(tables, "group-001", since=since, until=_END, **named)
+            )
             beside = f"{groups * partitions:,} share partitions"
             rows.append(Row(what=f"chart {what}, {days} days", ours=f"{taken * 1_000:.0f} ms", beside=beside))
     return rows

@@ -163,14 +163,13 @@ def maintain(**context: Unpack[Context]) -> dict[str, Any]:
     """Upkeep of the tables: what it did is in the log."""
     from acktrail.tables.upkeep.maintenance import MaintenancePolicy
     from acktrail.tables.upkeep.maintenance import maintain as maintain_tables
-    from acktrail.tables.upkeep.retention_cut import Retention
     from acktrail.times import duration_ms
 
     params = context["params"]
     keep = params["keep"]
-    retention = Retention(keep_ms=None if keep is None else duration_ms("keep", keep))
+    policy = MaintenancePolicy(keep_ms=None if keep is None else duration_ms("keep", keep))
     tables = run_target.tables_config(params["tables_uri"], params.get("profile"))
-    done = maintain_tables(tables, MaintenancePolicy(retention=retention)).tables
+    done = maintain_tables(tables, policy).tables
     headers = ("TABLE", "ROWS", "FILES", "FILES AFTER", "ROWS DROPPED", "ROWS MERGED", "FILES REMOVED")
     rows = [
         (of.table, of.rows, of.files, of.files_after, of.rows_dropped, of.rows_merged, of.unneeded_files) for of in done

@@ -22,7 +22,7 @@ from acktrail.change.planning.plan_file import plan_row
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.rewrite_commit import compact_files
+from acktrail.tables.upkeep.file_rewrite import compact_files
 
 ATTEMPTS = 4
 

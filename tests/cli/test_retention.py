@@ -15,7 +15,6 @@ from samples.history_tables import build
 from acktrail.model.offset_history.record_history import UnknownReason
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
-from acktrail.tables.upkeep.retention_cut import Retention
 from acktrail.times import instant_text
 
 KEY = key_of("fraud", 2)
@@ -30,7 +29,7 @@ class CountedWorld(World):
 
 
 KEEP_MS = 1_000
-AT_ONCE = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0)
+AT_ONCE = MaintenancePolicy(keep_ms=KEEP_MS, vacuum_after_ms=0)
 
 
 @pytest.fixture
@@ -137,7 +136,7 @@ def test_records_dropped_before_the_history_had_them(world: World, capsys: pytes
     build(world.tables)
     world.write(*(update(KEY, 3, 0, (batch(n, n, 2, 1),)) for n in range(10, 14)))
     world.observe("r2")
-    keep = MaintenancePolicy(retention=Retention(keep_ms=KEEP_MS), vacuum_after_ms=0)
+    keep = MaintenancePolicy(keep_ms=KEEP_MS, vacuum_after_ms=0)
     history = shutil.copytree(Path(world.config.uri, "delivery_history"), Path(world.config.uri).parent / "history")
     maintain(world.config, keep, now_ms=WRITTEN_MS + 10 + KEEP_MS)
     shutil.rmtree(Path(world.config.uri, "delivery_history"))  # only the records' retention is looked at here

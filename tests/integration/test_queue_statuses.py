@@ -17,8 +17,8 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.status_reader import StatusReader
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -102,7 +102,6 @@ def test_consumers_that_misbehave(groups: Groups, tmp_path: Path) -> None:
     its locks: unattended as soon as the broker has missed it, and no release loop; one that releases everything and
     one that rejects everything show at once; a healthy one and an idle topic are never bad."""
     tables = TablesConfig(uri=str(tmp_path / "tables"))
-    reader = StatusReader(Tables(tables))
     healthy, releasing, rejecting, holding = map(groups.member, ("healthy", "releasing", "rejecting", "holding"))
     idle = groups.member("idle")
     with ExitStack() as first:
@@ -128,7 +127,7 @@ def test_consumers_that_misbehave(groups: Groups, tmp_path: Path) -> None:
         settle(releasing, RECORDS * DELIVERIES, AcknowledgeType.RELEASE)
         observe(groups.kafka, tables)
         reconcile(tables, with_history=True)
-        rows = reader.statuses().to_pylist()
+        rows = status_reader.statuses(Tables(tables)).to_pylist()
         found.append({row["group_id"].removesuffix(f"-{groups.own}"): row for row in rows})
 
     for number, statuses in enumerate(found):

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.file_rewrite import rewrite
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
+from acktrail.tables.upkeep.file_rewrite import commit_rewrite, rewrite
 
 
 def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import random
 import subprocess
@@ -33,14 +32,10 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.damage_report import find_damage
-from acktrail.tables.upkeep import compaction_plan, file_rewrite
-from acktrail.tables.upkeep.compaction_plan import compaction_bins
-from acktrail.tables.upkeep.file_rewrite import rewrite
-from acktrail.tables.upkeep.growth import growth
+from acktrail.tables.upkeep import file_rewrite
+from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
 from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention_cut import Retention
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
 RECORDS = "state_records"
 RANGES = "export_ranges"
@@ -147,13 +142,12 @@ def test_rows_before_are_rows_after(tables: Tables) -> None:
 
 
 def test_a_lookup_reads_one_row_group(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of files that were written again by tiers, the bounds of row groups leave one or two that may hold a record."""
+    """Of files that were written again, the bounds of row groups leave one or two that may hold a record."""
     _, _, numbers = table_layout._MASSES["state_records"]
     monkeypatch.setitem(table_layout._MASSES, "state_records", (STATE_RECORDS, 64, numbers))
-    monkeypatch.setattr(compaction_plan, "SMALL_ROWS", 128)
-    monkeypatch.setattr(compaction_plan, "SORTED_ROWS", 256)
-    monkeypatch.setattr(file_rewrite, "SORTED_ROWS", 256)
-    monkeypatch.setattr(compaction_plan, "FULL_ROWS", 1_024)
+    monkeypatch.setattr(file_rewrite, "SMALL_ROWS", 512)
+    monkeypatch.setattr(file_rewrite, "MOST_ROWS", 1_024)
+    monkeypatch.setattr(file_rewrite, "LEAST_GROUP", 8)
     Exporter(tables, 10, 90, 1, 12).commit(36)
     before = rows_of(tables)
     maintain(tables.config, AT_ONCE)
@@ -181,7 +175,7 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     exporter = Exporter(tables, 40, 20, 2)
     exporter.commit(12)
     before, at = rows_of(tables), exporter.positions
-    keep = MaintenancePolicy(retention=Retention(keep_ms=1_000), vacuum_after_ms=0)
+    keep = MaintenancePolicy(keep_ms=1_000, vacuum_after_ms=0)
     cut = 150
     for _ in range(2):  # the second one has nothing to do
         report = maintain(tables.config, keep, now_ms=FIRST_MS + cut + 1_000)
@@ -237,8 +231,7 @@ def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
 
 MAINTENANCE = (
     "import sys; from acktrail.config import TablesConfig; from acktrail.tables.upkeep.maintenance import *\n"
-    "from acktrail.tables.upkeep.retention_cut import Retention\n"
-    "policy = MaintenancePolicy(retention=Retention(keep_ms=1_000), small_files=2, vacuum_after_ms=0)\n"
+    "policy = MaintenancePolicy(keep_ms=1_000, small_files=2, vacuum_after_ms=0)\n"
     "maintain(TablesConfig(uri=sys.argv[1]), policy, now_ms=int(sys.argv[2]), "
     "progress=lambda text: print(text, flush=True))\n"
 )
@@ -362,33 +355,16 @@ def test_a_log_is_cut_before_an_old_checkpoint(tables: Tables) -> None:
 
 
 def test_compaction_writes_a_row_few_times() -> None:
-    """A table that grows by small files for long, compacted now and then: few files that are not full, and each row
-    written at most three times more."""
+    """A table that grows by small files, compacted once a day: few files, and each row written about twice more."""
     files: list[DataFile] = []
     written = rows = 0
     for day in range(60):
-        files += [DataFile(path=f"{day}/{n}", size_bytes=60 * 6_000, rows=6_000, modified_ms=day) for n in range(144)]
-        rows += 144 * 6_000
-        for _ in range(2):
-            for own in compaction_bins(files, more_than=8):
-                total = sum(file.rows or 0 for file in own)
-                written += total
-                files = [file for file in files if file not in own]
-                files.append(DataFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
-        assert sum(not compaction_plan._is_full(file) for file in files) <= 16
-    assert written <= 3 * rows
-
-
-def test_what_a_day_brings_is_in_the_log(tables: Tables) -> None:
-    """Commits a minute apart make 1,440 files a day."""
-    Exporter(tables, 7).commit(20)
-    newest_ms = int(time.time() * 1_000)
-    for number, file in enumerate(sorted(Path(tables.root, RECORDS, "_delta_log").glob("*.json"))):
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for line in lines:
-            if "commitInfo" in line:
-                line["commitInfo"]["timestamp"] = newest_ms - (20 - number) * 60_000
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (found,) = (each for each in growth(tables.config) if each.table == RECORDS)
-    assert found.day is not None
-    assert (found.files, found.day.commits, found.day.files, found.day.rows) == (20, 1_440, 1_440, 1_440 * 7)
+        files += [DataFile(path=f"{day}/{n}", size_bytes=60 * 700, rows=700, modified_ms=day) for n in range(144)]
+        rows += 144 * 700
+        for own in compaction_bins(files, more_than=8):
+            total = sum(file.rows or 0 for file in own)
+            written += total
+            files = [file for file in files if file not in own]
+            files.append(DataFile(path=f"{day}/{written}", size_bytes=60 * total, rows=total, modified_ms=day))
+    assert len(files) <= 2 + rows // file_rewrite.SMALL_ROWS
+    assert written <= 2 * rows

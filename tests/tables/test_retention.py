@@ -1,13 +1,11 @@
-"""What is dropped by age or size is the oldest, as much as needed and no row more, and a dry run says it before."""
+"""What is dropped is what is older and no row more, and a dry run says it before."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import random
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,8 @@ from tables.test_maintenance import FIRST_MS, RECORDS, Exporter, ensure_accounte
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep import retention_cut
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
-from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention
+from acktrail.tables.upkeep.retention import AGED_BY
 
 OBSERVATIONS = "offset_observations"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -31,11 +28,10 @@ SPAN_MS = 20 * 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of a table: its time, its part of its file's bytes, and what no other row of the table has."""
+    """A row of a table: its time, and what no other row of the table has."""
 
     table: str
     at_ms: int | None
-    size: float
     identity: tuple[Any, ...]
 
 
@@ -45,12 +41,7 @@ def aged_rows(tables: Tables) -> list[Row]:
     for name in (RECORDS, OBSERVATIONS):
         for file in files_of(tables, name) if tables.exists(name) else ():
             rows = tables.read_files(name, [file.path]).to_pylist()
-            found += [
-                Row(
-                    table=name, at_ms=time_of(row[AGED_BY[name]]), size=file.size_bytes / len(rows), identity=whose(row)
-                )
-                for row in rows
-            ]
+            found += [Row(table=name, at_ms=time_of(row[AGED_BY[name]]), identity=whose(row)) for row in rows]
     return found
 
 
@@ -76,17 +67,6 @@ def oldest(rows: list[Row], before_ms: int | None) -> list[Row]:
         for row in rows
         if row.at_ms is not None and row.at_ms < before_ms and (row.table, *row.identity) not in stay
     ]
-
-
-def plain_cut(rows: list[Row], keep: int) -> int | None:
-    """The least time so that what is not older takes no more than `keep`; the newest of all where nothing else does."""
-    times = sorted({row.at_ms for row in rows if row.at_ms is not None})
-    if round(sum(row.size for row in rows)) <= keep or not times:
-        return None
-    for older, time in pairwise(times):
-        if round(sum(row.size for row in rows if row.at_ms is None or row.at_ms >= time)) <= keep:
-            return older + 1
-    return times[-1]
 
 
 def dropped(report: MaintenanceReport) -> dict[str, Counter[str]]:
@@ -119,25 +99,19 @@ def build(tables: Tables, data: st.DataObject) -> None:
 @settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(st.data())
 def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """By size and by age, over any files: what goes is what a sort of all rows by time finds, by table and by day; the
-    dry run says the same; what stays fits, or is of one time."""
+    """Over any files: what goes is what a look at every row finds, by table and by day; the dry run says the same."""
     tables = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("tables") / "t")))
     build(tables, data)
     rows = aged_rows(tables)
-    total = round(sum(row.size for row in rows))
-    keep = total * data.draw(st.integers(0, 1_050), label="keep") // 1_000
     age = data.draw(st.none() | st.integers(0, SPAN_MS), label="age")
-    cut = plain_cut(rows, keep)
-    before = max((each for each in (cut, None if age is None else FIRST_MS + SPAN_MS - age) if each), default=None)
+    before = None if age is None else FIRST_MS + SPAN_MS - age
     gone = oldest(rows, before)
     days = {name: Counter[str]() for name in (RECORDS, OBSERVATIONS)}
     for row in gone:
         days[row.table][str((EPOCH + (row.at_ms or 0) * MS).date())] += 1
-    policy = MaintenancePolicy(retention=Retention(keep_ms=age, keep_bytes=keep))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retention_cut, "_INTERVALS", data.draw(st.sampled_from([2, 5, 1 << 16]), label="intervals"))
-        shown = preview(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
-        done = maintain(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
+    policy = MaintenancePolicy(keep_ms=age)
+    shown = preview(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
+    done = maintain(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
     assert shown.dropped_before_ms == done.dropped_before_ms == before
     assert dropped(shown) == dropped(done) == {name: own for name, own in days.items() if own}
     kept = Counter((row.table, row.identity) for row in aged_rows(tables))
@@ -145,29 +119,17 @@ def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFac
     ensure_accounted(tables)
 
 
-def test_a_compacted_file_loses_only_its_oldest_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One file that spans all times and is a little larger than what is kept: a little goes, as the dry run said, with
-    its days, and the file fits."""
+def test_the_command_names_what_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dry run has the rows that go and their days; what it said is done with --execute."""
     tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
-    exporter = Exporter(tables, 60_000)
-    dice = random.Random(3)
-    exporter.logs[0].times = dict(enumerate(sorted(FIRST_MS + dice.randrange(10**10) for _ in range(240_000))))
-    exporter.commit(4)
-    maintain(tables.config, MaintenancePolicy(small_files=1))
-    (file,) = files_of(tables)
-    assert file.size_bytes > 10**6
-    keep = Retention(keep_bytes=file.size_bytes * 9 // 10)
-    policy = MaintenancePolicy(retention=keep)
-    shown, done = preview(tables.config, policy), maintain(tables.config, policy)
-    assert dropped(shown) == dropped(done)
-    (own,) = (each for each in done.tables if each.table == RECORDS)
-    assert abs(own.rows_dropped - 24_000) <= 1
-    assert rows_of(tables)["offset"].to_pylist() == list(range(own.rows_dropped, 240_000))
-    (smaller,) = files_of(tables)
-    assert smaller.size_bytes <= (keep.keep_bytes or 0) * 1.01
-    command = ["tables", "maintain", "--tables", tables.root, "--keep-size", "1MB"]
+    exporter = Exporter(tables, 100)
+    exporter.logs[0].times = {offset: FIRST_MS + offset * 86_400_000 // 10 for offset in range(100)}
+    exporter.commit(1)
+    command = ["tables", "maintain", "--tables", tables.root, "--keep", "1d"]
     told = json.loads(run(capsys, *command, "--json").stdout)
     (planned,) = (each for each in told["tables"] if each["table"] == RECORDS)
     first, *_, last = planned["days_dropped"]
-    assert f"{planned['rows_dropped']:,} rows to drop of {first} to {last}" in run(capsys, *command).stdout
-    assert f"{planned['rows_dropped']:,} rows dropped of {first} to {last}" in run(capsys, *command, "--execute").stdout
+    assert planned["rows_dropped"] == 99
+    assert f"99 rows to drop of {first} to {last}" in run(capsys, *command).stdout
+    assert f"99 rows dropped of {first} to {last}" in run(capsys, *command, "--execute").stdout
+    assert rows_of(tables)["offset"].to_pylist() == [99]

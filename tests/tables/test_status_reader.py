@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.queue_status import QueueStatus
 from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.status_reader import StatusReader, bucket_for
+from acktrail.tables.status_reader import bucket_for
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 HOSTILE = "';--<b>\n\u202e"
@@ -42,14 +42,14 @@ def _write(tables: Tables, name: str, rows: list[dict[str, Any]]) -> None:
 
 def test_missing_tables_give_no_rows(tmp_path: Path) -> None:
     """Before the first run nothing is there, and nothing fails."""
-    reader = StatusReader(_tables(tmp_path))
-    found = [reader.statuses(), reader.groups(), reader.changes(), reader.run_totals(), reader.trend("g", since=NOW)]
-    assert [rows.num_rows for rows in found] == [0] * 5
+    tables = _tables(tmp_path)
+    found = [status_reader.statuses(tables), status_reader.changes(tables, NOW), status_reader.run_totals(tables)]
+    assert [rows.num_rows for rows in found] == [0] * 3
+    assert not status_reader.trend(tables, "g", since=NOW, until=NOW + dt.timedelta(days=1)).num_rows
 
 
-def test_statuses_come_worst_first_and_groups_by_their_worst(tmp_path: Path) -> None:
-    """The worst status first, of one status the highest lag; a group shows its worst share partition, counts those in
-    trouble and sums the lags that are known."""
+def test_statuses_come_worst_first(tmp_path: Path) -> None:
+    """The worst status first, of one status the highest lag."""
     tables = _tables(tmp_path)
     rows = [
         _row("calm", "ok", 0),
@@ -59,8 +59,9 @@ def test_statuses_come_worst_first_and_groups_by_their_worst(tmp_path: Path) -> 
         _row("late", "lagging", 9),
     ]
     _write(tables, "queue_statuses", rows)
-    reader = StatusReader(tables)
-    found = [(row["group_id"], row["status"]) for row in reader.statuses(columns=["group_id", "status"]).to_pylist()]
+    found = [
+        (row["group_id"], row["status"]) for row in status_reader.statuses(tables, ["group_id", "status"]).to_pylist()
+    ]
     assert found == [
         (HOSTILE, "stuck"),
         ("late", "lagging"),
@@ -68,29 +69,18 @@ def test_statuses_come_worst_first_and_groups_by_their_worst(tmp_path: Path) -> 
         (HOSTILE, "state_unknown"),
         ("calm", "ok"),
     ]
-    assert reader.statuses(statuses=[QueueStatus.STUCK, QueueStatus.OK]).num_rows == 2
-    assert reader.statuses(group_id=HOSTILE, partition=1)["reason"].to_pylist() == ["why"]
-    worst, *_, last = reader.groups().to_pylist()
-    expected = {"group_id": HOSTILE, "status": "stuck", "reason": "why", "partition": 1, "share_partitions": 3}
-    expected |= {"in_trouble": 3, "unfinished_records": 8, "unfinished_unknown": 1, "acknowledged": 3, "released": None}
-    assert {name: worst[name] for name in expected} == expected
-    assert last["group_id"] == "calm"
-    assert last["in_trouble"] == 0
 
 
 def test_changes_come_newest_first_within_their_span(tmp_path: Path) -> None:
-    """From a time on, before another; of one time the worst first."""
+    """From a time on; of one time the worst first."""
     tables = _tables(tmp_path)
     rows = [
         {"group_id": group, "changed_at": NOW + dt.timedelta(hours=hour), "after": after}
         for group, hour, after in [("a", 0, "ok"), ("b", 1, "ok"), ("c", 1, "stuck"), ("d", 2, None)]
     ]
     tables.append("status_changes", rows)
-    reader = StatusReader(tables)
-    hours = [NOW + dt.timedelta(hours=hour) for hour in range(3)]
-    assert reader.changes()["group_id"].to_pylist() == ["d", "c", "b", "a"]
-    assert reader.changes(hours[1], hours[2])["group_id"].to_pylist() == ["c", "b"]
-    assert reader.changes(hours[1], group_id="d")["group_id"].to_pylist() == ["d"]
+    found = [status_reader.changes(tables, NOW + dt.timedelta(hours=hour)) for hour in range(3)]
+    assert [rows["group_id"].to_pylist() for rows in found] == [["d", "c", "b", "a"], ["d", "c", "b"], ["d"]]
 
 
 def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> None:
@@ -113,9 +103,8 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
         {**common, "chunk": 0, "bucket_at": NOW, "unfinished_records": 50},
     ]
     _write(tables, "queue_trends", rows)
-    reader = StatusReader(tables)
     until = NOW + dt.timedelta(hours=1)
-    found = reader.trend("g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
+    found = status_reader.trend(tables, "g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
     shown = [
         (
             row["bucket_at"],
@@ -127,8 +116,8 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
         for row in found
     ]
     assert shown == [(NOW - dt.timedelta(hours=1), 0, 1, 1, 0), (NOW, 2, 4, 9, 4)]
-    assert reader.trend("g", since=NOW, until=until)["unfinished_records"].to_pylist() == [50]
-    assert reader.trend("g'; --", since=NOW, until=until).num_rows == 0
+    assert status_reader.trend(tables, "g", since=NOW, until=until)["unfinished_records"].to_pylist() == [50]
+    assert status_reader.trend(tables, "g'; --", since=NOW, until=until).num_rows == 0
 
 
 def test_a_chart_has_a_limited_number_of_points() -> None:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
+from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
-from acktrail.tables.status_reader import StatusReader
 
 AnswerT = TypeVar("AnswerT")
 _ANSWERS: Final = 128
@@ -75,10 +75,10 @@ class TableReader:
         since: datetime,
         until: datetime,
     ) -> pa.Table:
-        """``StatusReader.trend`` of a group, or of a share partition (group, topic id, partition)."""
+        """``status_reader.trend`` of a group, or of a share partition (group, topic id, partition)."""
 
         def answer(_: TableSnapshot) -> pa.Table:
-            return StatusReader(self.tables).trend(*place, since=since, until=until)
+            return status_reader.trend(self.tables, *place, since=since, until=until)
 
         found = self._asked("queue_trends", problems, ("trend", place, since, until), answer)
         return chosen_columns("queue_trends", None).empty_table() if found is None else found

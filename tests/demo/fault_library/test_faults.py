@@ -14,8 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects.released import decode
-from acktrail.tables.health.metrics_collector import metrics_text
-from acktrail.tables.health.table_metrics import SeriesLimits
+from acktrail.tables.health.table_metrics import metrics_text
 from acktrail_demo.faults.fault import StateFault
 from acktrail_demo.faults.injections import export_gap
 from acktrail_demo.faults.library import FAULTS
@@ -34,7 +33,7 @@ def simple_alerts() -> dict[str, tuple[str, dict[str, str]]]:
 
 def alerts_by_metrics(tables: TablesConfig) -> set[str]:
     """The simple alerts that fire now."""
-    text = metrics_text(tables, SeriesLimits()).decode()
+    text = metrics_text(tables).decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {
         name

@@ -21,9 +21,8 @@ from acktrail.errors import QualityGateFailed
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.metrics_collector import metrics_text
 from acktrail.tables.health.open_findings import open_findings
-from acktrail.tables.health.table_metrics import SeriesLimits
+from acktrail.tables.health.table_metrics import metrics_text
 from acktrail.tables.open_runs import open_runs
 from acktrail.tables.suite_totals import suite_totals
 from acktrail.view.notification import Notification
@@ -163,7 +162,7 @@ def test_expansions_and_verdicts_are_counted(tables: Tables) -> None:
     """Every status and verdict has a series, and docs/metrics.md names each metric; the suite stands beside those of
     runs."""
     checked(tables, grown({"billing-workers": "broken", "h": "safe"}, skipped_records=2))
-    text = metrics_text(tables.config, SeriesLimits()).decode()
+    text = metrics_text(tables.config).decode()
     series = re.findall(r'^(acktrail_\w+)\{cluster="[^"]*"(?:,\w+="(\w+)")?\} (.*)$', text, re.MULTILINE)
     values = {(name, label): float(value) for name, label, value in series}
     assert values["acktrail_critical_expectations_failed", SUITE] == 1

@@ -26,8 +26,7 @@ from acktrail.connect.metrics.worker_metrics import WorkerMetrics
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.group_gauges import group_gauges
-from acktrail.tables.health.metrics_collector import metrics_text
-from acktrail.tables.health.table_metrics import Granularity, SeriesLimits
+from acktrail.tables.health.table_metrics import metrics_text
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "dashboards/grafana"
@@ -76,8 +75,7 @@ def of_tables(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     health.reconciled(run_id="run-1", minutes=65)
     health.reconciled([health.queue("g", "stuck")], [{"rule": "unknown", "severity": "warning"}])
     health.validated()
-    limits = SeriesLimits(granularity=Granularity.SHARE_PARTITION)
-    return families(metrics_text(health.config, limits).decode())
+    return families(metrics_text(health.config).decode())
 
 
 @pytest.fixture(scope="module")

@@ -154,12 +154,6 @@ def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: 
         assert 170 < left_out < 190
 
 
-def test_a_status_of_a_newer_release_is_unknown(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is shown as not known, and is no reason to fail."""
-    health.reconciled([health.queue("g", "on_fire")])
-    assert as_json(health, capsys)["statuses"] == {"state_unknown": 1}
-
-
 def watched(health: HealthTables, out: int, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "acktrail.cli.main", "status", "--watch", "--every", "1s", *arguments]
     size = {"COLUMNS": "100", "LINES": "30"}

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drivers.command_line import run
@@ -19,8 +18,8 @@ from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 
 from acktrail.connect.metrics.metrics_endpoint import label_value
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail.tables.health.metrics_collector import metrics_text
-from acktrail.tables.health.table_metrics import Granularity, SeriesLimits
+from acktrail.tables.health import table_metrics
+from acktrail.tables.health.table_metrics import metrics_text
 
 Series = dict[str, dict[tuple[str, ...], float]]
 
@@ -39,8 +38,8 @@ def parsed(text: str) -> Series:
     return found
 
 
-def metrics(health: HealthTables, **limits: Any) -> Series:
-    return parsed(metrics_text(health.config, SeriesLimits(**limits)).decode())
+def metrics(health: HealthTables) -> Series:
+    return parsed(metrics_text(health.config).decode())
 
 
 @pytest.fixture
@@ -110,38 +109,21 @@ def test_a_group_has_one_status(health: HealthTables) -> None:
     assert len(metrics(health)["group_status"]) == 3 * len(STATUS_TABLE)
 
 
-def test_series_are_bounded_and_totals_are_not(health: HealthTables) -> None:
+def test_series_are_bounded_and_totals_are_not(health: HealthTables, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worst groups have series; what has none is counted, and is in every total."""
-    whole, some = metrics(health), metrics(health, groups=1)
+    whole = metrics(health)
+    monkeypatch.setattr(table_metrics, "MOST_GROUPS", 1)
+    some = metrics(health)
     assert {key[0] for key in some["group_status"]} == {"billing"}
     assert some["groups_without_series"][()] == 2
     for name in ("groups", "share_partitions", "known_unfinished_records", "unfinished_unknown_share_partitions"):
         assert some[name] == whole[name]
-    assert not [name for name in metrics(health, granularity=Granularity.CLUSTER) if name.startswith("group_")]
-    assert not [name for name in whole if name.startswith("share_partition_")]
-    fine = metrics(health, granularity=Granularity.SHARE_PARTITION, share_partitions=2)
-    assert set(fine["share_partition_status"]) == {
-        ("billing", "0", "stuck", "orders"),
-        ("slow", "2", "lagging", "orders"),
-    }
-
-
-def test_a_topic_that_was_created_again_has_one_series(health: HealthTables) -> None:
-    """Two share partitions of one name would be one series twice, which Prometheus refuses: the worse is shown."""
-    again = [
-        health.queue("g", "ok", partition=0, topic_id="old"),
-        health.queue("g", "stuck", partition=0, unfinished_records=None),
-    ]
-    health.reconciled(again, run_id="run-3")
-    found = metrics(health, granularity=Granularity.SHARE_PARTITION)
-    assert set(found["share_partition_status"]) == {("g", "0", "stuck", "orders")}
-    assert "share_partition_unfinished_records" not in found
 
 
 def test_what_is_not_known_has_no_series(tmp_path: Path) -> None:
     """Empty tables show that they could not be read, and no zero of anything else."""
     health = HealthTables(tmp_path / "tables")
-    text = metrics_text(health.config, SeriesLimits()).decode()
+    text = metrics_text(health.config).decode()
     series = [line.partition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     names = {name.partition("{")[0].removeprefix("acktrail_") for name in series}
     assert names == {"build_info", "tables_read_timestamp_seconds", "tables_readable"}
@@ -169,7 +151,7 @@ def test_a_damaged_table_hides_its_part_alone(health: HealthTables) -> None:
 def test_hostile_names_are_labels(health: HealthTables) -> None:
     """A name with quotes, newlines and escapes is one series that a terminal shows as text."""
     health.reconciled([health.queue(HOSTILE, "stuck"), health.queue("g" * 255, "stuck")], run_id="run-3")
-    text = metrics_text(health.config, SeriesLimits()).decode()
+    text = metrics_text(health.config).decode()
     groups = {key[0] for key in parsed(text)["group_status"]}
     assert groups == {label_value(HOSTILE), label_value("g" * 255)}
     assert all(line.isprintable() for line in text.split("\n"))
@@ -232,6 +214,3 @@ def test_a_file_is_whole_or_not_there(health: HealthTables, tmp_path: Path, caps
     assert "is not host:port" in run(
         capsys, "tables", "metrics", "--listen", "x", "--tables", health.config.uri
     ).complaint(3)
-    assert "granularity" in run(
-        capsys, "tables", "metrics", "--granularity", "x", "--tables", health.config.uri
-    ).complaint(2)

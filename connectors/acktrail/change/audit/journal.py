@@ -225,7 +225,7 @@ class Journal:
 
     def _compact(self, name: str) -> None:
         """Put small files together; where that fails, or another process does it, the next time is soon enough."""
-        from acktrail.tables.upkeep.rewrite_commit import compact_files
+        from acktrail.tables.upkeep.file_rewrite import compact_files
 
         with contextlib.suppress(AcktrailError):
             compact_files(self._tables, name, more_than=_SMALL_FILES, below_bytes=_FULL_FILE_BYTES)

@@ -40,10 +40,9 @@ def standalone(
 @contextmanager
 def _tables_metrics(uri: str, options_file: Path | None) -> Iterator[Collector]:
     from acktrail.config import TablesConfig
-    from acktrail.tables.health.metrics_collector import TableMetrics
-    from acktrail.tables.health.table_metrics import SeriesLimits
+    from acktrail.tables.health.table_metrics import TableMetrics
 
-    found = TableMetrics(TablesConfig.from_environment(uri, options_file), SeriesLimits())
+    found = TableMetrics(TablesConfig.from_environment(uri, options_file))
     found.start()
     try:
         yield found

@@ -25,22 +25,13 @@ def metrics(
         str | None, typer.Option("--listen", help="Serve /metrics at host:port until Ctrl-C; port 0: any free one.")
     ] = None,
     every: Annotated[str, typer.Option("--every", help="With --listen, how often the tables are read.")] = "30s",
-    granularity: Annotated[
-        str, typer.Option("--granularity", help="Which series: cluster (totals), group, share-partition.")
-    ] = "group",
-    most_groups: Annotated[
-        int, typer.Option("--most-groups", help="Groups with series of their own, the worst first.", min=0)
-    ] = 1_000,
-    most_share_partitions: Annotated[
-        int, typer.Option("--most-share-partitions", help="The same for share partitions.", min=0)
-    ] = 5_000,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
 ) -> None:
     """Show freshness, gaps, verdicts, findings, quality and statuses as metrics for Prometheus, once or at an address.
 
-    Without --out and --listen the text is printed once. Totals have every group; the limits are on series alone. What
-    is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.
+    Without --out and --listen the text is printed once. Totals have every group; the worst 1,000 have series of their
+    own. What is not known has no series. Reads tables alone, no broker; docs/metrics.md has every name.
 
     Example: acktrail tables metrics --listen 127.0.0.1:9465
     """
@@ -50,21 +41,14 @@ def metrics(
     config = row_tables(tables, tables_options)
     from acktrail.connect.metrics.metrics_endpoint import collectors_served
     from acktrail.connect.signals import stop_on_signals
-    from acktrail.tables.health import metrics_collector as collector
-    from acktrail.tables.health.table_metrics import Granularity, SeriesLimits
+    from acktrail.tables.health import table_metrics
 
-    names = [each.value for each in Granularity]
-    if granularity not in names:
-        raise InputError(f"there is no granularity {granularity!r}", hint=f"use one of {', '.join(names)}")
-    limits = SeriesLimits(
-        granularity=Granularity(granularity), groups=most_groups, share_partitions=most_share_partitions
-    )
     if listen is None:
-        text = collector.metrics_text(config, limits)
+        text = table_metrics.metrics_text(config)
         _write(out, text) if out is not None else typer.echo(text, nl=False)
         return
-    own = collector.TableMetrics(config, limits, every_s=every_ms / 1000)
-    with stop_on_signals() as stop, collectors_served([collector.BuildInfo(), own], listen, "--listen") as address:
+    own = table_metrics.TableMetrics(config, every_s=every_ms / 1000)
+    with stop_on_signals() as stop, collectors_served([table_metrics.BuildInfo(), own], listen, "--listen") as address:
         own.start()
         typer.echo(f"metrics at {address}", err=True)
         stop.wait()

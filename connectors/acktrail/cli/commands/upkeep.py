@@ -1,9 +1,8 @@
-"""``acktrail tables maintain``: upkeep of the tables, and the size of a year."""
+"""``acktrail tables maintain``: upkeep of the tables."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,19 +10,14 @@ import typer
 
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
 from acktrail.times import duration_ms, instant_text
 
 if TYPE_CHECKING:
-    from acktrail.tables.upkeep.growth import TableGrowth
-    from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, TableUpkeep
+    from acktrail.tables.upkeep.maintenance import MaintenanceReport, TableUpkeep
 
-_SIZE: Final = re.compile(r"([1-9][0-9]{0,8})(MB|GB|TB)")
-_UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SHORTEST_VACUUM: Final = 86_400_000
-_YEAR_DAYS: Final = 365
 
 
 def maintain(
@@ -36,17 +30,10 @@ def maintain(
             "--keep", help="Drop state records, history and observations older than this: 365d. Default: keep all."
         ),
     ] = None,
-    keep_size: Annotated[
-        str | None,
-        typer.Option("--keep-size", help="Drop the oldest of them where they take more than this: 50GB."),
-    ] = None,
     vacuum_after: Annotated[
         str,
         typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
     ] = "7d",
-    forecast: Annotated[
-        bool, typer.Option("--forecast", help="Print what each table gains in a day, and its size in a year.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what upkeep the tables need, and do it with --execute.
@@ -58,41 +45,17 @@ def maintain(
     Example: acktrail tables maintain --tables /data/acktrail --keep 365d --execute
     """
     arrow_without_pandas.forgo_pandas()
-    from acktrail.tables.upkeep import growth, maintenance
+    from acktrail.tables.upkeep import maintenance
 
     config = TablesConfig.from_environment(tables, tables_options)
-    policy = _policy(keep, keep_size, vacuum_after)
-    if forecast:
-        found = growth.growth(config)
-        if as_json:
-            echo_rows(map(asdict, found))
-        else:
-            typer.echo(_growth_text(found))
-        return
+    policy = maintenance.MaintenancePolicy(
+        keep_ms=None if keep is None else duration_ms("--keep", keep),
+        vacuum_after_ms=_vacuum_after_ms(vacuum_after),
+    )
     report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
     typer.echo(json.dumps(asdict(report)) if as_json else _report_text(report))
     if not execute and not as_json:
         typer.echo("nothing was changed; to do it: --execute", err=True)
-
-
-def _policy(keep: str | None, keep_size: str | None, vacuum_after: str) -> MaintenancePolicy:
-    from acktrail.tables.upkeep.maintenance import MaintenancePolicy
-    from acktrail.tables.upkeep.retention_cut import Retention
-
-    return MaintenancePolicy(
-        retention=Retention(
-            keep_ms=None if keep is None else duration_ms("--keep", keep),
-            keep_bytes=None if keep_size is None else _size(keep_size),
-        ),
-        vacuum_after_ms=_vacuum_after_ms(vacuum_after),
-    )
-
-
-def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise InputError(f"--keep-size {text!r} is no size", hint="give a number and MB, GB or TB: 50GB")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def _vacuum_after_ms(text: str) -> int:
@@ -130,21 +93,6 @@ def _dropped_text(own: TableUpkeep) -> str:
     days = list(own.days_dropped)
     span = f" of {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
     return f"{own.rows_dropped:,} rows dropped{span}"
-
-
-def _growth_text(found: list[TableGrowth]) -> str:
-    return "\n".join(map(_growth_line, found)) or "there are no tables"
-
-
-def _growth_line(own: TableGrowth) -> str:
-    now = f"{own.table}: {own.files:,} files, {_bytes(own.bytes)}, {own.rows:,} rows"
-    day = own.day
-    if day is None:
-        return f"{now}; growth is not known: its log has no two commits a minute apart"
-    return (
-        f"{now}; a day: {day.commits:,} commits, {day.files:,} files, {_bytes(day.bytes)}, {day.rows:,} rows, "
-        f"log {_bytes(day.log_bytes)}; in a year: {_bytes(own.bytes + _YEAR_DAYS * day.bytes)}"
-    )
 
 
 def _bytes(number: int) -> str:

@@ -4,11 +4,12 @@ the names. (delta-rs's writer takes twice the time, and needs the rows in one pi
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,17 +26,26 @@ _LONGEST_TEXT: Final = 32
 _BEYOND: Final = "\U0010ffff"
 
 
-def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
-    """A new file with `rows`, in their order; it is no part of the table before its action is committed. Raises OSError
-    of the storage; then nothing is left of it."""
+def write_data_file(
+    place: TablePlace,
+    rows: pa.Table,
+    *,
+    edges: Sequence[int] = (),
+    chunk: str | None = None,
+    modified_ms: int | None = None,
+) -> AddAction:
+    """A new file with `rows`, in their order, of a chunk in a chunked table; it is no part of the table before its
+    action is committed. `edges`: rows with which row groups begin, beside those of full ones. `modified_ms`: as old as
+    that; None: it is new. Raises OSError of the storage; then nothing is left of it."""
     options = parquet_options(place.name)
     group = options.pop("row_group_size")
-    path = new_path()
+    path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     file = Path(place.uri, path) if place.root.is_local else None
     sink = pa.BufferOutputStream()
     try:
         with pq.ParquetWriter(file or sink, rows.schema, **options) as writer:
-            writer.write_table(rows, row_group_size=group)
+            for begin, end in pairwise((0, *edges, rows.num_rows)):
+                writer.write_table(rows.slice(begin, end - begin), row_group_size=group)
         if file is None:
             content = sink.getvalue()
             place.put_file(path, content)
@@ -45,26 +55,13 @@ def write_data_file(place: TablePlace, rows: pa.Table) -> AddAction:
                 file.unlink(missing_ok=True)
         raise
     size = content.size if file is None else file.stat().st_size
-    measure = Measure.of(rows, measured_columns(place.name, rows.schema))
-    return add_action(path, size, [measure], modified_ms=time.time_ns() // 1_000_000)
-
-
-def new_path(chunk: str | None = None) -> str:
-    """A name for a data file, of a chunk in a chunked table, that no other file has."""
-    return f"{'' if chunk is None else f'{CHUNK}={chunk}/'}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-
-
-def add_action(
-    path: str, size: int, measures: Sequence[Measure], *, modified_ms: int, chunk: str | None = None
-) -> AddAction:
-    """What makes a file part of its table, with new rows."""
     return AddAction(
         path=path,
         size=size,
         partition_values={} if chunk is None else {CHUNK: chunk},
-        modification_time=modified_ms,
+        modification_time=modified_ms or time.time_ns() // 1_000_000,
         data_change=True,
-        stats=Measure.text(measures),
+        stats=_statistics(rows, measured_columns(place.name, rows.schema)),
     )
 
 
@@ -93,45 +90,20 @@ def add_actions(files: pa.Table, chunk: int | None = None) -> list[AddAction]:
     return [AddAction(**each, partition_values=values, data_change=True) for each in columns]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """Counts and bounds of some rows, for the log."""
-
-    rows: int
-    nulls: dict[str, int]
-    least: dict[str, Any]
-    greatest: dict[str, Any]
-
-    @classmethod
-    def of(cls, rows: pa.Table, columns: Iterable[str]) -> Measure:
-        nulls, least, greatest = dict[str, int](), dict[str, Any](), dict[str, Any]()
-        for name in columns:
-            column = rows[name]
-            nulls[name] = column.null_count
-            if pa.types.is_dictionary(column.type):
-                column = column.unique().dictionary_decode()
-            if not _has_bounds(column.type):
-                continue
+def _statistics(rows: pa.Table, columns: Iterable[str]) -> str:
+    """Counts and bounds of `rows`, as Delta's protocol has them."""
+    nulls, least, greatest = dict[str, int](), dict[str, Any](), dict[str, Any]()
+    for name in columns:
+        column = rows[name]
+        nulls[name] = column.null_count
+        if pa.types.is_dictionary(column.type):
+            column = column.unique().dictionary_decode()
+        if _has_bounds(column.type) and column.null_count < len(column):
             found = pc.min_max(column)
-            least[name], greatest[name] = found["min"].as_py(), found["max"].as_py()
-        return cls(rows=rows.num_rows, nulls=nulls, least=least, greatest=greatest)
-
-    @staticmethod
-    def text(parts: Sequence[Measure]) -> str:
-        """The statistics of a file, as Delta's protocol has them."""
-        nulls = {name: sum(part.nulls[name] for part in parts) for name in parts[0].nulls}
-        least = {name: _bound(min, parts, "least", name) for name in parts[0].least}
-        greatest = {name: _bound(max, parts, "greatest", name) for name in parts[0].greatest}
-        return _text(
-            {
-                "numRecords": sum(part.rows for part in parts),
-                "minValues": {name: _lower_bound(_plain(value)) for name, value in least.items() if value is not None},
-                "maxValues": {
-                    name: _upper_bound(_plain(value)) for name, value in greatest.items() if value is not None
-                },
-                "nullCount": nulls,
-            }
-        )
+            least[name], greatest[name] = _lower_bound(found["min"].as_py()), _upper_bound(found["max"].as_py())
+    content = {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    # Without escapes: delta-rs reads those of characters beyond U+FFFF as other characters.
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, default=_instant_text)
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
@@ -140,18 +112,9 @@ def _has_bounds(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or is_instant)
 
 
-def _bound(choose: Callable[..., Any], parts: Sequence[Measure], side: str, name: str) -> Any:
-    return choose((value for part in parts if (value := getattr(part, side)[name]) is not None), default=None)
-
-
-def _plain(value: Any) -> Any:
-    """Instants as text; a file has them in UTC and in µs."""
-    return value if isinstance(value, int | str) else f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
-
-
-def _text(content: dict[str, Any]) -> str:
-    """As JSON without escapes: delta-rs reads those of characters beyond U+FFFF as other characters."""
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+def _instant_text(value: dt.datetime) -> str:
+    """A file has instants in UTC and in µs."""
+    return f"{value:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def _lower_bound(value: Any) -> Any:

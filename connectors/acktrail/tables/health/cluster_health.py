@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
+from acktrail.tables import status_reader
 from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, no_share_group
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
 from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
 from acktrail.tables.open_runs import open_runs
-from acktrail.tables.status_reader import StatusReader
 from acktrail.times import ago_text
 
 _OUTCOMES: Final = ("acknowledged", "released", "archived")
@@ -39,7 +39,7 @@ _AGGREGATES: Final = (
 )
 _CHANGE_COLUMNS: Final = ("changed_at", "group_id", "topic", "topic_id", "partition", "before", "after", "reason")
 _RANK: Final = {status: rank for rank, status in enumerate(STATUS_TABLE)}
-_QUIET: Final = frozenset(status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING)
+_QUIET: Final = pa.array([status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING])
 _NO_STATUS: Final = "no status was written yet: run `acktrail run reconcile`"
 _PartT = TypeVar("_PartT")
 
@@ -96,7 +96,7 @@ class RecentChange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHealth:
     """None is not known; `unknown` has the reason, by field (those of `overview` too). `groups` and `queues` are worst
-    first; `queues` may be those in trouble alone. `gaps`: of the export, by reason."""
+    first; `queues` are those in trouble. `gaps`: of the export, by reason."""
 
     overview: ClusterOverview
     observed_at: dt.datetime | None = None
@@ -173,14 +173,14 @@ def is_urgent(status: QueueStatus) -> bool:
     return STATUS_TABLE[status].urgency is Urgency.ACT
 
 
-def cluster_health(tables: Tables, now: dt.datetime, *, quiet_too: bool = False) -> ClusterHealth:
+def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
     """What `tables` say, with the changes of status of the 24 hours before `now`; what one damaged table hides is not
-    known, and nothing else. `quiet_too`: with share partitions that nothing is to be done about."""
+    known, and nothing else."""
     overview = cluster_overview(tables)
     found: dict[str, Any] = {}
     unknown = {name: why for name, why in overview.unknown.items() if name in {"exported_at", "verdicts"}}
     parts: tuple[tuple[str, Callable[[], dict[str, Any]]], ...] = (
-        ("queues", lambda: _statuses(tables, quiet_too=quiet_too)),
+        ("queues", lambda: _statuses(tables)),
         ("findings", lambda: _findings(tables)),
         ("gaps", lambda: {"gaps": export_gaps(tables)}),
         ("changes", lambda: {"changes": _changes(tables, now - dt.timedelta(days=1))}),
@@ -195,47 +195,40 @@ def cluster_health(tables: Tables, now: dt.datetime, *, quiet_too: bool = False)
     return ClusterHealth(overview=overview, **found, unknown=unknown)
 
 
-def queue_status(text: str | None) -> QueueStatus:
-    """The status of this name; one that this release does not have is unknown."""
-    return QueueStatus(text) if text in _RANK else QueueStatus.STATE_UNKNOWN
-
-
 def _findings(tables: Tables) -> dict[str, Any]:
     runs = open_runs(tables)
     return {"findings": open_findings(tables, runs) if runs.run_ids else None}
 
 
-def _statuses(tables: Tables, *, quiet_too: bool) -> dict[str, Any]:
-    reader = StatusReader(tables)
-    rows = reader.statuses(columns=_COLUMNS)
+def _statuses(tables: Tables) -> dict[str, Any]:
+    rows = status_reader.statuses(tables, _COLUMNS)
     if not rows.num_rows:
-        return _no_queues(tables, reader)
+        return _no_queues(tables)
     added = rows.append_column("unfinished_unknown", pc.cast(pc.is_null(rows["unfinished_records"]), pa.int64()))
     counted = added.group_by(["group_id", "status"], use_threads=False).aggregate(_AGGREGATES).to_pylist()
     by_group: dict[str, list[dict[str, Any]]] = {}
     for row in counted:
         by_group.setdefault(row["group_id"], []).append(row)
-    shown = rows if quiet_too else rows.filter(pc.invert(pc.is_in(rows["status"], value_set=pa.array(sorted(_QUIET)))))
+    in_trouble = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=_QUIET)))
     newest = pc.max(rows["observed_at"]).as_py()
     return {
-        "queues": tuple(map(_queue, sorted(shown.to_pylist(), key=_rank))),
+        "queues": tuple(map(_queue, in_trouble.to_pylist())),
         "groups": tuple(sorted(map(_group, by_group.values()), key=_group_order)),
         "observed_at": newest,
         "run_id": rows.filter(pc.equal(rows["observed_at"], pa.scalar(newest, INSTANT)))["run_id"][0].as_py(),
     }
 
 
-def _no_queues(tables: Tables, reader: StatusReader) -> dict[str, Any]:
+def _no_queues(tables: Tables) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
-    runs = reader.run_totals().select(["observed_at", "run_id"]).to_pylist()
+    runs = status_reader.run_totals(tables).select(["observed_at", "run_id"]).to_pylist()
     if not runs:
         return {"queues": None, "groups": None}
     return {"queues": (), "groups": (), **runs[-1], "no_share_group": no_share_group(tables, runs[-1]["run_id"])}
 
 
 def _rank(row: Mapping[str, Any]) -> int:
-    """Keeps the order of the reader; a status that this release does not have is not known."""
-    return _RANK[queue_status(row["status"])]
+    return _RANK[QueueStatus(row["status"])]
 
 
 def _group_order(group: GroupHealth) -> tuple[int, int, str]:
@@ -248,7 +241,7 @@ def _queue(row: Mapping[str, Any]) -> QueueHealth:
         group_id=row["group_id"],
         topic=_topic(row),
         partition=row["partition"],
-        status=queue_status(row["status"]),
+        status=QueueStatus(row["status"]),
         since=row["status_since"],
         unfinished_records=row["unfinished_records"],
         reason=row["reason"],
@@ -261,10 +254,10 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> GroupHealth:
     first = min(rows, key=_rank)
     counts: Counter[QueueStatus] = Counter()
     for row in rows:
-        counts[queue_status(row["status"])] += row["group_id_count"]
+        counts[QueueStatus(row["status"])] += row["group_id_count"]
     return GroupHealth(
         group_id=first["group_id"],
-        status=queue_status(first["status"]),
+        status=QueueStatus(first["status"]),
         since=first["status_since_min"],
         statuses={status: counts[status] for status in STATUS_TABLE if counts[status]},
         unfinished_records=sum(row["unfinished_records_sum"] or 0 for row in rows),
@@ -277,7 +270,7 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> GroupHealth:
 
 def _changes(tables: Tables, since: dt.datetime) -> tuple[RecentChange, ...]:
     """Newest first; without the share partitions that were seen for the first time."""
-    rows = StatusReader(tables).changes(since).select(list(_CHANGE_COLUMNS)).to_pylist()
+    rows = status_reader.changes(tables, since).select(list(_CHANGE_COLUMNS)).to_pylist()
     return tuple(
         RecentChange(
             **{name: row[name] for name in _CHANGE_COLUMNS if name not in {"topic", "topic_id"}}, topic=_topic(row)

@@ -19,7 +19,7 @@ from acktrail.model.rules.catalogue import BRANCH_SUITES
 from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
-from acktrail.tables.status_reader import StatusReader
+from acktrail.tables.status_reader import run_totals
 from acktrail.tables.suite_totals import COUNTED_COLUMNS, suite_totals
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
@@ -60,10 +60,9 @@ class MetricsInput:
     unreadable: frozenset[str]
 
 
-def metrics_input(tables: Tables, now: dt.datetime, *, every_queue: bool) -> MetricsInput:
-    """Of the tables as they are now, with every share partition or those in trouble alone; never raises an
-    AcktrailError: what cannot be read is in `unreadable`."""
-    health = cluster_health(tables, now, quiet_too=every_queue)
+def metrics_input(tables: Tables, now: dt.datetime) -> MetricsInput:
+    """Of the tables as they are now; never raises an AcktrailError: what cannot be read is in `unreadable`."""
+    health = cluster_health(tables, now)
     unreadable = {_PARTS[name] for name in health.unknown if name in _PARTS}
     records = _part(lambda: _sums(tables), "exports", unreadable)
     return MetricsInput(
@@ -145,7 +144,7 @@ def _newest_runs(tables: Tables, kind: pc.Expression, newest: dt.datetime) -> li
 
 def _lasting_mismatches(tables: Tables) -> int | None:
     """None: there are no two reconciliations."""
-    newest = StatusReader(tables).run_totals().select(["run_id", "observed_at"]).to_pylist()[-2:]
+    newest = run_totals(tables).select(["run_id", "observed_at"]).to_pylist()[-2:]
     if len(newest) < 2:
         return None
     ids = [row["run_id"] for row in newest]

@@ -1,5 +1,6 @@
-"""One maintenance of all tables: what it would do, and doing it. Safe beside exporters and other maintenances, and
-after a crash at any moment: every step is one commit or none, and the next run does what is left."""
+"""One maintenance of all tables, acktrail's own and those of connectors: what it would do, and doing it.
+Safe beside exporters and other maintenances, and after a crash at any moment: every step is one commit or none, and the
+next run does what is left."""
 
 from __future__ import annotations
 
@@ -7,43 +8,72 @@ import contextlib
 import datetime as dt
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as fs
+
+from acktrail.branches import looks
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
+from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
 from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_layout import CHANGES
+from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import copy_ranges
-from acktrail.tables.sinks.connector_positions import POSITIONS
-from acktrail.tables.upkeep.compaction_plan import compaction_bins
-from acktrail.tables.upkeep.file_rewrite import rewrite
-from acktrail.tables.upkeep.maintained_tables import MaintainedTables, grows_by_small_files
+from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.sinks.connector_positions import POSITIONS, ConnectorPositions
+from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, OpenTables, is_table_name
+from acktrail.tables.upkeep.file_rewrite import Change, commit_rewrite, compact_files, compaction_bins, rewrite
 from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention import days_to_drop, drop_rows
-from acktrail.tables.upkeep.retention_cut import AGED_BY, Retention, dropped_before
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite, compact_files
-from acktrail.tables.upkeep.superseded_positions import without_superseded
+from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows
 from acktrail.times import new_run_id
 
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _SMALL_FILES: Final = 8
-_PASSES: Final = 6
+_BY_SMALL_FILES: Final = frozenset(
+    {
+        RECORDS,
+        RANGES_TABLE,
+        "group_observations",
+        "offset_observations",
+        "share_partition_states",
+        "reconciliations",
+        "quality_results",
+        "run_totals",
+        "status_changes",
+        "notifications",
+        "connector_positions",
+        *POSITIONED_TABLES,
+        *looks(),
+        *CHANGES,
+    }
+)
+_OF: Final = ("connector", "source_partition")
+_LEAST: Final = "least"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """`small_files`: how many a table may have. `vacuum_after_ms`: for how long files stay that the newest version does
-    not need: readers of older versions still use them."""
+    """`keep_ms`: how old rows of ``AGED_BY`` may be; None: all are kept. `small_files`: how many a table may have.
+    `vacuum_after_ms`: for how long files stay that the newest version does not need: readers of older versions still
+    use them."""
 
-    retention: Retention = field(default_factory=Retention)
+    keep_ms: int | None = None
     small_files: int = _SMALL_FILES
     vacuum_after_ms: int = 7 * _DAY_MS
+
+    def kept_from_ms(self, now_ms: int) -> int | None:
+        """The time before which rows are not kept; None: all are."""
+        return None if self.keep_ms is None else now_ms - self.keep_ms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,8 +113,8 @@ _Progress = Callable[[str], None]
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
-    tables, at = MaintainedTables(config), now_ms or _now_ms()
-    before = dropped_before(tables, policy.retention, at)
+    tables, at = _MaintainedTables(config), now_ms or _now_ms()
+    before = policy.kept_from_ms(at)
     found = []
     for snapshot in tables.snapshots():
         own = _looked_at(snapshot, policy)
@@ -110,10 +140,10 @@ def maintain(
         ConcurrentCommit: others kept committing; run again.
         ConfigurationError, RetryableError: the storage refused or failed; run again.
     """
-    tables, at = MaintainedTables(config), now_ms or _now_ms()
+    tables, at = _MaintainedTables(config), now_ms or _now_ms()
     ensure_whole(tables)
     copy_ranges(tables)
-    before = dropped_before(tables, policy.retention, at)
+    before = policy.kept_from_ms(at)
     found = {own.name: _looked_at(own, policy) for own in tables.snapshots()}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")
@@ -146,20 +176,13 @@ class _Maintenance:
         own = self._found.get(RANGES_TABLE)
         if own is None:
             return
-        now = self._now
         own.rows_merged = 0
-        with contextlib.ExitStack() as changing:
-            for number in range(_PASSES):
-                bins = compaction_bins(self._files(RANGES_TABLE), more_than=1)
-                if not bins:
-                    return
-                if not number:
-                    changing.enter_context(self._tables.rewritable(RANGES_TABLE))
-                for files in bins:
-                    snapshot = self._snapshot(RANGES_TABLE)
-                    done = rewrite(snapshot, files, lambda rows: merged_ranges(rows, now), is_one_piece=True)
-                    if commit_rewrite(self._tables, RANGES_TABLE, done, what="merge", changes_rows=True):
-                        own.rows_merged += done.rows_before - done.rows
+        bins = compaction_bins(self._files(RANGES_TABLE), more_than=1)
+        with self._tables.rewritable(RANGES_TABLE) if bins else contextlib.nullcontext():
+            for files in bins:
+                done = rewrite(self._snapshot(RANGES_TABLE), files, lambda rows: merged_ranges(rows, self._now))
+                if commit_rewrite(self._tables, RANGES_TABLE, done, what="merge", changes_rows=True):
+                    own.rows_merged += done.rows_before - done.rows
 
     def drop(self, before_ms: int | None) -> None:
         """Drop rows that are not kept."""
@@ -171,8 +194,8 @@ class _Maintenance:
     def compact(self, name: str) -> None:
         """Write small files as few."""
         own = self._found[name]
-        if grows_by_small_files(name) and name != RANGES_TABLE:
-            change = without_superseded(self._tables) if name == POSITIONS else None
+        if _grows_by_small_files(name) and name != RANGES_TABLE:
+            change = _without_superseded(self._tables) if name == POSITIONS else None
             own.rows_dropped += compact_files(self._tables, name, more_than=self._policy.small_files, change=change)
         own.files_after = len(self._files(name))
 
@@ -208,7 +231,7 @@ def _looked_at(snapshot: TableSnapshot, policy: MaintenancePolicy) -> TableUpkee
         log_bytes=log_bytes,
     )
     more_than = 1 if name == RANGES_TABLE else policy.small_files
-    if grows_by_small_files(name):
+    if _grows_by_small_files(name):
         found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
     return found
 
@@ -233,3 +256,71 @@ def _vacuum_hours(policy: MaintenancePolicy, at_ms: int) -> int:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _without_superseded(tables: Tables) -> Change:
+    """A change that leaves out rows of ``connector_positions`` which no reader needs any more: those before the
+    position that counts now. Later rows are never among them, so commits may come before it is used. Raises
+    DamagedTables (a position that counts is missing)."""
+    least = _least_needed(tables)
+
+    def change(rows: pa.Table) -> pa.Table:
+        keyed = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+        joined = keyed.select([*_OF, "number", "row"]).join(least, keys=list(_OF), join_type="left outer")
+        is_kept = pc.fill_null(pc.greater_equal(joined["number"], joined[_LEAST]), fill_value=True)
+        return rows.take(joined.filter(is_kept).sort_by("row")["row"])
+
+    return change
+
+
+def _least_needed(tables: Tables) -> pa.Table:
+    """By connector and source partition, the least number that is needed; none where no position counts."""
+    stored = tables.read(POSITIONS, columns=[*_OF, "number", "table"])
+    grouped = stored.filter(stored["table"].is_valid()).group_by(list(_OF), use_threads=False)
+    bound = grouped.aggregate([("number", "max")]).to_pylist()
+    named = {(row["connector"], row["source_partition"]): row["number_max"] for row in bound}
+    rows: list[dict[str, Any]] = []
+    for connector in pc.unique(stored["connector"]).to_pylist():
+        for source_partition, standing in ConnectorPositions(tables, connector).standings().items():
+            if standing.counted is None:
+                continue
+            numbers = (standing.counted, standing.landed, named.get((connector, source_partition)))
+            least = min(number for number in numbers if number is not None)
+            rows.append({"connector": connector, "source_partition": str(source_partition), _LEAST: least})
+    columns = [pa.field(name, pa.string()) for name in _OF]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*columns, pa.field(_LEAST, pa.int64())]))
+
+
+def _grows_by_small_files(name: str) -> bool:
+    """Whether the files of a table are written again as few. Of acktrail's own, some are replaced as a whole, or order
+    their files themselves; every table of a connector grows so."""
+    return name in _BY_SMALL_FILES or name not in TABLES
+
+
+class _MaintainedTables(Tables):
+    """Tables that also knows those of connectors by name; a table that someone else put under the root is left alone.
+    Raises as ``Tables``."""
+
+    def __init__(self, config: TablesConfig) -> None:
+        super().__init__(config)
+        self._of_connectors = frozenset(self._found())
+
+    def place(self, name: str) -> TablePlace:
+        """Where the files of a table lie."""
+        return TablePlace(name=name, root=self._root) if name in self._of_connectors else super().place(name)
+
+    def snapshots(self) -> Iterator[TableSnapshot]:
+        """Every table that is there: acktrail's own first."""
+        return filter(None, map(self.snapshot, (*TABLES, *sorted(self._of_connectors))))
+
+    def _found(self) -> Iterator[str]:
+        """Tables under the root that a connector's sink created."""
+        with self._root.translated():
+            infos = self._root.storage().get_file_info(fs.FileSelector("", allow_not_found=True))
+        names = (info.base_name for info in infos if info.type == fs.FileType.Directory)
+        opened = OpenTables(self.config)
+        for name in names:
+            if name not in TABLES and is_table_name(name):
+                found = opened.snapshot(name)
+                if found is not None and found.properties.get(MADE_BY) == OF_CONNECTOR:
+                    yield name

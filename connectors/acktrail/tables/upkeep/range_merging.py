@@ -1,8 +1,8 @@
 """Rows of ``export_ranges`` as few rows: neighbours become one, and what the retention dropped becomes a gap.
 
 Ranges of one state partition that follow each other without a gap are one range of the same records. Merged are those
-of one day, after a month those of one month, so that a reader still knows at about which time records came. Kept apart
-are ranges of files and the newest one of each state partition; so are the breaks of a log.
+of one day, so that a reader still knows at about which time records came. Kept apart are those of the last 24 hours,
+ranges of files, the newest one of each state partition, and the breaks of a log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import pyarrow.compute as pc
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
 
 _DAY: Final = dt.timedelta(days=1)
-_DAYS_APART: Final = 31
-"""Days whose ranges are not merged with another day's."""
 _SAME: Final = (
     "cluster_id",
     "state_topic_id",
@@ -131,11 +129,7 @@ def _is_same(column: pa.ChunkedArray) -> _Flags:
 
 
 def _periods(instants: pa.ChunkedArray, now: dt.datetime) -> _Integers:
-    """The day or month of each instant as a number; ``_NONE`` for those of the last day."""
-    known = pc.fill_null(instants, now)
-    at = known.to_numpy().astype("datetime64[us]")
-    today = np.datetime64(now.astimezone(dt.UTC).replace(tzinfo=None), "us")
-    days, months = at.astype("datetime64[D]").astype(np.int64), at.astype("datetime64[M]").astype(np.int64)
-    is_old = at < (today.astype("datetime64[D]") - np.timedelta64(_DAYS_APART, "D"))
-    periods = np.where(is_old, -2 - months, days)
-    return np.asarray(np.where(at > today - np.timedelta64(_DAY), _NONE, periods), np.int64)
+    """The day of each instant as a number; ``_NONE`` for those of the last 24 hours."""
+    at = pc.fill_null(instants, now).to_numpy().astype("datetime64[us]")
+    last = np.datetime64(now.astimezone(dt.UTC).replace(tzinfo=None), "us") - np.timedelta64(_DAY)
+    return np.where(at > last, _NONE, at.astype("datetime64[D]").astype(np.int64))

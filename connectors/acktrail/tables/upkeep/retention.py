@@ -1,4 +1,4 @@
-"""Rows that are not kept: by age or by size. What is dropped of ``state_records`` is a gap in ``export_ranges`` with a
+"""Rows that are older than what is kept. What is dropped of ``state_records`` is a gap in ``export_ranges`` with a
 reason of its own, so that counts add up and an unknown state says why.
 
 The gap is recorded first, the rows follow: after a crash in between, the next run drops what the gaps name. The newest
@@ -23,17 +23,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.branches import looks
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE
 from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
-from acktrail.tables.upkeep.compaction_plan import MOST_FILES, SORTED_ROWS
-from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, rewrite, scanned
+from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, commit_rewrite, file_bins, rewrite, scanned
 from acktrail.tables.upkeep.range_merging import DroppedRecords, merged_ranges, with_dropped
-from acktrail.tables.upkeep.retention_cut import AGED_BY, time_bound, times_ms
-from acktrail.tables.upkeep.rewrite_commit import commit_rewrite
 
+AGED_BY: Final = {
+    RECORDS: "timestamp_ms",
+    "delivery_history": "record_timestamp_ms",
+    **dict.fromkeys(("group_observations", "offset_observations", *sorted(looks())), "observed_at"),
+}
+"""Tables that the retention is about, and the column with the time of a row."""
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ADDRESS: Final = ("state_partition", "offset")
 _WHAT: Final = "retention"
 
@@ -78,7 +84,7 @@ def _doomed(tables: Tables, name: str, before_ms: int | None) -> _Doomed | None:
         below = reduce(or_, (_is_number(n) & (pc.field("offset") < end) for n, end in ends.items()))
         kept, files = ~below, _files(snapshot, "offset", max(ends.values()))
     elif before_ms is not None:
-        limit = time_bound(name, before_ms)
+        limit = _time_bound(name, before_ms)
         below, kept = pc.field(column) < limit, (pc.field(column) >= limit) | pc.field(column).is_null()
         files = _files(snapshot, column, limit.as_py())
     else:
@@ -93,12 +99,19 @@ def _files(snapshot: TableSnapshot, column: str, limit: Any) -> list[DataFile]:
     return [file for file in snapshot.files() if (at := least[file.path][f"min.{column}"]) is None or at < limit]
 
 
+def _time_bound(name: str, at_ms: int) -> pa.Scalar:
+    """A time, ms since the epoch, as a value of the table's column."""
+    kind = TABLES[name].field(AGED_BY[name]).type
+    return pa.scalar(at_ms if pa.types.is_integer(kind) else _EPOCH + dt.timedelta(milliseconds=at_ms), kind)
+
+
 def _by_day(batches: Iterator[pa.RecordBatch], column: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for batch in batches:
-        days, counts = np.unique(
-            times_ms(batch[column]).astype("datetime64[ms]").astype("datetime64[D]"), return_counts=True
-        )
+        known = batch[column].drop_null()
+        unit = known.type.unit if pa.types.is_timestamp(known.type) else "ms"
+        times = known.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]")
+        days, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
         found.update(dict(zip(days.astype(str).tolist(), counts.tolist(), strict=True)))
         found["unknown"] += batch[column].null_count
     return +found
@@ -187,7 +200,7 @@ def _record_gaps(tables: Tables, dropped: Mapping[int, DroppedRecords], change: 
             assert ranges is not None
             bounds = ranges.statistics(["min.first_offset", "min.gap_first"])
             files = [file for file in ranges.files() if _least(bounds[file.path]) < limit]
-            done = rewrite(ranges, files, change, is_one_piece=True)
+            done = rewrite(ranges, files, change)
             is_done = commit_rewrite(tables, RANGES_TABLE, done, what=_WHAT, changes_rows=True)
 
 
@@ -237,23 +250,10 @@ def _drop(tables: Tables, found: _Doomed, before_ms: int | None) -> Counter[str]
 def _rewrites(found: _Doomed) -> Iterator[Rewrite]:
     is_gone = {file: own.total() == file.rows for file, own in found.counts.items()}
     gone, mixed = ([file for file, each in is_gone.items() if each is wanted] for wanted in (True, False))
-    for begin in range(0, len(gone), MOST_FILES):
-        own = tuple(gone[begin : begin + MOST_FILES])
+    for own in file_bins(gone):
         yield Rewrite(removed=own, rows_before=sum(file.rows or 0 for file in own))
-    for files in _few_rows(mixed) if found.ends else ((file,) for file in mixed):
+    for files in file_bins(mixed) if found.ends else ((file,) for file in mixed):
         yield rewrite(found.snapshot, files, lambda rows: rows.filter(found.kept))
-
-
-def _few_rows(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ...]]:
-    """`files` in groups that fit into memory."""
-    own: list[DataFile] = []
-    for file in files:
-        if own and sum(each.rows or 0 for each in own) + (file.rows or 0) > SORTED_ROWS:
-            yield tuple(own)
-            own = []
-        own.append(file)
-    if own:
-        yield tuple(own)
 
 
 def _is_number(number: int) -> pc.Expression:

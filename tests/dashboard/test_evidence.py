@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
-from acktrail.tables.delta.file_hashes import FileFate
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_dashboard.evidence.evidence_command import app
+from acktrail_dashboard.evidence.file_hashes import FileFate
 from acktrail_dashboard.evidence.pack import digest, read_pack, write_evidence
 from acktrail_dashboard.evidence.verification import PackVerdict, verify_pack
 from acktrail_dashboard.rows.run_tables import RunTables

@@ -9,15 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from acktrail.tables.delta.table_commit import without_panics
-
-_PANIC = (
-    b"\nthread 'tokio-rt-worker' (77) panicked at /a/buffered.rs:369:41:\nAlready shut down\nstack backtrace:\n"
-    b"note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.\n"
-)
-
 _WRITER = """
 import os
 import sys
@@ -57,13 +48,3 @@ def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
     code, *lines = done.stderr.splitlines()
     assert code in {"3", "4"}
     assert len(lines) == 1, done.stderr
-
-
-def test_only_panics_are_kept_back(capfd: pytest.CaptureFixture[str]) -> None:
-    """Other output of that time is printed afterwards; nesting keeps nothing back twice."""
-    with without_panics():
-        os.write(2, b"before\n" + _PANIC + b"after\n")
-        with without_panics():
-            os.write(2, b"inside\n")
-    os.write(2, b"end\n")
-    assert capfd.readouterr().err == "before\nafter\ninside\nend\n"

@@ -78,7 +78,7 @@ def one_line(error: AcktrailError, says: str, server: SignedS3) -> None:
         ({"aws_session_token": "long-ago"}, "the credentials were refused"),
         ({"aws_region": "mars-1"}, "the region is wrong"),
         ({"aws_allow_http": "false"}, "plain http is not allowed"),
-        ({"aws_secret_access_key": ""}, "aws_secret_access_key is missing"),
+        ({"aws_secret_access_key": ""}, "no credentials were given"),
     ],
 )
 def test_what_a_person_must_correct_is_one_line(

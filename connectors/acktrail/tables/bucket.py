@@ -5,7 +5,6 @@ are taken as they are.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -63,18 +62,18 @@ _OF_DELTA_RS: Final = frozenset(
     }
 )
 """Options that delta-rs has beyond those of the storages."""
-_DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m)")
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+_RETRIES: Final = 2
+_PATIENCE: Final = dt.timedelta(seconds=30)
 
 
 class Bucket:
     """Objects below `root`, addressed by their path from there. Threads may share it.
 
-    `patience` bounds a request with all its retries; None: what the options say. Raises (all methods):
-    ConfigurationError, RetryableError: the storage refused or failed.
+    `patience` bounds a request with all its retries. Raises (all methods): ConfigurationError, RetryableError: the
+    storage refused or failed.
     """
 
-    def __init__(self, root: TableRoot, *, patience: dt.timedelta | None = None) -> None:
+    def __init__(self, root: TableRoot, *, patience: dt.timedelta = _PATIENCE) -> None:
         self.root, self._patience = root, patience
         self._opened: ObjectStore | None = None
 
@@ -173,17 +172,13 @@ def _check_bucket(error: FileNotFoundError) -> None:
         raise error
 
 
-def _open(root: TableRoot, patience: dt.timedelta | None) -> ObjectStore:
+def _open(root: TableRoot, patience: dt.timedelta) -> ObjectStore:
     from obstore.store import from_url
 
     options = root.options or {}
-    if patience is None:
-        config, client = split_options(options)
-        retries = {"max_retries": _number(options, root), "retry_timeout": _duration(options, root)}
-    else:
-        config, client = split_options({"timeout": f"{patience.seconds}s", **options})
-        retries = {"max_retries": 2, "retry_timeout": patience}
-    arguments: dict[str, Any] = {"config": config, "client_options": client, "retry_config": retries}
+    config, client = split_options({"timeout": f"{patience.seconds}s", **options})
+    arguments: dict[str, Any] = {"config": config, "client_options": client}
+    arguments["retry_config"] = {"max_retries": _RETRIES, "retry_timeout": patience}
     if uses_profile(root.uri, options):
         arguments["credential_provider"] = _profile(root.shown)
     return from_url(root.uri, **arguments)
@@ -201,23 +196,6 @@ def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
         elif bare not in _OF_DELTA_RS:
             config[lower] = value
     return config, client
-
-
-def _number(options: Mapping[str, str], root: TableRoot) -> int:
-    text = options["max_retries"]
-    if not (text.isascii() and text.isdigit()):
-        raise ConfigurationError(f"tables at {root.shown}: max_retries={text!r} is no number", hint="for example 5")
-    return int(text)
-
-
-def _duration(options: Mapping[str, str], root: TableRoot) -> dt.timedelta:
-    text = options["retry_timeout"]
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ConfigurationError(
-            f"tables at {root.shown}: retry_timeout={text!r} is no duration", hint="a number and ms, s or m: 30s"
-        )
-    return dt.timedelta(milliseconds=int(found[1]) * _UNITS_MS[found[2]])
 
 
 def _profile(shown: str) -> Any:

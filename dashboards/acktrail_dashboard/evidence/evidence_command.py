@@ -85,7 +85,7 @@ def _verify(
 
     Example: acktrail dashboard evidence verify evidence
     """
-    from acktrail.tables.delta.file_hashes import FileFate
+    from acktrail_dashboard.evidence.file_hashes import FileFate
     from acktrail_dashboard.evidence.verification import packs_in, verify_pack
 
     config = TablesConfig.from_environment(tables, tables_options)

@@ -16,9 +16,9 @@ from typing import Any, Final
 from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
-from acktrail.tables.delta.file_hashes import FileHash, HashedTable, hash_table
 from acktrail.tables.delta.store import Tables
 from acktrail.times import utc_text
+from acktrail_dashboard.evidence.file_hashes import FileHash, HashedTable, hash_table
 from acktrail_dashboard.evidence.run_facts import TABLES_OF_A_RUN, run_facts
 from acktrail_dashboard.html.report import page_templates, write_whole
 from acktrail_dashboard.publication import file_name, prune

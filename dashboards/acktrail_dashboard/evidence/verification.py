@@ -13,9 +13,9 @@ from jinja2 import TemplateError
 from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.tables.delta.file_hashes import ComparedFile, FileFate, HashedTable, compare
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail_dashboard.evidence.file_hashes import ComparedFile, FileFate, HashedTable, compare
 from acktrail_dashboard.evidence.pack import EVIDENCE, Pack, digest, hashed_tables, pack_page, read_pack
 from acktrail_dashboard.evidence.run_facts import run_facts
 

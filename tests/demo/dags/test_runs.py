@@ -18,8 +18,8 @@ from drivers.recording_notifier import FACTORY, FILE, messages
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.tables.delta.file_hashes import FileFate
 from acktrail.tables.delta.store import Tables
+from acktrail_dashboard.evidence.file_hashes import FileFate
 from acktrail_dashboard.evidence.verification import verify_pack
 from acktrail_demo.workload.workload_run import run_workload
 

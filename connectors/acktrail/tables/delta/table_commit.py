@@ -4,15 +4,9 @@ by its id."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import sys
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -37,13 +31,6 @@ _PLAIN: Final = 2
 """The version of Delta's protocol for writers that has no more than append-only tables: another engine may have set
 conditions on a table of a newer one, which delta-rs's writer keeps or refuses."""
 Write = Callable[[CommitProperties], None]
-_STDERR: Final = 2
-_PANIC: Final = re.compile(
-    rb"\n?thread '[^'\n]*'(?: \(\d+\))? panicked at [^\n]*\n.*?"
-    rb"(?:note: (?:run with|Some details)[^\n]*(?:\n|\Z)|\Z)",
-    re.DOTALL,
-)
-_one_at_a_time: Final = threading.Lock()
 
 
 def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] | None) -> None:
@@ -132,8 +119,7 @@ def commit(snapshot: TableSnapshot, write: Write, transactions: Mapping[str, int
     )
     version: int | None
     try:
-        with without_panics():
-            write(properties)
+        write(properties)
         if snapshot.version == base:  # a transaction of file actions leaves the object at its version
             snapshot.delta.update_incremental()
         version = snapshot.version if snapshot.version <= base + 1 else _landed(snapshot.place, base, commit_id)
@@ -181,38 +167,3 @@ def _moved(name: str, data: Mapping[str, object]) -> ConcurrentCommit:
         hint="let one exporter write to these tables at a time, then run again",
         data={"table": name, **data},
     )
-
-
-@contextmanager
-def without_panics() -> Iterator[None]:
-    """Within the block nothing reaches stderr; after it everything does but the text of panics, which the native
-    library prints before the error that says the same in one line. File descriptor 2 is the whole process's. Where
-    another thread is in such a block, or there is no stderr, nothing is kept back."""
-    if not _one_at_a_time.acquire(blocking=False):
-        yield
-        return
-    with contextlib.ExitStack() as after:
-        after.callback(_one_at_a_time.release)
-        try:
-            own = os.dup(_STDERR)
-        except OSError:
-            yield
-            return
-        after.callback(os.close, own)
-        memory = os.memfd_create("acktrail-stderr")
-        after.callback(os.close, memory)
-        _flush()
-        os.dup2(memory, _STDERR)
-        try:
-            yield
-        finally:
-            _flush()
-            os.dup2(own, _STDERR)
-            text = os.pread(memory, os.fstat(memory).st_size, 0)
-            with contextlib.suppress(OSError):
-                os.write(_STDERR, _PANIC.sub(b"", text))
-
-
-def _flush() -> None:
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.flush()

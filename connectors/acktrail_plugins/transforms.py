@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf
 from acktrail.connect.config_values import ConfigType
-from acktrail.connect.transforms import Transform
+from acktrail.connect.contract import Transform
 from acktrail.errors import ConfigurationError
 
 

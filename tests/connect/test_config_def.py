@@ -18,7 +18,6 @@ PARSED = {
     ConfigType.STRING: st.text().map(lambda text: text.strip("".join(map(chr, range(33))))),
     ConfigType.INT: st.integers(-(2**31), 2**31 - 1),
     ConfigType.LONG: st.integers(-(2**63), 2**63 - 1),
-    ConfigType.DOUBLE: st.floats(allow_nan=False),
     ConfigType.LIST: st.lists(st.text("abc.", min_size=1)),
     ConfigType.PASSWORD: st.text("abc", min_size=1).map(Password),
 }

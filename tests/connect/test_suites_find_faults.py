@@ -16,14 +16,7 @@ from acktrail.connect import testing
 from acktrail.connect.config_def import ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
-from acktrail.connect.testing import random_runs
 from acktrail.errors import ConcurrentCommit
-
-
-@pytest.fixture(autouse=True)
-def _without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would look for the smallest example."""
-    monkeypatch.setattr(random_runs, "has_hypothesis", lambda: False)
 
 
 class _PositionBefore(MemoryTask):
@@ -220,14 +213,6 @@ def test_a_configuration_that_tells_secrets_is_found() -> None:
 
     _is_red(Suite(), "secrets_are_passwords")
     _is_red(Suite(), "every_key_is_documented")
-
-
-def test_without_hypothesis_runs_are_random_all_the_same() -> None:
-    """The suites need nothing but what acktrail needs."""
-    suite = own.TestMemorySink()
-    suite.setup_method()
-    suite.test_restarts_lose_and_double_nothing()
-    suite.teardown_method()
 
 
 def _is_red(suite: Any, test: str) -> None:

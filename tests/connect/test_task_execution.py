@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from samples.memory_source import FakeClock, MemoryLog, MemorySink, MemoryTables, MemoryTask
 
+from acktrail.connect.activity import stop_on_signals
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
-from acktrail.connect.signals import stop_on_signals
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, ForeignCluster, RowsRefused, Unreachable
 

@@ -19,8 +19,8 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.config_store import ConfigStore
-from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_answers import RunState
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.connect.testing import SourceSuite
 from acktrail.embedded import EmbeddedBroker

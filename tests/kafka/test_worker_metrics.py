@@ -12,7 +12,7 @@ from samples.observed_batch import observed
 from servers.workload import Worked, Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.metrics.metrics_server import metrics_served
+from acktrail.connect.metrics.worker_metrics import metrics_served
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import ConfigurationError

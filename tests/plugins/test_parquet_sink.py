@@ -17,9 +17,8 @@ from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.connect.source_batches import SourceBatch, SourcePartition, all_dead
 from acktrail.errors import DamagedTables, RowsRefused
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink

@@ -16,10 +16,9 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.dead_letters import all_dead
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, all_dead
 from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.librdkafka import to_librdkafka

@@ -12,13 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import SinkTaskContext, SourceTask, SourceTaskContext
-from acktrail.connect.dead_letters import all_dead
+from acktrail.connect.contract import SinkTaskContext, SourceTask, SourceTaskContext, Transform
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.runtime.transformed_source import TransformedSource
-from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition
-from acktrail.connect.transforms import Transform
+from acktrail.connect.runtime.task_thread import TransformedSource
+from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, InputError, RowsRefused
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector

@@ -13,8 +13,7 @@ from servers.s3_server import S3, running_s3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.dead_letters import all_dead
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.connect.source_batches import SourceBatch, SourcePartition, all_dead
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions

@@ -1,4 +1,4 @@
-"""Configuration keys as data: type, default, importance, validator, documentation, recommended values, dependents.
+"""Configuration keys as data: type, default, importance, validator, documentation.
 
 From one definition come the parsing of a connector's configuration, its validation key by key, the reference in the
 documentation and the help of the command line. The rules of parsing and the texts of errors are those of Kafka's
@@ -8,13 +8,13 @@ documentation and the help of the command line. The rules of parsing and the tex
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.connect.config_values import HIDDEN, JAVA_BLANK, PARSERS, ConfigType, text_of, under
+from acktrail.connect.config_values import HIDDEN, JAVA_BLANK, PARSERS, ConfigType, text_of
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 
 
@@ -114,8 +114,7 @@ class NonEmptyWithoutControls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. `recommended` gives the values that make sense beside the others (all parsed), `visible` whether the
-    key has a meaning beside them; `dependents` are the keys whose recommended values or visibility hang on this one.
+    """One key.
     `group` and the order of definition arrange the reference. `lines_under`: the value names a file, whose
     ``key=value`` lines are keys under this prefix; a worker reads it, where it may."""
 
@@ -126,9 +125,6 @@ class ConfigKey:
     importance: Importance = Importance.MEDIUM
     validator: Validator | None = None
     group: str = "Connector"
-    dependents: tuple[str, ...] = ()
-    recommended: Callable[[Mapping[str, Any]], Sequence[Any]] | None = None
-    visible: Callable[[Mapping[str, Any]], bool] | None = None
     lines_under: str | None = None
 
     @property
@@ -142,9 +138,7 @@ class ConfigValue:
 
     name: str
     value: Any = None
-    recommended_values: tuple[Any, ...] = ()
     errors: tuple[str, ...] = ()
-    visible: bool = True
 
 
 class ConfigDef:
@@ -152,8 +146,7 @@ class ConfigDef:
     are, each with its meaning. Immutable: ``with_keys`` and ``prefixed`` give another one."""
 
     def __init__(self, keys: Iterable[ConfigKey] = (), open_prefixes: Mapping[str, str] = _NONE) -> None:
-        """Raises ValueError when a name is defined twice, a default is no value of its type, or a dependent is not
-        defined."""
+        """Raises ValueError when a name is defined twice, or a default is no value of its type."""
         self.open_prefixes: dict[str, str] = dict(open_prefixes)
         self.keys: dict[str, ConfigKey] = {}
         for key in keys:
@@ -164,25 +157,17 @@ class ConfigDef:
                 _check(key, default)
                 key = replace(key, default=default)  # noqa: PLW2901  # the parsed default is the key's
             self.keys[key.name] = key
-        for key in self.keys.values():
-            missing = [name for name in key.dependents if name not in self.keys]
-            if missing:
-                raise ValueError(f"configuration {key.name} has the undefined dependent {missing[0]}")
 
     def with_keys(self, others: ConfigDef) -> ConfigDef:
         """These keys and then those of `others`."""
         return ConfigDef([*self.keys.values(), *others.keys.values()], self.open_prefixes | others.open_prefixes)
 
     def prefixed(self, prefix: str) -> ConfigDef:
-        """The same keys with `prefix` before their names. Not for keys whose `recommended` or `visible` look at
-        others."""
+        """The same keys with `prefix` before their names."""
         keys = [
             replace(
                 key,
                 name=prefix + key.name,
-                dependents=tuple(prefix + name for name in key.dependents),
-                recommended=_under(prefix, key.recommended),
-                visible=_under(prefix, key.visible),
                 lines_under=None if key.lines_under is None else prefix + key.lines_under,
             )
             for key in self.keys.values()
@@ -202,17 +187,8 @@ class ConfigDef:
         """Every key's value, in the order of definition, and all that is wrong with it; then the other names in
         `texts`: as they are under an open prefix, else unknown, with the nearest name. No error shows the value of a
         key in `hidden`, nor a password."""
-        found = {name: _value(key, texts, is_hidden=name in hidden) for name, key in self.keys.items()}
-        parsed = {name: value.value for name, value in found.items()}
-        others = [self._other(name, texts[name]) for name in texts if name not in self.keys]
-        return [
-            replace(
-                found[name],
-                recommended_values=tuple(key.recommended(parsed)) if key.recommended else (),
-                visible=key.visible(parsed) if key.visible else True,
-            )
-            for name, key in self.keys.items()
-        ] + others
+        found = [_value(key, texts, is_hidden=name in hidden) for name, key in self.keys.items()]
+        return found + [self._other(name, texts[name]) for name in texts if name not in self.keys]
 
     def _other(self, name: str, value: Any) -> ConfigValue:
         if name.startswith(tuple(self.open_prefixes)):
@@ -220,15 +196,6 @@ class ConfigDef:
         near = difflib.get_close_matches(name, self.keys, n=1)
         more = f' Did you mean "{near[0]}"?' if near else ""
         return ConfigValue(name=name, value=value, errors=(f'Unknown configuration "{name}".{more}',))
-
-
-def _under(
-    prefix: str, function: Callable[[Mapping[str, Any]], Any] | None
-) -> Callable[[Mapping[str, Any]], Any] | None:
-    """`function` for values whose names have `prefix`."""
-    if function is None:
-        return None
-    return lambda values: function(under(values, prefix))
 
 
 def _value(key: ConfigKey, texts: Mapping[str, Any], *, is_hidden: bool) -> ConfigValue:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,6 +14,10 @@ HIDDEN: Final = "[hidden]"
 """What is shown of a password, as by Kafka."""
 
 
+Texts = Mapping[str, Any]
+"""A configuration as a person writes it: texts by key."""
+
+
 class ConfigType(StrEnum):
     """Kafka's types of values. A CLASS is the name of a plug-in."""
 
@@ -23,7 +25,6 @@ class ConfigType(StrEnum):
     STRING = "STRING"
     INT = "INT"
     LONG = "LONG"
-    DOUBLE = "DOUBLE"
     LIST = "LIST"
     CLASS = "CLASS"
     PASSWORD = "PASSWORD"  # noqa: S105  # the name of a type
@@ -40,16 +41,9 @@ class Password:
 
 
 _INTEGER: Final = re.compile(r"[+-]?\d+")
-_DOUBLE: Final = re.compile(
-    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
-    r"|0[xX](?P<hex>[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
-)
-"""What Java's ``Double.parseDouble`` takes."""
 _LAST_OF_A_CHAR: Final = "\uffff"
 JAVA_BLANK: Final = "".join(map(chr, range(33)))
 """What Java's ``String.trim`` removes."""
-_PLAIN_DOUBLES: Final = (1e-3, 1e7)
-"""From the first to below the second Java writes a number without an exponent."""
 _INT_BITS: Final = 31
 _LONG_BITS: Final = 63
 
@@ -71,32 +65,6 @@ def _integer(name: str, bits: int) -> Callable[[Any], int]:
         return value
 
     return parse
-
-
-def _double(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    found = _DOUBLE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("Not a number of type DOUBLE")
-    if found["hex"] is None:
-        return float(value.rstrip("fFdD"))
-    try:
-        return float.fromhex(value.rstrip("fFdD"))
-    except OverflowError:
-        return float("-inf" if value.startswith("-") else "inf")
-
-
-def _double_text(value: float) -> str:
-    """As Java's ``Double.toString``."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or _PLAIN_DOUBLES[0] <= abs(value) < _PLAIN_DOUBLES[1]:
-        return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    shown = "".join(map(str, digits)).rstrip("0")
-    power = len(digits) - 1 + int(exponent)
-    return f"{'-' * sign}{shown[0]}.{shown[1:] or '0'}E{power}"
 
 
 def _text(value: Any) -> str:
@@ -122,7 +90,6 @@ PARSERS: Final[dict[ConfigType, Callable[[Any], Any]]] = {
     ConfigType.STRING: _text,
     ConfigType.INT: _integer("INT", _INT_BITS),
     ConfigType.LONG: _integer("LONG", _LONG_BITS),
-    ConfigType.DOUBLE: _double,
     ConfigType.LIST: _list,
     ConfigType.CLASS: _text,
     ConfigType.PASSWORD: _password,
@@ -140,7 +107,7 @@ def text_of(kind: ConfigType, value: Any, *, hidden: bool = True) -> str | None:
         return "true" if value else "false"
     if kind is ConfigType.LIST:
         return ",".join(value)
-    return _double_text(value) if kind is ConfigType.DOUBLE else str(value)
+    return str(value)
 
 
 def under(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, ClassVar, Protocol
 
+import pyarrow as pa
+
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.source_batches import (
     Commit,
@@ -314,3 +316,22 @@ class SinkConnector(ABC):
         """
         count = len(positions)
         raise InputError(f"the sink of {connector} cannot move {count} positions: rows would be doubled or lost")
+
+
+class Transform(ABC):
+    """Changes the rows of a batch. One object for one task; called by one thread."""
+
+    config_def: ClassVar[ConfigDef]
+    description: ClassVar[str] = ""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Keep the parsed configuration."""
+        self.config = config
+
+    @abstractmethod
+    def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
+        """The table that `rows` go to, and what becomes of them. Rows that are left out count as filtered.
+
+        Traps: rows must keep the types of their columns, or the sink refuses them; the same rows must give the same
+        result, or a restart changes what was committed.
+        """

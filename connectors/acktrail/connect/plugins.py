@@ -12,8 +12,7 @@ from typing import Any
 
 from acktrail.branches import is_there
 from acktrail.connect.config_def import ConfigDef
-from acktrail.connect.contract import SinkConnector, SourceConnector
-from acktrail.connect.transforms import Transform
+from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
 from acktrail.errors import ConfigurationError, MissingDependency, UnknownName
 
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from acktrail.connect.config_def import ConfigDef
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
-from acktrail.connect.dead_letters import parts_of
-from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.tables.delta.store import Tables

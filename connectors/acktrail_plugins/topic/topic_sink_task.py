@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTask, SinkTaskContext
-from acktrail.connect.dead_letters import parts_of
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.model.acls import TRANSACTIONAL_IDS
 from acktrail_plugins.topic.json_rows import json_rows

@@ -49,8 +49,8 @@ def _command(
 
     Example: acktrail run stream --bootstrap-server broker-1:9092 --tables /data/acktrail --master spark://master:7077
     """
+    from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.contract import LeaseTerms
-    from acktrail.connect.signals import stop_on_signals
     from acktrail.export.export_run import ExportRun
     from acktrail.tables.lease import log_lease
     from acktrail.times import new_run_id

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from samples.memory_plugins import MemoryWorld, memory_plugins
 
+from acktrail.connect.rest.application import rest_server
 from acktrail.connect.rest.http_server import HttpServer
-from acktrail.connect.rest.rest_server import rest_server
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_config import WorkerConfig
@@ -70,12 +70,14 @@ def start() -> Iterator[Callable[..., Rest]]:
     """Starts a worker with REST; keys of the worker as keyword arguments with `__` for dots."""
     with ExitStack() as stack:
 
-        def started(*, store: ConfigStore | None = None, defaults: Any = None, **texts: Any) -> Rest:
+        def started(
+            *, store: ConfigStore | None = None, defaults: Any = None, timeout_s: float = 90.0, **texts: Any
+        ) -> Rest:
             listener = {"rest.listener": "127.0.0.1:0"}
             config = WorkerConfig.of(listener | {key.replace("__", "."): value for key, value in texts.items()})
             worker = Worker(store or ConfigStore(), defaults=defaults, providers=config.providers)
             stack.callback(worker.stop)
-            server = stack.enter_context(rest_server(worker, config))
+            server = stack.enter_context(rest_server(worker, config, timeout_s=timeout_s))
             worker.start()
             return Rest(worker=worker, server=server, headers={})
 

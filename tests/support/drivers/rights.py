@@ -17,8 +17,8 @@ from servers.workload import Workload, until
 
 from acktrail.cli.commands.doctor import doctor as command
 from acktrail.connect.runtime.config_store import ConfigStore
-from acktrail.connect.runtime.states import RunState
 from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_answers import RunState
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.acls import ALL, Acl
 

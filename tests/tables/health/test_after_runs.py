@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
 from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
-from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
@@ -46,27 +41,3 @@ def test_the_terminal_shows_what_runs_found(world: World, capsys: pytest.Capture
     assert sum(found["statuses"].values()) == sum(found["verdicts"].values()) == 2
     findings = answered(world, capsys, "findings", "--rule", "live_ahead")
     assert [(each["group"], each["topic"], each["partition"]) for each in findings] == [("late", "payments", 1)]
-
-
-def test_a_worker_shows_the_tables_beside_its_own(world: World, tmp_path: Path) -> None:
-    """One address for both, without a series that is there twice; the mismatch of two runs lasts."""
-    file = tmp_path / "worker.toml"
-    tables = f'metrics.listener = "127.0.0.1:0"\nmetrics.tables = "{world.config.uri}"\n'
-    file.write_text(f'rest.listener = ""\nlog.format = "json"\n{tables}', "utf-8")
-    command = [sys.executable, "-m", "acktrail.cli.main", "connect", "standalone", str(file)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
-        try:
-            assert worker.stderr is not None
-            line = next(line for line in worker.stderr if "metrics_started" in line)
-            address = line.split("metrics at ")[1].split('"')[0]
-            found: dict[str, float] = {}
-            while "acktrail_lasting_mismatches" not in found:
-                with urllib.request.urlopen(address, timeout=30) as answer:
-                    families = list(text_string_to_metric_families(answer.read().decode()))
-                found = {sample.name: sample.value for family in families for sample in family.samples}
-        finally:
-            worker.terminate()
-    assert found["acktrail_lasting_mismatches"] == 1
-    assert "acktrail_build_info" in found
-    names = [family.name for family in families]
-    assert len(set(names)) == len(names)

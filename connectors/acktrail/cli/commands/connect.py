@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson, command_group
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 app = command_group("Run connectors, as a Kafka Connect worker does.")
 
@@ -34,20 +29,7 @@ def standalone(
     arrow_without_pandas.forgo_pandas()
     from acktrail.connect.runtime.standalone import run_standalone
 
-    raise typer.Exit(run_standalone(worker, connectors or [], _tables_metrics))
-
-
-@contextmanager
-def _tables_metrics(uri: str, options_file: Path | None) -> Iterator[Collector]:
-    from acktrail.config import TablesConfig
-    from acktrail.tables.health.table_metrics import TableMetrics
-
-    found = TableMetrics(TablesConfig.from_environment(uri, options_file))
-    found.start()
-    try:
-        yield found
-    finally:
-        found.stop()
+    raise typer.Exit(run_standalone(worker, connectors or []))
 
 
 @app.command()

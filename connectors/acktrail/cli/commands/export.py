@@ -80,8 +80,8 @@ def export(
     Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
     arrow_without_pandas.forgo_pandas()
+    from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.runtime.task_execution import FlushPolicy
-    from acktrail.connect.signals import stop_on_signals
     from acktrail.export import export_run
     from acktrail.export.continuous_export import export_continuously
 

@@ -39,8 +39,8 @@ def metrics(
     if out is not None and listen is not None:
         raise InputError("--out and --listen exclude each other", hint="give one of them")
     config = row_tables(tables, tables_options)
+    from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.metrics.metrics_endpoint import collectors_served
-    from acktrail.connect.signals import stop_on_signals
     from acktrail.tables.health import table_metrics
 
     if listen is None:

@@ -7,6 +7,7 @@ Names are ``acktrail_<subject>_<unit>``; those of share groups are the five that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,10 +15,10 @@ from prometheus_client.registry import Collector
 
 from acktrail.connect.contract import Gauge
 from acktrail.connect.metrics.export_lag import ExportLag, LagWatch
-from acktrail.connect.metrics.metrics_endpoint import build_info, label_value
-from acktrail.connect.runtime.states import RunState
+from acktrail.connect.metrics.metrics_endpoint import build_info, collectors_served, label_value
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker import Worker
+from acktrail.connect.runtime.worker_answers import RunState
 
 _TASK: Final = ("connector", "task")
 _COUNTERS: Final = (
@@ -135,3 +136,16 @@ def _gauges(gauges: Iterable[Gauge]) -> Iterator[Metric]:
             family = families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.about, labels=list(gauge.labels))
         family.add_metric([label_value(value) for value in gauge.labels.values()], gauge.value)
     yield from families.values()
+
+
+@contextmanager
+def metrics_served(worker: Worker, listener: str) -> Iterator[str]:
+    """Serve ``/metrics`` of `worker` at `listener` within the block; gives the address. Raises as
+    `collectors_served`."""
+    lag = LagWatch(worker.runs)
+    with collectors_served([WorkerMetrics(worker, lag)], listener, "metrics.listener") as address:
+        lag.start()
+        try:
+            yield address
+        finally:
+            lag.stop()

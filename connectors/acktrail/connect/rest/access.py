@@ -83,7 +83,8 @@ def _name(host: str) -> str:
 
 
 class Guard:
-    """Answers who may not call, and hands the others on, with their path as it was sent (a name may have a slash)."""
+    """Answers who may not call, and hands the others on, with their path as it was sent (a name may have a
+    slash, one at the end means nothing)."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app, self._access = app, access
@@ -95,7 +96,7 @@ class Guard:
             await _answer(send, *refused)
             return
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
-        await self._app({**scope, "path": path.partition("?")[0]}, receive, send)
+        await self._app({**scope, "path": path.partition("?")[0].rstrip("/") or "/"}, receive, send)
 
     def _refused(self, headers: dict[str, str], method: str) -> tuple[int, str, list[str]] | None:
         host, origin = headers.get("host", ""), headers.get("origin")

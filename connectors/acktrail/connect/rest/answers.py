@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from acktrail.connect.config_values import ConfigType, text_of
-from acktrail.connect.runtime.states import RunState, TargetState
+from acktrail.connect.runtime.worker_answers import RunState, TargetState
 
 
 def _unicode(text: str) -> str:
@@ -22,13 +22,7 @@ def _text(value: Any) -> Any:
     """A number or truth value of JSON as Kafka's parser makes a text of it."""
     if isinstance(value, bool):
         return text_of(ConfigType.BOOLEAN, value)
-    return (
-        text_of(ConfigType.DOUBLE, value)
-        if isinstance(value, float)
-        else str(value)
-        if isinstance(value, int)
-        else value
-    )
+    return str(value) if isinstance(value, int | float) else value
 
 
 Text = Annotated[str, AfterValidator(_unicode)]
@@ -183,7 +177,7 @@ class KeyDefinition(BaseModel):
     order_in_group: int = Field(description="Its place in its group, from 1.")
     width: str = "NONE"
     display_name: str
-    dependents: list[str]
+    dependents: list[str] = []
 
 
 class KeyValue(BaseModel):
@@ -191,9 +185,9 @@ class KeyValue(BaseModel):
 
     name: str
     value: str | None
-    recommended_values: list[str]
+    recommended_values: list[str] = []
     errors: list[str]
-    visible: bool
+    visible: bool = True
 
 
 class ValidatedConfig(BaseModel):
@@ -213,7 +207,7 @@ class ConfigInfos(BaseModel):
 
 
 class LoggerLevel(BaseModel):
-    """A logger's level; `last_modified` in milliseconds since 1970, null: not by REST."""
+    """A logger's level; when it was changed is not kept."""
 
     level: str
     last_modified: int | None = None

@@ -1,4 +1,4 @@
-"""The application: routes, errors in Connect's shape, and the page of operations."""
+"""The application: routes, and errors in Connect's shape."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.datastructures import Headers
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
-from starlette.routing import Match, Route
 
-from acktrail.connect.rest import connector_routes, plugin_routes, worker_routes
-from acktrail.connect.rest.access import Message, Receive, Send
+from acktrail.connect.rest import connector_routes, worker_routes
+from acktrail.connect.rest.access import Access, Guard, is_loopback
 from acktrail.connect.rest.answers import Problem
 from acktrail.connect.rest.calls import Calls
-from acktrail.connect.rest.operations_page import operations_page
+from acktrail.connect.rest.http_server import HttpServer
+from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_answers import ConnectorConflict
-from acktrail.errors import AcktrailError, InputError, InvalidConfiguration, UnknownName
+from acktrail.connect.runtime.worker_config import WorkerConfig
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
 _LIST_OF_ERRORS: Final = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
 )
-_PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 def application(calls: Calls) -> FastAPI:
@@ -40,53 +38,14 @@ def application(calls: Calls) -> FastAPI:
         responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 500)},
     )
     app.state.calls = calls
-    for routes in (connector_routes, plugin_routes, worker_routes):
+    for routes in (connector_routes, worker_routes):
         app.include_router(routes.router)
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(operations_page(app.openapi()), headers=_PAGE_HEADERS)
 
     app.add_exception_handler(AcktrailError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
     return app
-
-
-class Resources:
-    """What Connect's server (JAX-RS) does for every resource: HEAD is GET without a body, OPTIONS names the methods, a
-    slash at the end means nothing, and what is not JSON is refused with 415."""
-
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        path = str(scope["path"])
-        scope = {**scope, "path": path.rstrip("/") or "/", "method": scope["method"].replace("HEAD", "GET")}
-        methods = self._methods(scope)
-        if methods and scope["method"] == "OPTIONS":
-            allowed = ", ".join(sorted(methods))
-            await PlainTextResponse(allowed, headers={"Allow": allowed})(scope, receive, send)
-        elif scope["method"] in methods - {"GET", "DELETE"} and _is_other_media(Headers(scope=scope)):
-            await _problem(415, _phrase(415))(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    def _methods(self, scope: Message) -> set[str]:
-        """The methods that a path has; none: there is no such path."""
-        found: set[str] = set()
-        for route in self._app.routes:
-            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-                found |= route.methods or set()
-        return found | {"HEAD", "OPTIONS"} if "GET" in found else found | {"OPTIONS"} if found else found
-
-
-def _is_other_media(headers: Headers) -> bool:
-    """Whether the header, or a body without one, is something other than JSON."""
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    given = headers.get("content-type", "" if has_body else "application/json")
-    return given.partition(";")[0].strip().lower() != "application/json"
 
 
 def _problem(code: int, message: str) -> JSONResponse:
@@ -141,3 +100,44 @@ def _phrase(code: int) -> str:
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:
     """Its text may have anything in it: only its kind is shown."""
     return _problem(500, f"Internal error: {type(error).__name__}")
+
+
+def rest_server(worker: Worker, config: WorkerConfig, *, timeout_s: float = 90.0) -> HttpServer:
+    """The REST interface of a worker at its configured address. Raises ConfigurationError: it is none, or taken; it
+    can be reached from elsewhere without TLS and authentication; certificate or key cannot be used."""
+    host, port = _address(config.listener)
+    calls = Calls(worker=worker, timeout_s=timeout_s)
+    server = HttpServer(
+        Guard(application(calls), _access(config, host)),
+        host,
+        port,
+        option="rest.listener",
+        certificate=config.certificate,
+        private_key=config.private_key,
+    )
+    calls.worker_id = server.address
+    return server
+
+
+def _address(listener: str) -> tuple[str, int]:
+    host, _, port = listener.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(f"rest.listener {listener!r} is no host:port", hint="127.0.0.1:8083")
+    return host.strip("[]"), int(port)
+
+
+def _access(config: WorkerConfig, host: str) -> Access:
+    is_own = is_loopback(host)
+    access = Access(
+        token=config.token,
+        user=config.user,
+        password=config.password,
+        hosts=(*config.allowed_hosts, host) if is_own or config.allowed_hosts else None,
+    )
+    if not is_own and not config.is_insecure and not (access.asks and config.certificate is not None):
+        raise ConfigurationError(
+            f"rest.listener {config.listener} can be reached from elsewhere, without TLS and authentication",
+            hint="set rest.tls.certificate, rest.tls.key and rest.token (or rest.basic.user and rest.basic.password), "
+            "listen on 127.0.0.1, or say rest.insecure=true",
+        )
+    return access

@@ -25,8 +25,7 @@ from acktrail.connect.rest.answers import (
     TaskState,
 )
 from acktrail.connect.rest.calls import Api, Calls, Name
-from acktrail.connect.runtime.states import TargetState
-from acktrail.connect.runtime.worker_answers import OffsetEntry
+from acktrail.connect.runtime.worker_answers import OffsetEntry, TargetState
 from acktrail.errors import UnknownName
 
 router: Final = APIRouter(prefix="/connectors", tags=["Connectors"])
@@ -234,18 +233,6 @@ def _task_infos(api: Calls, name: str) -> list[TaskInfo]:
 
 
 @router.get(
-    "/{connector}/tasks-config",
-    operation_id="getTasksConfig",
-    summary="Get the configurations of a connector's tasks",
-    deprecated=True,
-)
-async def get_tasks_config(api: Api, name: Name) -> dict[str, dict[str, Any]]:
-    """By task; see /tasks."""
-    tasks = await api(name, partial(_task_infos, api, name))
-    return {f"{each.id.connector}-{each.id.task}": each.config for each in tasks}
-
-
-@router.get(
     "/{connector}/tasks/{task}/status",
     operation_id="getTaskStatus",
     summary="Get a task's state",
@@ -289,10 +276,3 @@ async def reset_offsets(api: Api, name: Name) -> Message:
 async def get_topics(api: Api, name: Name) -> dict[str, ActiveTopics]:
     """Under the word topics, as in Connect."""
     return {name: ActiveTopics(topics=await api(name, partial(api.worker.tables, name)))}
-
-
-@router.put("/{connector}/topics/reset", operation_id="resetActiveTopics", summary="Forget the list of tables")
-async def reset_topics(api: Api, name: Name) -> Response:
-    """Not supported: the list comes from the tasks."""
-    await api(name, partial(api.worker.target, name))
-    raise HTTPException(403, "Topic tracking reset is disabled.")

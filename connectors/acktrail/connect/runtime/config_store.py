@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.runtime.states import TargetState
+from acktrail.connect.runtime.worker_answers import TargetState
 from acktrail.errors import ConfigurationError
 
 _LONGEST: Final = 200

@@ -7,7 +7,7 @@ with ``transforms.T.``; all others are the source's or common ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,9 +23,8 @@ from acktrail.connect.config_def import (
     OneOf,
 )
 from acktrail.connect.config_values import ConfigType, under
-from acktrail.connect.contract import SinkConnector, SourceConnector
+from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
 from acktrail.connect.runtime.task_execution import FlushPolicy
-from acktrail.connect.transforms import Transform
 from acktrail.errors import AcktrailError, InvalidConfiguration
 
 SINK_PREFIX: Final = "sink."
@@ -66,7 +65,6 @@ COMMON: Final = ConfigDef(
             documentation="The source: a plug-in of the kind source.",
             importance=Importance.HIGH,
             group="Common",
-            recommended=lambda _: _names(plugins.PluginKind.SOURCE),
         ),
         _key(
             SINK_CLASS,
@@ -75,7 +73,6 @@ COMMON: Final = ConfigDef(
             "The sink: a plug-in of the kind sink.",
             importance=Importance.HIGH,
             group="Common",
-            recommended=lambda _: _names(plugins.PluginKind.SINK),
         ),
         _key(
             "tasks.max",
@@ -126,7 +123,6 @@ COMMON: Final = ConfigDef(
             "errors.deadletterqueue.table, with address and reason.",
             validator=OneOf(("none", "all")),
             group="Errors",
-            dependents=("errors.deadletterqueue.table",),
         ),
         _key(
             "errors.deadletterqueue.table",
@@ -135,7 +131,6 @@ COMMON: Final = ConfigDef(
             "Table for what could not be written, with errors.tolerance=all.",
             validator=NonEmpty(),
             group="Errors",
-            visible=lambda values: values.get("errors.tolerance") == "all",
         ),
         _key(
             "errors.retry.timeout.ms",
@@ -163,10 +158,6 @@ COMMON: Final = ConfigDef(
         ),
     ]
 )
-
-
-def _names(kind: plugins.PluginKind) -> list[str]:
-    return [each.name for each in plugins.installed() if each.kind is kind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +251,7 @@ def _unknown_prefixes(wrong: Mapping[str, str]) -> tuple[str, ...]:
 def _with_error(value: ConfigValue, text: str | None) -> ConfigValue:
     if text is None:
         return value
-    return ConfigValue(name=value.name, value=value.value, errors=(text,), recommended_values=value.recommended_values)
+    return replace(value, errors=(text,))
 
 
 def shapes(name: str) -> bool:

@@ -10,10 +10,9 @@ from typing import Final
 from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan
 from acktrail.connect.runtime.outage import Notice, Outage, passing
-from acktrail.connect.runtime.redaction import Redaction
-from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
-from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
-from acktrail.connect.runtime.transformed_source import TransformedSource
+from acktrail.connect.runtime.resolved_config import Redaction
+from acktrail.connect.runtime.task_thread import TaskParts, TaskThread, TransformedSource
+from acktrail.connect.runtime.worker_answers import RunState, RunStatus, TargetState
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError
 from acktrail.times import new_run_id

@@ -8,37 +8,28 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from acktrail.connect.activity import stop_on_signals
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.connector_run import ConnectorRun
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_answers import LeaseRule
 from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
-from acktrail.connect.signals import stop_on_signals
-
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _FAILED: Final = 1
 
 
-TablesMetrics = Callable[[str, Path | None], AbstractContextManager["Collector"]]
-"""From the root of tables and a file with the options of their storage to their metrics, kept up to date within the
-block."""
-
-
-def run_standalone(worker_file: Path, connector_files: Sequence[Path], tables_metrics: TablesMetrics) -> int:
+def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     """Run until SIGINT or SIGTERM, or until every connector is bounded and finished; gives the exit code: 1 when a
-    bounded run ended with a failure. `tables_metrics`: for a worker that shows them. Raises ConfigurationError before
-    anything runs."""
+    bounded run ended with a failure. Raises ConfigurationError before anything runs."""
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
     providers = replace(config.providers, base=worker_file.absolute().parent)
@@ -46,7 +37,7 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path], tables_me
     lease = LeaseRule(owner=owner, ttl_s=config.lease_ttl_s) if config.uses_lease else None
     worker = Worker(ConfigStore(config.storage), defaults=config.defaults, providers=providers, lease=lease)
     log_to_stderr(as_json=config.log_format == "json", redact=worker.redact_all)
-    with stop_on_signals() as stop, _metrics(worker, config, tables_metrics):
+    with stop_on_signals() as stop, _metrics(worker, config):
         try:
             with _rest(worker, config):
                 worker.start()
@@ -63,7 +54,7 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
     if not config.listener:
         yield
         return
-    from acktrail.connect.rest.rest_server import rest_server  # a worker without it needs no FastAPI
+    from acktrail.connect.rest.application import rest_server  # a worker without it needs no FastAPI
 
     with rest_server(worker, config) as server:
         sys.stderr.write(f"REST interface at {server.url}\n")
@@ -72,16 +63,13 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _metrics(worker: Worker, config: WorkerConfig, tables_metrics: TablesMetrics) -> Iterator[None]:
+def _metrics(worker: Worker, config: WorkerConfig) -> Iterator[None]:
     if config.metrics_listener is None:
         yield
         return
-    from acktrail.connect.metrics.metrics_server import metrics_served
+    from acktrail.connect.metrics.worker_metrics import metrics_served
 
-    with ExitStack() as opened:
-        uri, options = config.metrics_tables, config.metrics_options
-        more = [opened.enter_context(tables_metrics(uri, options))] if uri is not None else []
-        address = opened.enter_context(metrics_served(worker, config.metrics_listener, more))
+    with metrics_served(worker, config.metrics_listener) as address:
         _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
         yield
 

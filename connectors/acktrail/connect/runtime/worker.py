@@ -12,25 +12,24 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from acktrail.connect import plugins
-from acktrail.connect.config_values import HIDDEN, ConfigType
+from acktrail.connect.config_def import ConfigKey, ConfigValue
+from acktrail.connect.config_values import HIDDEN, ConfigType, Texts
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import ConnectorPlan, validate
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.redaction import Redaction
-from acktrail.connect.runtime.resolved_config import resolve_config
-from acktrail.connect.runtime.states import RunState, RunStatus, TargetState
+from acktrail.connect.runtime.resolved_config import Redaction, resolve_config, shown_text
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker_answers import (
     ConnectorConflict,
     LeaseRule,
     NotStopped,
     OffsetEntry,
-    Texts,
-    ValidatedKey,
+    RunState,
+    RunStatus,
+    TargetState,
     offset_of,
     position_of,
-    shown_text,
 )
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
@@ -228,7 +227,7 @@ class Worker:
         run = self._stopped(name)
         self._alter(name, run, dict.fromkeys(run.positions()))
 
-    def validate(self, config: Texts) -> list[ValidatedKey]:
+    def validate(self, config: Texts) -> list[tuple[ConfigKey | None, ConfigValue]]:
         """Every key with its value as it may be shown, and what is wrong with it."""
         given = self._merged(self._kept(str(config.get("name", "")), config))
         return resolve_config(given, self._providers).validated()

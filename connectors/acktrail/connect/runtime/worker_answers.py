@@ -1,18 +1,14 @@
-"""What a worker is asked with and answers: keys after validation, offsets, and why a change is refused."""
+"""What a worker is asked with and answers: states, offsets, and why a change is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from acktrail.connect.config_def import ConfigKey, ConfigValue
-from acktrail.connect.config_values import HIDDEN, ConfigType, is_reference, shown, text_of
-from acktrail.connect.runtime.redaction import Redaction
 from acktrail.connect.source_batches import Position
 from acktrail.errors import InputError
-
-Texts = Mapping[str, Any]
 
 
 class ConnectorConflict(InputError):
@@ -28,18 +24,6 @@ class NotStopped(InputError):
             f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
             data={"connector": name},
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidatedKey:
-    """One key after validation, without secrets. `definition` None: the key is not known. `value` as a text."""
-
-    name: str
-    definition: ConfigKey | None
-    value: str | None
-    recommended_values: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    visible: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +53,29 @@ def position_of(offset: Mapping[str, Any]) -> Position:
     return number if set(offset) == {"offset"} and isinstance(number, int) else offset
 
 
-def shown_text(name: str, kind: ConfigType | None, text: Any) -> Any:
-    """A configured text as it may be shown: a password is hidden unless it is a reference to one."""
-    if kind is ConfigType.PASSWORD and text and not is_reference(text):
-        return HIDDEN
-    return shown(name, text)
+class RunState(StrEnum):
+    """What a connector or a task does. UNASSIGNED: it waits for its first start, or another worker runs it."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
 
 
-def validated_key(
-    key: ConfigKey | None, value: ConfigValue, given: Texts, wrong: tuple[str, ...], redact: Redaction
-) -> ValidatedKey:
-    """A key's answer to a validation of the texts `given`: `wrong` errors of its reference, else its own, redacted."""
-    raw = given.get(value.name)
-    kind = ConfigType.STRING if key is None else key.type
-    if isinstance(raw, str) and is_reference(raw):
-        text: str | None = raw
-    else:
-        text = shown_text(value.name, kind, text_of(kind, value.value))
-        text = None if text is None else redact(str(text))
-    each_kind = ConfigType.STRING if kind is ConfigType.LIST else kind
-    return ValidatedKey(
-        name=redact(value.name),
-        definition=key,
-        value=text,
-        recommended_values=tuple(text_of(each_kind, each) or "" for each in value.recommended_values),
-        errors=tuple(map(redact, wrong or value.errors)),
-        visible=value.visible,
-    )
+class TargetState(StrEnum):
+    """What a person wants. PAUSED keeps the tasks, STOPPED has none: only then positions can be changed."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A state, and why: `trace` is one line and its hint for an error that was raised on purpose, else a traceback. A
+    running task has a trace while an outage lasts, and while it may not see everything (``SourceTask.limits``)."""
+
+    state: RunState
+    trace: str = ""

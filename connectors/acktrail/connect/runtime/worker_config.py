@@ -15,7 +15,6 @@ from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
 
 _CONNECTOR: Final = "connector."
-_MS: Final = 1_000
 
 
 def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
@@ -54,14 +53,6 @@ WORKER: Final = ConfigDef(
             "",
             "Names that callers may use for this machine beside the listener's own; for a listener on loopback others "
             "are refused (DNS rebinding).",
-            importance=Importance.LOW,
-        ),
-        _key(
-            "rest.request.timeout.ms",
-            ConfigType.LONG,
-            90_000,
-            "How long a caller waits before the answer is 500, Request timed out.",
-            validator=Between(least=1),
             importance=Importance.LOW,
         ),
         _key(
@@ -104,18 +95,6 @@ WORKER: Final = ConfigDef(
             "file, so that a worker that was killed and started again continues at once.",
         ),
         _key("metrics.listener", ConfigType.STRING, None, "Address of the Prometheus metrics, host:port."),
-        _key(
-            "metrics.tables",
-            ConfigType.STRING,
-            None,
-            "Root of tables whose freshness, gaps, findings, quality and statuses are shown there, too.",
-        ),
-        _key(
-            "metrics.options.file",
-            ConfigType.STRING,
-            None,
-            "File with key=value lines for the storage of these tables.",
-        ),
         _key("log.format", ConfigType.STRING, "text", "text, or json: one object a line with a stable event name."),
     ],
     {_CONNECTOR: "a key that every connector has unless its own configuration has it"},
@@ -133,8 +112,6 @@ class WorkerConfig:
     worker_name: str | None
     metrics_listener: str | None
     log_format: str
-    metrics_tables: str | None = None
-    metrics_options: Path | None = None
     is_insecure: bool = False
     certificate: Path | None = None
     private_key: Path | None = None
@@ -142,7 +119,6 @@ class WorkerConfig:
     user: str | None = None
     password: Password | None = None
     allowed_hosts: tuple[str, ...] = ()
-    request_timeout_s: float = 90.0
     providers: Providers = field(default_factory=Providers)
     defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -174,8 +150,6 @@ class WorkerConfig:
             lease_ttl_s=parsed["lease.ttl.ms"] / 1_000,
             worker_name=parsed["worker.name"],
             metrics_listener=parsed["metrics.listener"],
-            metrics_tables=parsed["metrics.tables"],
-            metrics_options=_path(parsed["metrics.options.file"]),
             log_format=parsed["log.format"],
             is_insecure=parsed["rest.insecure"],
             certificate=_path(parsed["rest.tls.certificate"]),
@@ -184,7 +158,6 @@ class WorkerConfig:
             user=parsed["rest.basic.user"],
             password=parsed["rest.basic.password"],
             allowed_hosts=tuple(parsed["rest.allowed.hosts"]),
-            request_timeout_s=parsed["rest.request.timeout.ms"] / _MS,
             providers=Providers(
                 folders=tuple(map(Path, parsed["config.providers.allowed.paths"])) or None,
                 variables=tuple(parsed["config.providers.allowed.variables"]) or None,

@@ -6,16 +6,13 @@
         def config(self): return {"folder": str(self.folder)}
         def write(self, count): ...
 
-What every promise means stands in ``acktrail.connect.contract``. pytest is not imported; with hypothesis installed, the
-random runs shrink to a small example.
+What every promise means stands in ``acktrail.connect.contract``. pytest is not imported.
 """
 
-from acktrail.connect.testing.connector_suite import ConnectorSuite
+from acktrail.connect.testing.connector_suite import ConnectorSuite, TransformSuite
 from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
-from acktrail.connect.testing.observation_suite import ObservationSuite
 from acktrail.connect.testing.sink_suite import SinkSuite
-from acktrail.connect.testing.source_suite import SourceSuite
-from acktrail.connect.testing.transform_suite import TransformSuite
+from acktrail.connect.testing.source_suite import ObservationSuite, SourceSuite
 
 __all__ = [
     "ConnectorSuite",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
+
+import pyarrow as pa
 
 from acktrail.connect.config_def import ConfigDef, ConfigKey, reference
 from acktrail.connect.config_values import ConfigType
@@ -92,3 +96,66 @@ class ConnectorSuite:
 def _is_shown_secret(key: ConfigKey) -> bool:
     is_file = key.name.endswith((".file", ".location", ".path"))
     return bool(_SECRET.search(key.name)) and key.type is not ConfigType.PASSWORD and not is_file
+
+
+_MOST_GROWN: Final = 6
+_MOST_POLLS: Final = 4
+_MOST_RUNS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RandomRun:
+    """One run of a task: the origin grows by `grown` rows, `polls` batches are read, those before `flushed` of them are
+    committed; the source hears of that unless `is_killed`. Then the process is gone."""
+
+    grown: int
+    polls: int
+    flushed: int
+    is_killed: bool
+
+
+def for_random_runs(check: Callable[[list[RandomRun]], None], *, examples: int) -> None:
+    """Call `check` with several sequences of runs, the same ones every time."""
+    chance = random.Random(20_260_101)  # noqa: S311  # not for secrets
+    for _ in range(examples):
+        check([_drawn(chance) for _ in range(chance.randint(1, _MOST_RUNS))])
+
+
+def _drawn(chance: random.Random) -> RandomRun:
+    polls, flushed = chance.randint(0, _MOST_POLLS), chance.randint(0, _MOST_POLLS)
+    return RandomRun(chance.randint(0, _MOST_GROWN), polls, flushed, chance.random() < 0.5)
+
+
+class TransformSuite(ConnectorSuite):
+    """Set also ``tables``."""
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        """Rows that the transform changes, and others, by table."""
+        raise NotImplementedError
+
+    def test_the_same_rows_give_the_same_result(self) -> None:
+        """Applied by two objects, whole and row by row: after a restart batches are cut elsewhere."""
+        for table, rows in self.tables().items():
+            name, whole = self.connector().apply(table, rows)
+            other, again = self.connector().apply(table, rows)
+            assert (name, whole.to_pylist()) == (other, again.to_pylist())
+            one = self.connector()
+            singles = [one.apply(table, rows.slice(number, 1)) for number in range(rows.num_rows)]
+            assert {each for each, _ in singles} <= {name}, "the table depends on how batches are cut"
+            assert [row for _, part in singles for row in part.to_pylist()] == whole.to_pylist()
+
+    def test_columns_keep_their_types(self) -> None:
+        """A column that is left has the type that it had; empty batches pass."""
+        for table, rows in self.tables().items():
+            for part in (rows, rows.slice(0, 0)):
+                _, changed = self.connector().apply(table, part)
+                kept = [name for name in changed.column_names if name in rows.column_names]
+                for name in kept:
+                    assert changed.schema.field(name).type == rows.schema.field(name).type, f"{name} has another type"
+
+    def test_rows_are_changed_in_a_copy(self) -> None:
+        """What was given stays as it was."""
+        for table, rows in self.tables().items():
+            before = rows.to_pylist()
+            self.connector().apply(table, rows)
+            assert rows.to_pylist() == before

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from acktrail.connect.contract import SinkTask, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
-from acktrail.connect.testing.connector_suite import ConnectorSuite
-from acktrail.connect.testing.random_runs import RandomRun, for_random_runs
+from acktrail.connect.testing.connector_suite import ConnectorSuite, RandomRun, for_random_runs
 from acktrail.errors import ConcurrentCommit
 
 _A, _B = SourcePartition("suite/a"), SourcePartition("suite/b")

@@ -4,15 +4,84 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Event
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.testing.connector_suite import ConnectorSuite, RandomRun, for_random_runs
 from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
-from acktrail.connect.testing.random_runs import RandomRun, for_random_runs
-from acktrail.connect.testing.source_life_suite import SourceLifeSuite
 
 Positions = Mapping[SourcePartition, Position]
+
+
+class SourceLifeSuite(ConnectorSuite):
+    """The part that ``SourceSuite`` and ``ObservationSuite`` have in common."""
+
+    def prepare_rows(self) -> None:
+        """Let there be something to read."""
+
+    def found_partitions(self) -> set[SourcePartition]:
+        """The source partitions of what is there to read."""
+        raise NotImplementedError
+
+    def test_stop_needs_no_start_and_may_come_twice(self) -> None:
+        """Connector and task can be stopped at any time."""
+        connector = self.connector()
+        connector.stop()
+        connector.start()
+        for config in connector.task_configs(1):
+            task = connector.task(config)
+            task.stop()
+            task.stop()
+        connector.stop()
+        connector.stop()
+
+    def test_tasks_are_no_more_than_asked_for(self) -> None:
+        """At least one part of the work, no more than wanted, each of JSON."""
+        self.prepare_rows()
+        connector = self.connector()
+        connector.start()
+        for most in (1, 2, 7):
+            configs = connector.task_configs(most)
+            assert 1 <= len(configs) <= most, f"{len(configs)} tasks, wanted were 1 to {most}"
+            assert json.loads(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
+            assert not [config for config in configs if None in config.values()], "a task's configuration has null"
+        connector.stop()
+
+    def test_fields_name_a_source_partition(self) -> None:
+        """What REST shows of a source partition leads back to it, today and for another object of the connector."""
+        self.prepare_rows()
+        connector, other = self.connector(), self.connector()
+        connector.start()
+        for each in self.found_partitions() | {*connector.source_partitions()}:
+            fields = json.loads(json.dumps(dict(connector.fields_of(each))))
+            assert connector.source_partition(fields) == each, f"{fields} does not lead back to {each}"
+            assert dict(other.fields_of(each)) == fields, "another object gives other fields"
+        connector.stop()
+
+    @contextmanager
+    def running(
+        self, position: Any = lambda _: None, most: int = 1, *, stop: Event | None = None
+    ) -> Iterator[list[SourceTask]]:
+        """Started tasks, which are stopped at the end. `position` and `stop` are the context's."""
+        connector: SourceConnector = self.connector()
+        tasks: list[SourceTask] = []
+        try:
+            connector.start()
+            for config in connector.task_configs(most):
+                tasks.append(connector.task(config))
+                tasks[-1].start(SourceTaskContext(position=position, stop=stop or Event()))
+            yield tasks
+        finally:
+            for task in tasks:
+                task.stop()
+            connector.stop()
 
 
 class SourceSuite(SourceLifeSuite):
@@ -141,3 +210,86 @@ class SourceSuite(SourceLifeSuite):
 
 def _positions(batches: Sequence[SourceBatch]) -> dict[SourcePartition, Position]:
     return {batch.source_partition: batch.position for batch in batches if batch.position is not None}
+
+
+_RUN: Final = "run_id"
+_PHASE: Final = "phase"
+_NEVER_S: Final = 3_600.0
+
+
+class ObservationSuite(SourceLifeSuite):
+    """Configure the shortest schedule there is. `looks` is how many runs a test waits for, `patience_s` for how long,
+    `poll_s` what a poll may take. `listings` are tables that a batch has as a whole, and that a sink renews each
+    time."""
+
+    looks: ClassVar[int] = 2
+    patience_s: ClassVar[float] = 30.0
+    poll_s: ClassVar[float] = 0.05
+    listings: ClassVar[frozenset[str]] = frozenset()
+
+    def found_partitions(self) -> set[SourcePartition]:
+        with self.running() as tasks:
+            return {batch.source_partition for batch in self._seen(tasks, 1)}
+
+    def test_observations_have_a_run_and_no_position(self) -> None:
+        """A sink keeps each batch once by its run, so that all its rows have the same one, and no position moves."""
+        with self.running() as tasks:
+            for batch in self._seen(tasks, self.looks):
+                assert batch.position is None, f"{batch.position!r} says that rows follow it: these do not"
+                assert batch.span is None, "observations are no part of a log"
+                runs = _runs([batch])
+                assert len(runs) == 1, f"a batch has rows of the runs {sorted(runs)}"
+                assert runs != {""}, "rows lack a run_id: a sink would keep them again after every restart"
+
+    def test_each_run_is_seen_once(self) -> None:
+        """No run gives rows of one table and phase twice, and none comes again after a restart."""
+        lives = []
+        for _ in range(2):
+            with self.running() as tasks:
+                lives.append(self._seen(tasks, self.looks))
+        before, after = (_runs(batches) for batches in lives)
+        assert not before & after, f"after a restart the run {sorted(before & after)} came again: a sink drops its rows"
+        keys = [key for batches in lives for batch in batches for key in _keys(batch)]
+        keys = [key for key in keys if key[0] not in self.listings]
+        assert len(keys) == len({*keys}), f"more than one batch of {sorted({k for k in keys if keys.count(k) > 1})}"
+
+    def test_a_wait_ends_when_it_is_told_to(self) -> None:
+        """A task whose time has not come can be stopped at once, however long a poll may take."""
+        stop = Event()
+        with self.running(stop=stop) as tasks:
+            self._seen(tasks, 1)
+            stop.set()
+            began = time.monotonic()
+            for task in tasks:
+                task.poll(_NEVER_S)
+            assert time.monotonic() - began < self.patience_s, "a poll waited although the worker wants an end"
+
+    def _seen(self, tasks: Sequence[SourceTask], looks: int) -> list[SourceBatch]:
+        """Batches until there are `looks` runs."""
+        found: list[SourceBatch] = []
+        deadline = time.monotonic() + self.patience_s
+        while len(_runs(found)) < looks:
+            assert time.monotonic() < deadline, f"{len(_runs(found))} of {looks} looks came in time"
+            found += [batch for task in tasks for batch in task.poll(self.poll_s)]
+        return found
+
+
+def _runs(batches: Sequence[SourceBatch]) -> set[str]:
+    """The runs of all rows; empty text: rows that name none."""
+    return {run for batch in batches for _, run, _ in _keys(batch)}
+
+
+def _keys(batch: SourceBatch) -> list[tuple[str, str, str]]:
+    """Table, run and phase of the batch's rows."""
+    return [
+        (name, run or "", phase or "")
+        for name, rows in batch.rows.items()
+        for run in _values(rows, _RUN)
+        for phase in _values(rows, _PHASE)
+    ]
+
+
+def _values(rows: pa.Table, name: str) -> list[str | None]:
+    if not rows.num_rows:
+        return []
+    return pc.unique(rows[name]).to_pylist() if name in rows.column_names else [None]

@@ -9,8 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from acktrail.connect.contract import SinkTask, SinkTaskContext
-from acktrail.connect.dead_letters import DEAD_LETTERS, parts_of
-from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import DEAD_LETTERS, Commit, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables

@@ -53,12 +53,13 @@ test-trunk: ## All tests of the trunk, without its branches
 test-all: PYTEST_ARGS += --all
 test-all: test ## All tests: also on other releases of Kafka, the longest faults, heavy benchmarks
 
-check: lint types contracts wheel ## What CI also runs: lint with plain English, types, import contracts, wheel
+check: lint types contracts wheel ## What CI also runs: lint with plain English and documents, types, import contracts, wheel
 
 lint: sync
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/python tools/plain_english.py
+	@$(BIN)/python tools/check_documents.py
 	@$(UV) lock --check --quiet
 
 types: sync

@@ -18,11 +18,6 @@ DAMAGE_TESTS = ("tests/expectations", "tests/jobs", "tests/offline", "tests/mode
 """Where tests break data that no fault breaks."""
 
 
-def test_the_committed_page_is_the_one_that_the_tool_writes() -> None:
-    """docs/faults.md is what `tools/write_faults.py` makes of library and catalogue: run it after a change."""
-    assert write_faults.PAGE.read_text("utf-8") == write_faults.page()
-
-
 def test_no_fault_is_unseen() -> None:
     """Each fault breaks at least one rule of the catalogue, and no two faults are found in the same way."""
     broken = {name: write_faults.broken_by(fault) for name, fault in FAULTS.items()}

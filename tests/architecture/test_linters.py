@@ -1,0 +1,52 @@
+"""What `make lint` runs of its own finds what it looks for, where it stands, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
+import check_documents  # programs of the folder `tools`
+import plain_english
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def lines(text: str, *, is_python: bool = False) -> list[int]:
+    return [line for line, _, _ in plain_english.findings(text, is_python=is_python)]
+
+
+@pytest.mark.parametrize("sentence", ["Nobody is told what was passed over.", "The law by which replay goes on."])
+def test_a_planted_sentence_is_found(sentence: str) -> None:
+    """In a docstring, in a comment and in a document; across lines, too, with the line of the first word."""
+    assert lines(f'"""{sentence}"""\n', is_python=True)
+    assert lines(f"x = 1  # {sentence}\n", is_python=True)
+    assert lines(f"# Title\n\n{sentence}\n")
+    assert lines("x = 1\n# rows are passed\n# over here\n", is_python=True) == [2]
+    assert lines("One.\n\nRows are passed\nover here.\n") == [3]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The share coordinator writes a snapshot after 500 updates; the leader epoch fences older writers.",
+        "`nobody` and ``told`` are names of columns.",
+        "One `x`.\n\n```console\n$ echo nobody\n```\n",
+    ],
+)
+def test_plain_sentences_and_terms_of_the_field_pass(sentence: str) -> None:
+    """No false alarm on Kafka's words, on quoted names and on commands."""
+    assert lines(sentence) == []
+
+
+def test_what_a_document_names_and_is_gone_is_found() -> None:
+    """A member, a module, a path and a link; those that are there pass."""
+    there = "`acktrail.model.share_partition:SharePartition.group_id`, `tests/conftest.py`, [all](docs/operate.md#x)"
+    gone = "`acktrail.model.gone:replay`, `acktrail.model.share_partition:Gone`, `tests/gone.py`, [none](docs/gone.md)"
+
+    assert list(check_documents.missing(there, ROOT)) == []
+    assert len(list(check_documents.missing(gone, ROOT))) == 4

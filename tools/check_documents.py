@@ -1,0 +1,204 @@
+"""The documents say what the code has: ``tools/check_documents.py`` prints a line for each place where they do not.
+
+It ends with 1 when there is one. Pages and files that a tool writes are written again, and compared.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import draw_rooms
+import make_boards
+import report_schema
+import write_faults
+import write_rules
+
+from acktrail.cli.main import CommandGroup
+from acktrail.model.rules.catalogue import RULE_BY_ID
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DOCUMENTS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MOST_TABLES: Final = 24
+"""There are no more tables than this; the number only falls."""
+REQUIREMENTS: Final = {"R000": 68, "R001": 39, "R002": 83, "R004": 32, "R003": 22}
+"""Sections of the tables of requirements, in their order, with the number of their rows."""
+WALKS: Final = ("A record, from poll to page", "A change, from the form to the audit", "A run of the pipeline")
+
+_SOURCES: Final = ("connectors", "spark_jobs", "expectations", "dashboards", "dags", "simulation")
+_REFERENCE: Final = re.compile(r"`((?:acktrail\w*)(?:\.\w+)*):(\w+(?:\.\w+)*)`")
+"""A module and what it defines, as `acktrail.model.replay:replay`."""
+_PATH: Final = re.compile(rf"`((?:{'|'.join(_SOURCES)}|tests|tools)/[\w./]+)`")
+_IDENTIFIER: Final = r"R00[0-4]-\d\d"
+_ROW: Final = re.compile(rf"^\| ({_IDENTIFIER}) \| (.+) \| (.+) \|$", re.MULTILINE)
+_NAMING: Final = ("tests/drafts/", "tests/format/wire/dialects")
+"""Where each test names the requirements that it shows."""
+_TEST: Final = re.compile(r"`([^`:]+\.py)::(\w+)`")
+
+
+def main() -> int:
+    """The number of findings decides: 0 for none."""
+    found = [*_written(), *_tables(), *_commands(), *_pictures(), *_contents(), *_requirements()]
+    for document in DOCUMENTS:
+        found += (f"{document.name}: {what}" for what in missing(document.read_text("utf-8"), document.parent))
+    print(*found, sep="\n", end="\n" if found else "")
+    return min(len(found), 1)
+
+
+def missing(text: str, folder: Path) -> Iterator[str]:
+    """What a document in `folder` names and what is not there: `module:name`, paths of sources, relative links."""
+    yield from (f"no {module}:{name}" for module, name in _REFERENCE.findall(text) if name not in _defined(module))
+    yield from (f"no {path}" for path in _PATH.findall(text) if not _is_source(ROOT / path))
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        if "://" not in target and not (folder / target).exists():
+            yield f"a link to {target}, which is not there"
+
+
+@cache
+def _defined(module: str) -> frozenset[str]:
+    """Names that a module defines, those of its classes' members as `Class.member`."""
+    path = Path(*module.split("."))
+    places = (ROOT / root / place for root in _SOURCES for place in (path.with_suffix(".py"), path / "__init__.py"))
+    file = next((place for place in places if place.exists()), None)
+    return frozenset(_names(ast.parse(file.read_text("utf-8")).body)) if file else frozenset()
+
+
+def _names(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield prefix + node.name
+        if isinstance(node, ast.ClassDef):
+            yield from _names(node.body, f"{prefix}{node.name}.")
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (prefix + target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _is_source(path: Path) -> bool:
+    """A file, or a folder with more than caches of modules that moved away."""
+    return path.is_file() or any(file.suffix != ".pyc" for file in path.rglob("*") if file.is_file())
+
+
+def _written() -> Iterator[str]:
+    """What a tool writes is as it writes it now."""
+    files = {
+        write_rules.PAGE: (write_rules.page(), "write_rules"),
+        write_faults.PAGE: (write_faults.page(), "write_faults"),
+        draw_rooms.PICTURE: (draw_rooms.picture(), "draw_rooms"),
+        report_schema.FILE: (json.dumps(report_schema.schema(), indent=1) + "\n", "report_schema"),
+    }
+    files |= {make_boards.FOLDER / name: (text, "make_boards") for name, text in make_boards.boards().items()}
+    for file, (text, tool) in files.items():
+        if not file.exists() or file.read_text("utf-8") != text:
+            yield f"{file.name}: not what tools/{tool}.py writes now; run it"
+    rules = write_rules.page()
+    yield from (
+        f"rules.md: no anchor {id_}" for id_ in RULE_BY_ID if f"### {id_}\n" not in rules and f'id="{id_}"' not in rules
+    )
+
+
+def _tables() -> Iterator[str]:
+    """Each section of the page of tables begins with a question, each row of columns says what they mean."""
+    text = _text("docs/tables.md")
+    sections = re.findall(r"^## (\w+)\n\n(.*)$", text, re.MULTILINE)
+    yield from (f"tables.md: {len(sections)} tables are too many" for _ in range(len(sections) > MOST_TABLES))
+    yield from (
+        f"tables.md: {name} has no question" for name, first in sections if not re.fullmatch(r"[A-Z][^?.]*\?", first)
+    )
+    rows = re.findall(r"^\| `.*", text, re.MULTILINE)
+    yield from (f"tables.md: no meaning: {row}" for row in rows if not re.fullmatch(r"\| `.*? \| .+ \|", row))
+
+
+def _commands() -> Iterator[str]:
+    """There is a section for each command, or for its group."""
+    titles = {
+        title.replace(" ", ".") for title in re.findall(r"^## (.+)$", _text("docs/command-line.md"), re.MULTILINE)
+    }
+    for path in CommandGroup.targets():
+        if not {path, path.split(".")[0]} & titles:
+            yield f"command-line.md: no section for {path}"
+
+
+def _pictures() -> Iterator[str]:
+    """Every picture is in a document."""
+    shown = {
+        Path(target).name
+        for page in DOCUMENTS
+        for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))
+    }
+    yield from (f"{file.name}: in no document" for file in (ROOT / "docs/images").iterdir() if file.name not in shown)
+
+
+def _contents() -> Iterator[str]:
+    """Tasks lead to a place in the code; walks name every hop, below a picture; the glossary is in order."""
+    rows = [line for line in _section("architecture.md", "Where do I change what").splitlines() if "|" in line][2:]
+    yield from (
+        f"architecture.md: no place: {row}" for row in rows if not (_REFERENCE.search(row) or _PATH.search(row))
+    )
+    for walk in WALKS:
+        text = _section("walks.md", walk)
+        hops = re.findall(r"^\d+\. .*", text, re.MULTILINE)
+        if "sequenceDiagram" not in text or not hops:
+            yield f"walks.md: {walk} has no picture, or no steps"
+        yield from (f"walks.md: no place: {hop}" for hop in hops if not _REFERENCE.search(hop))
+    words = re.findall(r"^\| \*\*([^*]+)\*\* \| \S", _text("docs/glossary.md"), re.MULTILINE)
+    if words != sorted(set(words), key=str.casefold):
+        yield "glossary.md: not in alphabetical order, or a word twice"
+
+
+def _requirements() -> Iterator[str]:
+    """All rows are there, each shown by tests that exist; what a test's docstring names is shown by a test."""
+    documents = (ROOT / "tests/requirements.md", *sorted((ROOT / "tests").glob("*/requirements.md")))
+    rows = [row for document in documents for row in _ROW.findall(document.read_text("utf-8"))]
+    expected = [f"{section}-{number:02d}" for section, count in REQUIREMENTS.items() for number in range(1, count + 1)]
+    if (found := [identifier for identifier, _, _ in rows]) != expected:
+        yield f"requirements.md: not each once, in order: {set(expected) ^ set(found)}"
+    yield from (
+        f"requirements.md: {identifier}: {what}" for identifier, _, by in rows for what in _unshown(identifier, by)
+    )
+    shown = {identifier for identifier, _, shown_by in rows if _TEST.search(shown_by)}
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        for docstring in _tests(file).values():
+            yield from (f"{file.name}: no test in the table shows {each}" for each in _named(docstring) - shown)
+
+
+def _unshown(identifier: str, shown_by: str) -> Iterator[str]:
+    """What is wrong with the last cell of a row."""
+    if shown_by != "documentation" and _TEST.sub("", shown_by).replace("<br>", ""):
+        yield "neither tests nor documentation"
+    for file, name in _TEST.findall(shown_by):
+        if name not in _tests(ROOT / file):
+            yield f"{file} has no {name}"
+        elif file.startswith(_NAMING) and identifier not in _named(_tests(ROOT / file)[name]):
+            yield f"{file}: {name} does not name it"
+
+
+@cache
+def _tests(file: Path) -> dict[str, str]:
+    """The docstring of every test function of a file."""
+    nodes = ast.walk(ast.parse(file.read_text("utf-8"))) if file.exists() else ()
+    return {node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
+def _named(text: str) -> set[str]:
+    """The requirements that a docstring names, each of a range."""
+    ranges = re.findall(rf"({_IDENTIFIER})\s+to\s+({_IDENTIFIER})", text)
+    inner = {f"{first[:5]}{n:02d}" for first, last in ranges for n in range(int(first[5:]), int(last[5:]) + 1)}
+    return inner.union(re.findall(_IDENTIFIER, text))
+
+
+def _text(document: str) -> str:
+    return (ROOT / document).read_text("utf-8")
+
+
+def _section(document: str, title: str) -> str:
+    return _text(f"docs/{document}").split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,10 +17,13 @@ succeeds. Never clear `execute`. `acktrail_rollback_offsets` undoes a reset, sta
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags import reset_steps as steps
+from acktrail_dags.change_steps import change_steps, dag_settings
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 
 
@@ -31,12 +34,18 @@ def make(profile: DagProfile) -> None:
         dag_id=profile.named("acktrail_reset_offsets"),
         description="Resets the start offsets of share groups: plan, approval, execution, verification.",
         doc_md=profile.doc(__doc__ or ""),
-        **steps.dag_settings(profile),
+        **dag_settings(profile),
         params={**profile.params(), **parameters.reset_form(profile.kafka_conn_id)},
     )
     def acktrail_reset_offsets() -> None:
         """From the form to a verified result, with a person in between."""
-        steps.plan_and_execute(steps.validate_reset(), "Reset the start offsets of share groups?")
+        order: Any = steps.validate_reset()
+        plan: Any = steps.make_plan(order)
+        do, checked = change_steps(plan, "Reset the start offsets of share groups?"), steps.check_result(plan)
+        prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
+        decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
+        decided >> do.execute >> do.verify >> checked
+        do.execute >> checked  # what `verify` finds does not make a failed execution a success
 
     acktrail_reset_offsets()
 

@@ -12,10 +12,13 @@ dry run by default, a person's approval, verification, audit.
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import dag
 
 from acktrail_dags import parameters
 from acktrail_dags import reset_steps as steps
+from acktrail_dags.change_steps import change_steps, dag_settings
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 
 
@@ -26,12 +29,18 @@ def make(profile: DagProfile) -> None:
         dag_id=profile.named("acktrail_rollback_offsets"),
         description="Undoes an earlier reset of share groups.",
         doc_md=profile.doc(__doc__ or ""),
-        **steps.dag_settings(profile),
+        **dag_settings(profile),
         params={**profile.params(), **parameters.rollback_form(profile.kafka_conn_id)},
     )
     def acktrail_rollback_offsets() -> None:
         """The order of `acktrail_reset_offsets`."""
-        steps.plan_and_execute(steps.validate_rollback(), "Undo a reset of share groups?")
+        order: Any = steps.validate_rollback()
+        plan: Any = steps.make_plan(order)
+        do, checked = change_steps(plan, "Undo a reset of share groups?"), steps.check_result(plan)
+        prepared = steps.preflight(order) >> steps.wait_until_empty(order) >> plan >> steps.check_plan(plan)
+        decided = prepared >> do.dry_run_ends_here >> do.approve >> do.note_decision >> do.recheck
+        decided >> do.execute >> do.verify >> checked
+        do.execute >> checked  # what `verify` finds does not make a failed execution a success
 
     acktrail_rollback_offsets()
 

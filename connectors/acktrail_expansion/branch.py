@@ -10,6 +10,7 @@ STEP: Final = "expansions/step"
 """The app id, in the tables that an audit replaces, whose number is the newest look that it read, in microseconds."""
 EXPANSION: Final = Branch(
     package="acktrail_expansion",
+    change_kinds={"expand_topic": "acktrail_expansion.change.expansion_kind:EXPANSION"},
     looks=frozenset({"partition_observations", "group_positions"}),
     acls="acktrail_expansion.expansion_acls:WANTED",
     plan_check="acktrail_expansion.resets.order_check:key_order_check",

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.change_kind import kind_of
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan, cost, delivered, forgotten
 from acktrail.change.planning.notices import AlikeNotices, Notice, Severity, by_rule
-from acktrail.change.planning.number_text import cost, delivered, forgotten
-from acktrail.change.planning.plan import PartitionPlan
 from acktrail.plain_tables import few, printable
 from acktrail.times import instant_text
 from acktrail_dags.parameters import in_form_words
@@ -24,17 +23,18 @@ _COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start off
 
 def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     """The plan as Markdown: who asks for what on which cluster (`where`: its profile, its address), what that does, who
-    may approve it (`approval`), what to mind, the ten share partitions that most happens to. Names and texts are
-    escaped: nothing in them is read as Markdown or HTML."""
-    asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind.value} of {few(plan.group_ids)} "
+    may approve it (`approval`), what to mind, the ten share partitions that most happens to. What its kind
+    says of it is a block of code. Names and texts are escaped: nothing in them is read as Markdown or HTML."""
+    about, own = f" of {few(plan.group_ids)}" if plan.groups else "", kind_of(plan).text(plan)
+    asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind}{about} "
     cluster = f"{plan.strategy} on cluster {where}, id {plan.cluster_id}, Kafka {plan.release}"
     parts = (
         f"{cell(asks)}**{cell(cluster)}**{cell(_because(plan))}",
-        f"**It {cell(cost(plan))}.**",
-        cell(_numbers(plan)),
+        *([f"**It {cell(cost(plan))}.**", cell(_numbers(plan))] if plan.partitions else []),
+        "\n".join(f"    {printable(line)}" for line in own.splitlines()),
         cell(approval),
         notices_table([each for each in plan.notices if each.severity is not Severity.INFO], rest=_ALL_OF_THEM),
-        markdown_table(_COLUMNS, [_share_partition(row) for row in _worst_first(plan)], _SHARE_PARTITIONS),
+        _share_partitions(plan) if plan.partitions else "",
         f"Plan `{plan.plan_id}`, hash `{plan.plan_hash[:16]}`.",
     )
     return "\n\n".join(filter(None, parts))
@@ -71,6 +71,10 @@ def _numbers(plan: ChangePlan) -> str:
 def _counted(alike: AlikeNotices) -> str:
     count = f"{len(alike.subjects)}: " if len(alike.subjects) > 1 else ""
     return count + alike.about if alike.subjects else "all"
+
+
+def _share_partitions(plan: ChangePlan) -> str:
+    return markdown_table(_COLUMNS, [_share_partition(row) for row in _worst_first(plan)], _SHARE_PARTITIONS)
 
 
 def _worst_first(plan: ChangePlan) -> list[PartitionPlan]:

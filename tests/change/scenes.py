@@ -16,8 +16,8 @@ from acktrail.change.collection.facts import (
     Snapshot,
     TopicFacts,
 )
-from acktrail.change.plan_hash import with_hash
-from acktrail.change.planning.plan import ResetPlan, build_plan
+from acktrail.change.planning.plan_file import with_hash
+from acktrail.change.planning.reset_plan import ResetPlan, build_plan
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from acktrail.change.collection.changes_since_plan import changes_since_plan
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.plan_hash import from_json_value, to_json_value, with_hash
 from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
-from acktrail.change.planning.plan import ResetPlan
-from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.planning.plan_file import from_json_value, plan_json, to_json_value, with_hash
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.errors import AcktrailError
 

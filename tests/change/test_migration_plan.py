@@ -17,8 +17,8 @@ from acktrail.change.migration.carried_text import carried_text
 from acktrail.change.migration.mirror_evidence import SourceOffset, Translations
 from acktrail.change.migration.plan_migration import parse_migration_request, target_offsets
 from acktrail.change.migration.source_states import SourcePartition, SourceStates
-from acktrail.change.planning.plan import ResetKind, ResetPlan
 from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
 from acktrail.change.request.migration_request import Migration, TranslationWay
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.cli.change.change_text import plan_text
@@ -117,7 +117,7 @@ def test_sums_are_of_what_is_carried() -> None:
     exact, open_, refused = facts(40), facts(30, passed=None, passed_most=5, reason="why"), facts(None)
     rows = [replace(each, partition=index) for index, each in enumerate((exact, open_, refused))]
     made = plan(*rows)
-    assert made.kind is ResetKind.MIGRATION
+    assert made.kind == ResetKind.MIGRATION
     totals = made.carried
     assert totals is not None
     assert (totals.partitions, totals.unknown) == (2, 1)

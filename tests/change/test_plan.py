@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 from acktrail.change.change_kind import parse_plan, read_plan
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
 from acktrail.change.collection.records_below_start import with_passed
-from acktrail.change.plan_hash import fingerprint, from_json_value, hash_of, to_json_value
+from acktrail.change.planning.change_plan import forgotten
 from acktrail.change.planning.notices import RefusedParts, Severity, refusal_error
-from acktrail.change.planning.number_text import forgotten
-from acktrail.change.planning.plan import ResetPlan
-from acktrail.change.planning.plan_file import check_age, plan_json
+from acktrail.change.planning.plan_file import (
+    check_age,
+    fingerprint,
+    from_json_value,
+    hash_of,
+    plan_json,
+    to_json_value,
+)
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, StrategyKind
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.model.delivery import StateBatch

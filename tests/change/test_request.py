@@ -10,7 +10,7 @@ from change.scenes import a_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.plan_hash import from_json_value, to_json_value
+from acktrail.change.planning.plan_file import from_json_value, to_json_value
 from acktrail.change.request.reset_request import (
     LARGEST_OFFSET,
     ResetRequest,

@@ -22,8 +22,8 @@ from acktrail.change.execution.attempt import OpenRequests
 from acktrail.change.groups.collect_group_change import plan_deletion
 from acktrail.change.groups.group_change_plan import GroupChangePlan
 from acktrail.change.lifecycle.undo import undo_request
-from acktrail.change.plan_hash import to_json_value
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import to_json_value
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.kafka.client.librdkafka import to_librdkafka

@@ -9,7 +9,7 @@ from typing import Any
 from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
 from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 
 
 def plan_text(*arguments: Any, **more: Any) -> str:

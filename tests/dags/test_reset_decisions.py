@@ -68,7 +68,7 @@ class NotAsked(Answered):
 
 def decide(stored: Any, ti: Answered) -> str | None:
     """What the task `note_decision` returns."""
-    from acktrail_dags.reset_steps import note_decision
+    from acktrail_dags.change_steps import note_decision
 
     return note_decision.function(stored, ti=ti)
 
@@ -133,13 +133,13 @@ def test_a_verification_that_may_pass_later_is_tried_again(
     person."""
     from airflow.sdk.exceptions import AirflowFailException
 
-    from acktrail_dags import reset_steps
+    from acktrail_dags import change_steps
 
     def unknown(*_: Any, **__: Any) -> None:
         raise OutcomeUnknown("not known") from (Unreachable("k:9092") if may_pass else ValueError("a defect"))
 
-    monkeypatch.setattr(reset_steps, "cluster_at", lambda *_: None)
+    monkeypatch.setattr(change_steps, "cluster_at", lambda *_: None)
     monkeypatch.setattr(plan_status, "plan_status", lambda *_: {"groups": ["g"]})
     monkeypatch.setattr(api, "verify", unknown)
     with pytest.raises(Unreachable if may_pass else AirflowFailException):
-        reset_steps.verify.function(planned(tmp_path))
+        change_steps.verify.function(planned(tmp_path))

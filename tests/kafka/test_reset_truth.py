@@ -21,8 +21,8 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.execution import execute_reset
 from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.change.migration.source_states import SourceStates, counted_in_log, source_partition
-from acktrail.change.plan_hash import from_json_value, to_json_value, with_hash
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.plan_file import from_json_value, to_json_value, with_hash
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from drivers.command_line import run
 
 from acktrail.change.api import store_plan
-from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.plan_file import with_hash
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables

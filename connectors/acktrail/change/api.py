@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from acktrail.change.audit.audit_chain import AuditedPlan
 from acktrail.change.audit.journal import Journal
-from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_named, kind_of, load_plan
+from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import GroupFacts, TargetOffsets
 from acktrail.change.lifecycle import plan_status
@@ -28,8 +27,8 @@ from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.change.lifecycle.plan_status import Admission, account
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.notices import Notice
-from acktrail.change.planning.plan import ResetPlan
 from acktrail.change.planning.plan_file import DAY_MS
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.planning.reset_rules import notices_before
 from acktrail.change.request.offsets_csv import with_named_groups
 from acktrail.change.request.reset_request import ResetRequest
@@ -91,7 +90,7 @@ def make_plan(
     return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
 
 
-def open_journal(tables: TablesConfig, plan: AuditedPlan, *, actor: str | None = None) -> Journal:
+def open_journal(tables: TablesConfig, plan: ChangePlan, *, actor: str | None = None) -> Journal:
     """The tables of a plan's cluster, for one run; `actor` (the account, if None) is who acts."""
     return Journal(tables, cluster_id=plan.cluster_id, run_id=new_run_id(), actor=actor or account())
 
@@ -111,7 +110,7 @@ def approval_needed(plan: ChangePlan) -> str:
 
 def note_decision(
     tables: TablesConfig,
-    plan: Any,
+    plan: ChangePlan,
     *,
     approved: bool,
     actor: str,
@@ -130,10 +129,9 @@ def note_decision(
     """
     step = Step.APPROVE if approved else Step.EXPIRE if expired else Step.REJECT
     journal = open_journal(tables, plan, actor=actor)
-    if kind_named(plan.kind) is not None:
-        if cluster is not None and approved:
-            recheck(cluster, tables, plan, partial=bool(plan.refusals), is_approved=True)
-        journal.write_plan(plan)
+    if cluster is not None and approved:
+        recheck(cluster, tables, plan, partial=bool(plan.refusals), is_approved=True)
+    journal.write_plan(plan)
     return Admission(journal=journal, plan=plan).decide(step, actor=actor, why=note).standing
 
 

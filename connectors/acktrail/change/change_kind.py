@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.cluster import Cluster
 from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan import PLAN_FORMAT, PLAN_VERSION
-from acktrail.change.planning.plan_file import PLAN_AGAIN, checked_plan, plan_data, read_text
+from acktrail.change.planning.plan_file import PLAN_AGAIN, PlanT, checked_plan, plan_data, read_text
 from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
 
 if TYPE_CHECKING:
     from acktrail.change.execution.attempt import Execution, OpenRequests
 
-PlanT = TypeVar("PlanT", bound=ChangePlan)
 Row = Mapping[str, Any]
 
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
@@ -41,10 +39,13 @@ _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """What a look at the cluster found just now. `groups`: the outcome of each group that was not settled before;
-    `partitions`: of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and time."""
+    `partitions`: of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and time.
+    `note` says more to people. `open_until_ms`: until then clients may go on as before; then one more look is due."""
 
     groups: Mapping[str, str]
     partitions: tuple[dict[str, Any], ...] = ()
+    note: str = ""
+    open_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +84,11 @@ class ChangeRun(Generic[PlanT]):
 
 class ChangeKind(ABC, Generic[PlanT]):
     """What only one kind of change knows. `is_undoable`: a reset of start offsets takes it back; `is_deletion`: it left
-    none behind. `if_refused`: what a person may do where rules forbid a plan."""
+    none behind. `operation` is the ACL operation that it needs. `if_refused`: what a person may do where rules forbid
+    a plan."""
 
     plan_type: type[PlanT]
+    operation: str = "READ"
     is_undoable: bool = False
     is_deletion: bool = False
     if_refused: str = ""
@@ -122,26 +125,26 @@ def kind_named(name: str) -> ChangeKind[Any] | None:
 
 def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
     """The kind of a plan."""
-    found = kind_named(plan.kind.value)
+    found = kind_named(plan.kind)
     assert found is not None
     return found
 
 
 def parse_plan(text: str, where: str) -> ChangePlan:
     """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
-    data = plan_data(text, where, {PLAN_FORMAT: PLAN_VERSION}, again=PLAN_AGAIN, what="plan of a change")
+    data = plan_data(text, where)
     name = data.get("kind")
     kind = kind_named(name) if isinstance(name, str) else None
     if kind is None:
         raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
-    plan: ChangePlan = checked_plan(kind.plan_type, data, where, again=PLAN_AGAIN)
+    plan: ChangePlan = checked_plan(kind.plan_type, data, where)
     return plan
 
 
 def read_plan(file: Path) -> ChangePlan:
     """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
     another version, or it was edited."""
-    return parse_plan(read_text(file, PLAN_AGAIN), str(file))
+    return parse_plan(read_text(file), str(file))
 
 
 def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:

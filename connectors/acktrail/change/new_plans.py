@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from acktrail import __version__
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
@@ -19,11 +18,12 @@ from acktrail.change.collection.whole_topics import with_checks
 from acktrail.change.execution.other_requests import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.lifecycle.undo import undo_offsets, undoable
-from acktrail.change.plan_hash import with_hash
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
 from acktrail.change.planning.notices import Notice
-from acktrail.change.planning.plan import PartitionPlan, ResetPlan, build_plan, with_notices
 from acktrail.change.planning.plan_checks import plan_checks
+from acktrail.change.planning.plan_file import with_hash
+from acktrail.change.planning.reset_plan import ResetPlan, build_plan, with_notices
 from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
@@ -53,7 +53,6 @@ def plan_with_facts(
         snapshot,
         plan_id=new_run_id(snapshot.taken_at_ms),
         created_by=created_by or account(),
-        acktrail_version=__version__,
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
     plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])

@@ -24,7 +24,7 @@ Change = tuple[str, int, int]
 Found = tuple[Row, list[Row]]
 """An expansion's row, instants in microseconds, and those of its fences by partition."""
 _AUDIT: Final = "reset_audit"
-_CARRIED_OUT: Final = {"kind": "expand_topic", "event": "after_call", "outcome": "done"}
+_REQUESTS: Final = {"kind": "expand_topic", "event": ["before_call", "after_call"]}
 _VOID: Final = {FenceGap.TRUNCATED, FenceGap.LEADERS_CHANGED}
 _INSTANTS: Final = ("last_seen_old_at", "first_seen_new_at", "settles_at")
 _BY_KEYS: Final = ("fence_exact", "keys_read_at", "keys_reason", "last_record_offset", "late_records")
@@ -175,11 +175,13 @@ def stored_expansions(tables: Tables) -> dict[str, Found]:
 
 
 def asked_expansions(tables: Tables) -> frozenset[Change]:
-    """Those that a controller carried out when `acktrail expand apply` asked for them: right before, each broker that
+    """Those that a controller carried out when `acktrail change apply` asked for them: right before, each broker that
     answered listed the old count, and one request led to the new one. A request without an answer proves nothing."""
     if not tables.exists(_AUDIT):
         return frozenset()
-    rows = tables.rows(_AUDIT, _CARRIED_OUT, columns=["detail"])
+    rows = tables.rows(_AUDIT, _REQUESTS, columns=["plan_id", "attempt", "event", "outcome", "detail"])
+    done = {(row["plan_id"], row["attempt"]) for row in rows if row["outcome"] == "done"}
+    asked = [row for row in rows if row["event"] == "before_call" and (row["plan_id"], row["attempt"]) in done]
     return frozenset(
-        (each["topic_id"], each["from"], each["to"]) for each in (json.loads(row["detail"]) for row in rows)
+        (each["topic_id"], each["from"], each["to"]) for each in (json.loads(row["detail"]) for row in asked)
     )

@@ -9,13 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.change.plan_hash import with_hash
+from acktrail.change.collection.collect import cluster_facts
+from acktrail.change.collection.facts import StateFacts
 from acktrail.change.planning.notices import by_severity, refusal_error
+from acktrail.change.planning.plan_file import with_hash
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms
-from acktrail_expansion.change.expansion_notices import notices_on, refusals_of
-from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
+from acktrail_expansion.change.expansion_plan import (
+    EXPAND_TOPIC,
+    ExpansionPlan,
+    GroupOnTopic,
+    moving_share,
+    notices_on,
+    refusals_of,
+)
 from acktrail_expansion.looks.group_positions import SHARE, observe_positions
 from acktrail_expansion.settings import key_mappings, ordered_groups, settle_time
 
@@ -56,10 +64,11 @@ def make_plan(
         moving=moving_share(old_count, partitions, mapping),
         settle_ms=settle // dt.timedelta(milliseconds=1),
         is_compacted=is_compacted(client_of(admin), topic),
-        groups=tuple(_groups(admin, topic, old_count, rows)),
+        readers=tuple(_readers(admin, topic, old_count, rows)),
         groups_not_asked=tuple(sorted({row["group_id"] for row in rows if "partition" not in row})),
-        cluster_id=admin.cluster_id,
-        release=admin.capabilities().release,
+        kind=EXPAND_TOPIC,
+        strategy=f"expand {topic} from {old_count} to {partitions} partitions",
+        cluster=cluster_facts(admin, StateFacts()),
         plan_id=new_run_id(at_ms),
         created_at_ms=at_ms,
         created_by=created_by,
@@ -74,7 +83,7 @@ def with_notices(plan: ExpansionPlan) -> ExpansionPlan:
     return with_hash(replace(plan, notices=by_severity(notices_on(plan))))
 
 
-def _groups(admin: ShareGroupAdmin, topic: str, count: int, rows: Iterable[_Row]) -> Iterator[GroupOnTopic]:
+def _readers(admin: ShareGroupAdmin, topic: str, count: int, rows: Iterable[_Row]) -> Iterator[GroupOnTopic]:
     newest: dict[tuple[str, str], dict[int, _Row]] = defaultdict(dict)
     for row in rows:
         if "partition" in row:

@@ -1,29 +1,26 @@
-"""The plan of an expansion: a value that says what more partitions would do to keys and groups, with a hash. Pure."""
+"""The plan of an expansion: what more partitions would do to keys and groups, what forbids it, what to know. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from math import gcd
-from pathlib import Path
 from typing import Final
 
-from acktrail import __version__
-from acktrail.change.planning.notices import Notice
-from acktrail.change.planning.plan_file import checked_plan, plan_data, read_text
+from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.notices import Found, Notice, Severity
 from acktrail_expansion.law.key_mapping import KeyMapping
 from acktrail_expansion.law.partition_ledger import expansion_id
+from acktrail_expansion.looks.group_positions import SHARE
+from acktrail_expansion.words import counted
 
-PLAN_FORMAT: Final = "acktrail-expansion-plan"
-PLAN_VERSION: Final = 1
-_AGAIN: Final = "make a new plan: acktrail expand plan"
-
-
-class ExpansionKind(StrEnum):
-    """What a plan changes, as the audit has it."""
-
-    EXPAND_TOPIC = "expand_topic"
+EXPAND_TOPIC: Final = "expand_topic"
+"""The kind of its plans."""
+MOST_PARTITIONS: Final = 10_000
+"""Of one topic. Kafka has no limit, and partitions cannot be taken away again."""
+_BEGINS_AT_EARLIEST: Final = "4.4 or later"
+"""The release from which on share groups begin at the first record of a partition that was added (KAFKA-20742)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +40,10 @@ class GroupOnTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpansionPlan:
-    """`plan_hash` covers every other field. `settle_ms`: how long producers may use the old count. `moving`: the exact
-    share of keys that change their partition, as 1/2; None: the mapping is not known. `is_compacted` None: the cluster
-    does not say. Whether the `groups_not_asked` read the topic is not known."""
+class ExpansionPlan(ChangePlan):
+    """`settle_ms`: how long producers may use the old count. `moving`: the exact share of keys that change their
+    partition, as 1/2; None: the mapping is not known. `is_compacted` None: the cluster does not say. `readers` are the
+    groups that read the topic; whether the `groups_not_asked` do is not known."""
 
     topic: str
     topic_id: str
@@ -56,26 +53,8 @@ class ExpansionPlan:
     moving: str | None
     settle_ms: int
     is_compacted: bool | None
-    groups: tuple[GroupOnTopic, ...]
+    readers: tuple[GroupOnTopic, ...]
     groups_not_asked: tuple[str, ...]
-    cluster_id: str
-    release: str
-    plan_id: str
-    created_at_ms: int
-    created_by: str
-    requested_by: str
-    reason: str
-    notices: tuple[Notice, ...] = ()
-    format: str = PLAN_FORMAT
-    version: int = PLAN_VERSION
-    kind: ExpansionKind = ExpansionKind.EXPAND_TOPIC  # a constant
-    acktrail_version: str = __version__
-    plan_hash: str = ""
-
-    @property
-    def refusals(self) -> tuple[Notice, ...]:
-        """None: what may not be done has no plan."""
-        return ()
 
     @property
     def event_id(self) -> str:
@@ -105,13 +84,56 @@ def moving_share(old_count: int, new_count: int, mapping: KeyMapping) -> str | N
     return None if mapping is KeyMapping.NONE else str(1 - Fraction(gcd(old_count, new_count), new_count))
 
 
-def read_expansion_plan(file: Path) -> ExpansionPlan:
-    """The plan in `file`. Raises MalformedFile: it cannot be read, or is no plan of an expansion. PlanStale: it is of
-    another version, or it was edited."""
-    return parse_expansion_plan(read_text(file, _AGAIN), str(file))
+def refusals_of(
+    topic: str, old_count: int, new_count: int, *, is_internal: bool, may_alter: bool | None
+) -> Iterator[Notice]:
+    """Why the topic may not have `new_count` partitions. `may_alter` None: the cluster does not say."""
+    has = f"it has {counted(old_count, 'partition')}, and Kafka takes none away"
+    cases = (
+        ("internal_topic", is_internal, "Kafka finds records of internal topics by the number of partitions"),
+        ("not_more_partitions", new_count <= old_count, f"{new_count} partitions would be no more: {has}"),
+        ("too_many_partitions", new_count > MOST_PARTITIONS, f"{new_count} are more than {MOST_PARTITIONS}: {has}"),
+        ("unauthorized_topic", may_alter is False, "ALTER on the topic is missing"),
+    )
+    return (Notice(Severity.REFUSAL, rule, text, topic=topic) for rule, applies, text in cases if applies)
 
 
-def parse_expansion_plan(text: str, where: str) -> ExpansionPlan:
-    """The plan in `text`, which comes from `where`. Raises as `read_expansion_plan`."""
-    data = plan_data(text, where, {PLAN_FORMAT: PLAN_VERSION}, again=_AGAIN, what="plan of an expansion")
-    return checked_plan(ExpansionPlan, data, where, again=_AGAIN)
+def notices_on(plan: ExpansionPlan) -> Iterator[Notice]:
+    """Everything there is to say about an expansion that may be done, in no order."""
+    yield from (Notice(*found, topic=plan.topic) for found in _about_topic(plan))
+    for group in plan.readers:
+        yield from (Notice(*found, group_id=group.group_id) for found in _about_group(group, plan.release))
+    for group_id in plan.groups_not_asked:
+        text = "its coordinator does not answer: it is not known whether the group reads the topic"
+        yield Notice(Severity.WARNING, "group_not_asked", text, group_id=group_id)
+
+
+def _about_topic(plan: ExpansionPlan) -> Iterator[Found]:
+    if plan.key_mapping is KeyMapping.NONE:
+        text = "it is not known how producers choose partitions (ACKTRAIL_KEY_MAPPINGS): any key may move anywhere"
+        yield Severity.WARNING, "unknown_key_mapping", text
+    if plan.moves_between_existing:
+        nearest = plan.old_count * -(-plan.new_count // plan.old_count)
+        text = f"keys also move between partitions that are there; with {nearest} they would move to new ones alone"
+        text = f"{plan.new_count} is no multiple of {plan.old_count}: {text}"
+        yield Severity.SERIOUS, "keys_move_between_existing", text
+    if plan.is_compacted:
+        text = (
+            "it is compacted, in each partition alone: the last value that a moved key had in its old partition stays "
+            "there, also after a tombstone, and who reads from the beginning may take it for the newest"
+        )
+        yield Severity.SERIOUS, "old_values_stay", text
+
+
+def _about_group(group: GroupOnTopic, release: str) -> Iterator[Found]:
+    is_share = group.group_type == SHARE
+    if not is_share or (group.begins_at is None and release != _BEGINS_AT_EARLIEST):
+        setting = "share.auto.offset.reset of the group" if is_share else "auto.offset.reset of its clients"
+        text = f"{setting} is not known: with latest it may skip first records of the new partitions"
+        yield Severity.WARNING, "may_skip_first_records", text
+    elif group.begins_at == "latest" and release != _BEGINS_AT_EARLIEST:
+        text = "share.auto.offset.reset is latest: it will skip the first records of the new partitions (KAFKA-20742)"
+        yield Severity.SERIOUS, "skips_first_records", text
+    if group.open_records and group.is_ordered:
+        text = f"{counted(group.open_records, 'record')} not finished, and the group relies on the order of keys"
+        yield Severity.SERIOUS, "open_before_expansion", f"{text}: stop producers, and let it finish them first"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acktrail.change.collection.facts import ClusterFacts
 from acktrail_expansion.change.collect_expansion import with_notices
 from acktrail_expansion.change.expansion_plan import ExpansionPlan, GroupOnTopic, moving_share
 from acktrail_expansion.law.key_mapping import KeyMapping
@@ -23,8 +24,13 @@ def a_plan(
     new_count: int, *groups: GroupOnTopic, old_count: int = 2, mapping: KeyMapping = KeyMapping.MURMUR2, **more: Any
 ) -> ExpansionPlan:
     """The plan for a topic on a new broker."""
-    given = {"topic": "orders", "topic_id": "id", "cluster_id": "c", "release": "4.4 or later", "is_compacted": False}
+    release = more.pop("release", "4.4 or later")
+    cluster = ClusterFacts(
+        cluster_id="c", release=release, resets_share_groups=True, state_topic_id=None, state_reason=None
+    )
+    given = {"kind": "expand_topic", "strategy": "expand", "topic": "orders", "topic_id": "id", "is_compacted": False}
+    given |= {"cluster": cluster}
     given |= {"old_count": old_count, "new_count": new_count, "key_mapping": mapping, "settle_ms": 420_000}
-    given |= {"moving": moving_share(old_count, new_count, mapping), "groups": groups, "groups_not_asked": ()}
+    given |= {"moving": moving_share(old_count, new_count, mapping), "readers": groups, "groups_not_asked": ()}
     given |= {"plan_id": "p1", "created_at_ms": 0, "created_by": "ann", "requested_by": "", "reason": ""}
     return with_notices(ExpansionPlan(**{**given, **more}))

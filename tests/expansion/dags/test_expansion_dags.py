@@ -16,11 +16,12 @@ def test_a_person_comes_before_an_expansion_and_a_wait_after_it(dag_bag: Any) ->
     from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 
     dag, looks = (dag_bag.dags[dag_id] for dag_id in ("acktrail_expand_topic", "acktrail_partitions"))
-    before = ["plan", "dry_run_ends_here", "approve", "note_decision"]
-    line = [*before, "expand", "settle", "look_again", "audit"]
+    before = ["plan", "dry_run_ends_here", "approve", "note_decision", "recheck"]
+    line = [*before, "execute", "verify", "settle", "look_again", "audit"]
     for number, name in enumerate(line):
         assert dag.task_dict[name].get_flat_relative_ids(upstream=True) == {*line[:number]}
-    assert {dag.task_dict[name].trigger_rule for name in line} == {"all_success"}
+    assert {dag.task_dict[name].trigger_rule for name in line if name != "verify"} == {"all_success"}
+    assert "execute" in dag.task_dict["settle"].upstream_task_ids
     assert isinstance(dag.task_dict["settle"], DateTimeSensorAsync)
     assert dag.params["dry_run"] is True
     assert {task.task_id for task in looks.leaves} == {"validate", "notify"}
@@ -39,13 +40,15 @@ def test_the_form_of_an_expansion_refuses(dag_bag: Any, name: str, value: object
         dag_bag.dags["acktrail_expand_topic"].params.get_param(name).resolve(value)
 
 
-def test_the_preview_has_keys_groups_and_notices_with_names_escaped() -> None:
-    """A hostile id stays text in one cell. Of sixty groups fifty are shown, and the others counted."""
-    from acktrail_expansion.dags.expansion_steps import expansion_preview
+def test_the_preview_has_keys_groups_and_notices_with_names_harmless() -> None:
+    """A hostile id stays text in a line of code, or in one cell. Of sixty groups fifty are shown, and the others
+    counted."""
+    from acktrail_dags.plan_text import plan_text
 
     groups = [a_group(HOSTILE, is_ordered=True, open_records=7), *(a_group(f"h{number}") for number in range(59))]
-    preview = expansion_preview(a_plan(3, *groups))
+    preview = plan_text(a_plan(3, *groups), where="here")
     assert all(text in preview.replace("\\", "") for text in ("2/3 of all keys move", "open_before_expansion"))
-    assert all(raw not in preview for raw in ("<b>", "](", "\x1b", "|`", "\n# head"))
-    assert [" 7 |" in line for line in preview.splitlines() if line.startswith("| g")] == [True]
-    assert "and 10 more" in preview
+    markdown = [line for line in preview.splitlines() if not line.startswith("    ")]
+    assert all(raw not in "\n".join(markdown) for raw in ("<b>", "](", "\x1b", "|`", "\n# head"))
+    assert all(line.isprintable() for line in preview.splitlines())
+    assert "10 more" in preview

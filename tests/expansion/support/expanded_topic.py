@@ -9,7 +9,7 @@ word           meaning
 ``all``        every group finishes all that is there; ``old``, ``new``: in partitions that were there first, or not
 ``half``       the first half of what the old partitions have
 ``look``       one look at partitions and groups
-``apply N``    N partitions, as ``acktrail expand apply`` makes them, between two looks; ``client N``: by Kafka's own
+``apply N``    N partitions, as ``acktrail change apply`` makes them, between two looks; ``client N``: by Kafka's own
                client, without a look
 ``reset``      every group goes back to the beginning of the old partitions
 ``retain``     the records that are there are removed from the old partitions; ``compact``: old values of keys are
@@ -31,14 +31,14 @@ from expansion.support.true_traffic import TrueTopic
 from samples.history_tables import build
 from servers.workload import start_at, until
 
-from acktrail.change.api import open_journal
+from acktrail.change import api
+from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions
-from acktrail_expansion.change.apply_expansion import apply_expansion
 from acktrail_expansion.change.collect_expansion import make_plan
 from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
 from acktrail_expansion.looks.stored_look import take_look
@@ -83,7 +83,10 @@ class ExpandedTopic:
 
     def apply(self, count: int) -> None:
         plan = make_plan(self.admin, self.true.name, count, created_by="ann")
-        apply_expansion(self.admin, open_journal(self.tables, plan, actor="ann"), plan)
+        with Cluster(self.true.config) as cluster:
+            journal = api.open_journal(self.tables, plan, actor="ann")
+            api.execute(cluster, journal, plan)
+            api.verify(cluster, journal, plan)
         self.true.counts.append(count)
 
     def client(self, count: int) -> None:

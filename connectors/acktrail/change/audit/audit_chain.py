@@ -9,32 +9,14 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from acktrail.change.plan_hash import canonical_json, fingerprint, to_json_value
+from acktrail.change.planning.plan_file import canonical_json, fingerprint, to_json_value
+
+if TYPE_CHECKING:
+    from acktrail.change.planning.change_plan import ChangePlan
 
 AUDIT, PLANS, EXECUTIONS = "reset_audit", "reset_plans", "reset_executions"
-
-
-class AuditedPlan(Protocol):
-    """What the audit, and the rules of approvals, need of a plan of any kind."""
-
-    @property
-    def kind(self) -> StrEnum: ...
-    @property
-    def plan_id(self) -> str: ...
-    @property
-    def plan_hash(self) -> str: ...
-    @property
-    def cluster_id(self) -> str: ...
-    @property
-    def created_at_ms(self) -> int: ...
-    @property
-    def created_by(self) -> str: ...
-    @property
-    def requested_by(self) -> str: ...
-    @property
-    def refusals(self) -> Sequence[object]: ...
 
 
 class Event(StrEnum):
@@ -118,7 +100,7 @@ class Flaw:
 
 
 def audit_entry(
-    plan: AuditedPlan,
+    plan: ChangePlan,
     attempt: int,
     event: Event,
     group_id: str | None = None,
@@ -128,7 +110,7 @@ def audit_entry(
 ) -> AuditEntry:
     """One step of an attempt at `plan`."""
     return AuditEntry(
-        kind=plan.kind.value,
+        kind=plan.kind,
         event=event,
         plan_id=plan.plan_id,
         plan_hash=plan.plan_hash,

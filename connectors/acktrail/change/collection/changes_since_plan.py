@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acktrail.change.collection.facts import GroupFacts, PartitionFacts, PartitionState, Snapshot, TopicFacts
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.plan import PartitionPlan, ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.model.batches import combine_state_batches
 from acktrail.model.delivery import StateBatch
 

@@ -19,7 +19,7 @@ from acktrail.change.collection.facts import (
     TargetOffsets,
     TopicFacts,
 )
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OWN_SCOPE, ResetRequest, StrategyKind, is_in
 from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -103,7 +103,7 @@ class FactsCollection:
 
         return Snapshot(
             taken_at_ms=now_ms,
-            cluster=_cluster_facts(admin, states),
+            cluster=cluster_facts(admin, states),
             groups=self.groups,
             topics=tuple(self.topics[name] for name in sorted(self.topics)),
             partitions=tuple(facts(group, part) for group in sorted(self.parts) for part in sorted(self.parts[group])),
@@ -255,7 +255,7 @@ def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> S
     states = StateFacts(reason=f"READ on topic {STATE_TOPIC} is missing" if is_refused else None)
     return Snapshot(
         taken_at_ms=now_ms,
-        cluster=_cluster_facts(admin, states),
+        cluster=cluster_facts(admin, states),
         groups=groups,
         topics=tuple(topics[name] for name in sorted(topics)),
         partitions=(),
@@ -368,7 +368,8 @@ def _by_topic(parts: Iterable[Part]) -> dict[str, list[int]]:
     return found
 
 
-def _cluster_facts(admin: ShareGroupAdmin, states: StateFacts) -> ClusterFacts:
+def cluster_facts(admin: ShareGroupAdmin, states: StateFacts) -> ClusterFacts:
+    """The cluster, and what `states` say about its state topic."""
     capabilities = admin.capabilities()
     return ClusterFacts(
         cluster_id=admin.cluster_id,

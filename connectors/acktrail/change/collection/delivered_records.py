@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from acktrail.change.collection.facts import PartitionFacts, Snapshot
-from acktrail.change.planning.plan import PartitionPlan, ResetPlan
+from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.planning.strategies import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.kafka.admin import ShareGroupAdmin, client_of

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.lifecycle.plan_life import PARTIAL
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan import PartitionPlan, ResetPlan
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
 from acktrail.kafka.changes import ChangeResult, ErrorScope, Outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
 from acktrail.change.execution.attempt import Execution, Key
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.errors import ChangeRefused, PlanStale
 
 

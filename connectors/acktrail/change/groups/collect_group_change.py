@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.collect import describe_groups, described_offsets
-from acktrail.change.collection.facts import GroupFacts, TargetOffset, TargetOffsets
+from acktrail.change.collection.collect import cluster_facts, describe_groups, described_offsets
+from acktrail.change.collection.facts import StateFacts, TargetOffset, TargetOffsets
 from acktrail.change.groups.group_change_plan import (
     ConfigStep,
     GroupChange,
@@ -15,12 +15,11 @@ from acktrail.change.groups.group_change_plan import (
     GroupChangePlan,
     change_notices,
     config_notices,
-    with_hashes,
 )
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.new_plans import plan_with_facts
 from acktrail.change.planning.notices import Notice, Severity, by_severity
-from acktrail.change.planning.plan import NO_TOTALS, PLAN_FORMAT, PLAN_VERSION, ResetPlan
+from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
@@ -63,7 +62,17 @@ def plan_deletion(
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
     notices += change_notices(kind, parts, snapshot.groups, snapshot.partitions)
-    return _change_plan(cluster, kind, parts, snapshot.groups, notices, reason, requested_by, reset)
+    about = {"reason": reason, "requested_by": requested_by, "groups": snapshot.groups, "cluster": snapshot.cluster}
+    records = {"partitions": reset.partitions, "totals": reset.totals}
+    return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **about, **records)
+
+
+def _plan(kind: GroupChangeKind, at_ms: int, **more: Any) -> GroupChangePlan:
+    strategy, plan_id = kind.value.replace("_", "-"), new_run_id(at_ms)
+    plan = GroupChangePlan(
+        kind=kind, strategy=strategy, plan_id=plan_id, created_at_ms=at_ms, created_by=account(), **more
+    )
+    return with_hash(plan)
 
 
 def _beginnings(
@@ -126,44 +135,19 @@ def plan_configs(
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
     groups_found, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
     notices += change_notices(GroupChangeKind.ALTER_CONFIGS, parts, groups_found)
-    return _change_plan(cluster, GroupChangeKind.ALTER_CONFIGS, parts, groups_found, notices, reason, requested_by)
-
-
-def _change_plan(
-    cluster: Cluster,
-    kind: GroupChangeKind,
-    parts: Sequence[GroupChange],
-    groups: tuple[GroupFacts, ...],
-    notices: Sequence[Notice],
-    reason: str,
-    requested_by: str,
-    reset: ResetPlan | None = None,
-) -> GroupChangePlan:
-    at_ms = now_ms()
-    plan = GroupChangePlan(
-        format=PLAN_FORMAT,
-        version=PLAN_VERSION,
-        plan_id=new_run_id(at_ms),
-        kind=kind,
-        created_at_ms=at_ms,
-        created_by=account(),
-        cluster_id=cluster.admin.cluster_id,
-        release=cluster.admin.capabilities().release,
-        reason=reason,
-        requested_by=requested_by,
-        groups=groups,
+    about = {"reason": reason, "requested_by": requested_by, "groups": groups_found}
+    return _plan(
+        GroupChangeKind.ALTER_CONFIGS,
+        now_ms(),
+        cluster=cluster_facts(cluster.admin, StateFacts()),
         parts=tuple(parts),
-        partitions=() if reset is None else reset.partitions,
-        totals=NO_TOTALS if reset is None else reset.totals,
         notices=by_severity(notices),
-        preview_hash="",
-        plan_hash="",
+        **about,
     )
-    return with_hashes(plan)
 
 
 def planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:
     """The same plan, made now."""
-    if plan.kind is GroupChangeKind.ALTER_CONFIGS:
+    if plan.kind == GroupChangeKind.ALTER_CONFIGS:
         return plan_configs(cluster, plan.group_ids, plan.parts[0].values if plan.parts else {})
     return plan_deletion(cluster, plan.group_ids, plan.parts[0].topics if plan.parts else ())

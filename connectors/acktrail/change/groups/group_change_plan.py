@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from acktrail.change.collection.facts import GroupFacts, PartitionFacts, PartitionState
-from acktrail.change.plan_hash import fingerprint, to_json_value, with_hash
+from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.impact import CountUnit, impact_of
-from acktrail.change.planning.notices import Found, Notice, Severity, refusals_among
-from acktrail.change.planning.plan import PartitionPlan, Totals
+from acktrail.change.planning.notices import Found, Notice, Severity
+from acktrail.change.planning.plan_file import fingerprint, to_json_value
 from acktrail.change.planning.reset_rules import refusals_of_group
 
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
@@ -52,54 +52,23 @@ class GroupChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChangePlan:
+class GroupChangePlan(ChangePlan):
     """A deletion has the share partitions that go as `partitions`, as a reset has them: what is there, which an undo
-    goes back to, and what it means when the group comes back now and begins at `target_offset`. `preview_hash` covers
-    the changes, what is there and what forbids them, not the log's end: equal previews have equal hashes at any time.
-    `plan_hash` covers every other field."""
+    goes back to, and what it means when the group comes back now and begins at `target_offset`."""
 
-    format: str
-    version: int
-    plan_id: str
-    kind: GroupChangeKind
-    created_at_ms: int
-    created_by: str
-    cluster_id: str
-    release: str
-    reason: str
-    requested_by: str
-    groups: tuple[GroupFacts, ...]
     parts: tuple[GroupChange, ...]
-    partitions: tuple[PartitionPlan, ...]
-    totals: Totals
-    notices: tuple[Notice, ...]
-    preview_hash: str
-    plan_hash: str
 
     @property
-    def refusals(self) -> tuple[Notice, ...]:
-        return refusals_among(self.notices)
-
-    @property
-    def undoes(self) -> None:
-        """It takes no plan back."""
-
-    @property
-    def strategy(self) -> str:
-        return self.kind.value.replace("_", "-")
-
-    @property
-    def operation(self) -> str:
-        """The ACL operation that it needs."""
-        return _ALTER if self.kind is GroupChangeKind.ALTER_CONFIGS else _DELETE
-
-    @property
-    def group_ids(self) -> tuple[str, ...]:
-        return tuple(part.group_id for part in self.parts)
+    def preview(self) -> str:
+        """The hash of the changes, of what is there and of what forbids them, not of the log's end: equal previews have
+        equal hashes at any time."""
+        seen = [to_json_value(part) for part in (self.kind, self.cluster_id, self.parts, self.refusals)]
+        there = [[*row.key, row.topic_id, row.start_offset, _content(row.state)] for row in self.partitions]
+        return fingerprint([seen, to_json_value(there)])
 
 
 def change_notices(
-    kind: GroupChangeKind,
+    kind: str,
     parts: Iterable[GroupChange],
     groups: Iterable[GroupFacts],
     facts: Sequence[PartitionFacts] = (),
@@ -109,17 +78,10 @@ def change_notices(
     for part in parts:
         own = [each for each in facts if each.group_id == part.group_id]
         found = _on_configs(part, by_id[part.group_id])
-        if kind is not GroupChangeKind.ALTER_CONFIGS:
+        if kind != GroupChangeKind.ALTER_CONFIGS:
             found = _on_deletion(part, by_id[part.group_id], own)
         for one in found:
             yield Notice(*one, group_id=part.group_id)
-
-
-def with_hashes(plan: GroupChangePlan) -> GroupChangePlan:
-    """`plan` with the hashes of its preview and of all."""
-    seen = {name: to_json_value(getattr(plan, name)) for name in ("kind", "cluster_id", "parts", "refusals")}
-    there = [[*row.key, row.topic_id, row.start_offset, _content(row.state)] for row in plan.partitions]
-    return with_hash(replace(plan, preview_hash=fingerprint({**seen, "there": to_json_value(there)})))
 
 
 def _content(state: PartitionState | None) -> list[Any]:

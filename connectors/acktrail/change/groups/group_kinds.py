@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
+from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled, kind_of
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import read_states
 from acktrail.change.collection.facts import StateFacts
@@ -16,8 +16,8 @@ from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.groups.collect_group_change import planned_again
 from acktrail.change.groups.group_change_plan import GroupChange, GroupChangePlan
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import refusal_error
-from acktrail.change.planning.plan import PartitionPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
@@ -44,7 +44,12 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
         """Whether the cluster is as the change would have it."""
 
     def text(self, plan: GroupChangePlan) -> str:
-        return f"preview {plan.preview_hash}"
+        rows = [
+            (part.group_id, step.name, step.before, "group" if step.is_own else "default", step.after or "(default)")
+            for part in plan.parts
+            for step in part.configs
+        ]
+        return table(("GROUP", "NAME", "VALUE", "FROM", "NEW VALUE"), rows) if rows else ""
 
     def would_send(self, run: ChangeRun[GroupChangePlan]) -> Sequence[Row]:
         if run.is_done:
@@ -66,7 +71,7 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
 
         def call(group_id: str) -> Sequence[ChangeResult] | AcktrailError:
             part = parts[group_id]
-            request = {"request": plan.kind.value, "topics": part.topics, "configs": part.values}
+            request = {"request": plan.kind, "topics": part.topics, "configs": part.values}
             return attempt.call(group_id, request, partial(self.send, admin, part))
 
         with attempt.take_leases(run.check, run.requests):
@@ -107,6 +112,7 @@ class _GroupKind(ChangeKind[GroupChangePlan]):
 
 
 class _GroupDeletion(_GroupKind):
+    operation = "DELETE"
     is_undoable = True
     is_deletion = True
 
@@ -128,14 +134,7 @@ class _OffsetDeletion(_GroupDeletion):
 
 
 class _ConfigChange(_GroupKind):
-    def text(self, plan: GroupChangePlan) -> str:
-        rows = [
-            (part.group_id, step.name, step.before, "group" if step.is_own else "default", step.after or "(default)")
-            for part in plan.parts
-            for step in part.configs
-        ]
-        configs = table(("GROUP", "NAME", "VALUE", "FROM", "NEW VALUE"), rows) if rows else ""
-        return f"{configs}\n\n{super().text(plan)}"
+    operation = "ALTER_CONFIGS"
 
     def asked(self, part: GroupChange) -> Row:
         values = part.values.items()
@@ -163,13 +162,13 @@ ALTER_CONFIGS: Final[ChangeKind[Any]] = _ConfigChange()
 def _check_preview(run: ChangeRun[GroupChangePlan]) -> None:
     """Raise ChangeRefused when a rule forbids the plan, PlanStale when the same plan, made now, has another preview."""
     _check_refusals(run.plan)
-    if planned_again(run.cluster, run.plan).preview_hash != run.plan.preview_hash:
+    if planned_again(run.cluster, run.plan).preview != run.plan.preview:
         raise PlanStale("preview_changed", "what would be changed is not what was shown", hint="look at it again")
 
 
 def _check_refusals(plan: GroupChangePlan) -> None:
     if plan.refusals:
-        raise refusal_error(plan.refusals, plan.groups, operation=plan.operation)
+        raise refusal_error(plan.refusals, plan.groups, operation=kind_of(plan).operation)
 
 
 def _settled(cluster: Cluster, plan: GroupChangePlan, group_id: str, *, is_answered: bool) -> list[VerifiedPartition]:

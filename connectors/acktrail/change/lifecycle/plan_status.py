@@ -10,20 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acktrail.change.audit.audit_chain import AuditedPlan, AuditRow, Event, audit_entry
+from acktrail.change.audit.audit_chain import AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle.plan_life import DECIDES, LIFE, PlanLife, Refusal, Status, Step, life_of, note_of
 from acktrail.change.lifecycle.undo import UndoLedger, read_ledger, read_whole_ledger
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan import PartitionPlan
+from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
 from acktrail.change.planning.plan_file import DAY_MS, check_age
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ChangeRefused
 from acktrail.times import now_ms, utc_text
 
 _Row = Mapping[str, Any]
-_APPROVES: Final = "acktrail change approve {}"
 _LISTED: Final = ("plan_id", "created_by", "kind", "strategy", "undoes", "partitions", "refusals")
 
 
@@ -126,13 +124,12 @@ def _line(row: _Row, life: PlanLife) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """The questions that one plan is asked before a step; `rule` says which approval it needs, `longest_ms` how old it
-    may be, `command` what approves it."""
+    may be."""
 
     journal: Journal
-    plan: AuditedPlan
+    plan: ChangePlan
     rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
-    command: str = _APPROVES
 
     @property
     def _asked_by(self) -> frozenset[str]:
@@ -154,9 +151,7 @@ class Admission:
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
-        check_approvals(
-            self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule, self.command
-        )
+        check_approvals(self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule)
         return life
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
@@ -204,16 +199,13 @@ def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> 
         raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
 
 
-def check_approvals(
-    plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule, command: str = _APPROVES
-) -> None:
-    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out; `command`
-    approves it."""
+def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
+    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out."""
     needs_other = rule is ApprovalRule.SECOND_PERSON
     if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
         return
     text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
-    hint = f"{command.format(plan_id)} (ACKTRAIL_RESET_APPROVAL={rule.value})"
+    hint = f"acktrail change approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})"
     raise ChangeRefused("approval_missing", text, hint=hint)
 
 

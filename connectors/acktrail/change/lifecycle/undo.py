@@ -12,7 +12,7 @@ from acktrail.change.change_kind import kind_of
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Status, Step, Undone, life_of
 from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan import ResetKind, ResetPlan
+from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ChangeRefused, MalformedFile
@@ -95,7 +95,7 @@ def _ledger(tables: TablesConfig, rows: Iterable[Mapping[str, Any]], plan_ids: I
 def undoable(plan: ChangePlan) -> ChangePlan:
     """`plan`, which must have start offsets. Raises MalformedFile: it changes something else."""
     if not kind_of(plan).is_undoable:
-        hint = f"it is of kind {plan.kind.value}: acktrail change show has the values of before"
+        hint = f"it is of kind {plan.kind}: acktrail change show has the values of before"
         raise MalformedFile("has no start offsets", file=f"plan {plan.plan_id}", hint=hint)
     return plan
 

@@ -8,7 +8,8 @@ from acktrail.plain_tables import table
 
 if TYPE_CHECKING:
     from acktrail.change.collection.facts import CarriedState
-    from acktrail.change.planning.plan import CarriedTotals, PartitionPlan, ResetPlan
+    from acktrail.change.planning.change_plan import PartitionPlan
+    from acktrail.change.planning.reset_plan import CarriedTotals, ResetPlan
 
 _ROWS_SHOWN: Final = 60
 _HEADERS: Final = (

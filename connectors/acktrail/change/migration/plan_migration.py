@@ -24,7 +24,7 @@ from acktrail.change.migration.source_states import (
     read_source,
 )
 from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.migration_request import Migration, parse_migration
 from acktrail.change.request.reset_request import (
     OutOfRange,

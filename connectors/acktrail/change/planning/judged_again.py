@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.change.collection.facts import PartitionFacts, Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.plan_hash import to_json_value
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.impact import Impact
 from acktrail.change.planning.notices import Notice, Severity
-from acktrail.change.planning.plan import PartitionPlan, ResetPlan, build_plan, planned_rows, with_totals
 from acktrail.change.planning.plan_checks import notices_of_branches
+from acktrail.change.planning.plan_file import to_json_value
+from acktrail.change.planning.reset_plan import ResetPlan, build_plan, planned_rows, with_totals
 from acktrail.change.request.reset_request import StrategyKind
 
 RULE: Final = "judged_otherwise"
@@ -77,7 +78,6 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
         replace(snapshot, checks=()),
         plan_id=plan.plan_id,
         created_by=plan.created_by,
-        acktrail_version=plan.acktrail_version,
         undoes=plan.undoes,
     )
     now = {row.key: row for row in fresh.partitions}
@@ -91,7 +91,7 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
     if with_totals(plan) != plan:
         found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
     if _kind(plan) != _kind(fresh):
-        found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind.value}, and its request gives another"))
+        found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind}, and its request gives another"))
     return tuple(found)
 
 

@@ -1,22 +1,32 @@
 """Plans as text that people can read and that is refused after an edit, as rows of ``reset_plans``, and as rows of what
-they say about each share partition."""
+they say about each share partition.
+
+A plan is a frozen dataclass. It becomes plain data, what JSON can hold: dataclasses become objects, tuples lists,
+enumerations their text. Back, every field must be there with the right type, and no other: an edited file is found out
+by its shape first, then by its hash.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
+import types
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acktrail.change.plan_hash import from_json_value, hash_of, to_json_value
-from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.change_plan import PLAN_FORMAT, PLAN_VERSION, ChangePlan
 from acktrail.change.planning.notices import RefusedParts
-from acktrail.errors import MalformedFile, PlanStale
+from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.times import instant_text
 
 T = TypeVar("T")
+PlanT = TypeVar("PlanT", bound=ChangePlan)
 
 DAY_MS: Final = 86_400_000
 _CLOCK_SKEW_MS: Final = 300_000
@@ -33,8 +43,8 @@ _IMPACT: Final = (
 )
 
 
-def plan_json(plan: Any) -> str:
-    """A plan, a dataclass of any kind, as the text of a file."""
+def plan_json(plan: ChangePlan) -> str:
+    """A plan as the text of a file."""
     return json.dumps(to_json_value(plan), indent=1, ensure_ascii=True) + "\n"
 
 
@@ -51,43 +61,39 @@ def write_text(text: str, file: Path) -> None:
         raise MalformedFile(why, file=str(file), hint="check the path") from error
 
 
-def read_text(file: Path, again: str) -> str:
-    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text (its hint is `again`)."""
+def read_text(file: Path) -> str:
+    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         why = f"cannot be read ({type(error).__name__})"
         raise MalformedFile(why, file=str(file), hint="check the path") from error
     except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=again) from error
+        raise MalformedFile("is no text", file=str(file), hint=PLAN_AGAIN) from error
 
 
-def plan_data(text: str, where: str, versions: Mapping[str, int | None], *, again: str, what: str) -> dict[str, Any]:
-    """The JSON object of a plan in one of the formats in `versions`, with the version that can be read (None:
-    any). Raises MalformedFile: it is no `what`. PlanStale: it is of another version."""
+def plan_data(text: str, where: str) -> dict[str, Any]:
+    """The JSON object of a plan. Raises MalformedFile: it is no plan of a change. PlanStale: it is of another
+    version."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=again) from error
-    plan_format = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(plan_format, str) or plan_format not in versions:
-        raise MalformedFile(f"is no {what}", file=where, hint=again)
-    known, version = versions[plan_format], data.get("version")
-    if known not in (None, version):
-        text = f"{where} is a plan of version {version!r}, this is version {known}"
-        raise PlanStale("other_version", text, hint=again)
-    found: dict[str, Any] = data
-    return found
+        raise MalformedFile("is no JSON", file=where, hint=PLAN_AGAIN) from error
+    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
+        raise MalformedFile("is no plan of a change", file=where, hint=PLAN_AGAIN)
+    if data.get("version") != PLAN_VERSION:
+        text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
+        raise PlanStale("other_version", text, hint=PLAN_AGAIN)
+    return data
 
 
-def checked_plan(kind: type[T], data: dict[str, Any], where: str, *, again: str) -> T:
-    """A plan, a dataclass `kind` with a field `plan_hash`, of its JSON object. Raises InputError: a field is wrong.
-    PlanStale: it was edited."""
-    plan: Any = from_json_value(kind, data, where)
+def checked_plan(kind: type[PlanT], data: dict[str, Any], where: str) -> PlanT:
+    """The plan of its JSON object. Raises InputError: a field is wrong. PlanStale: it was edited."""
+    plan = from_json_value(kind, data, where)
     if hash_of(plan) != plan.plan_hash:
-        raise PlanStale("edited_plan", f"{where} was changed after it was made: its hash is another", hint=again)
-    found: T = plan
-    return found
+        text = f"{where} was changed after it was made: its hash is another"
+        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
+    return plan
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:
@@ -105,7 +111,7 @@ def plan_row(plan: ChangePlan) -> dict[str, Any]:
     row = {
         "plan_id": plan.plan_id,
         "plan_hash": plan.plan_hash,
-        "kind": plan.kind.value,
+        "kind": plan.kind,
         "created_at": dt.datetime.fromtimestamp(plan.created_at_ms / 1000, dt.UTC),
         "created_by": plan.created_by,
         "requested_by": plan.requested_by or None,
@@ -132,3 +138,107 @@ def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:
         row |= {name: getattr(part, name) for name in _COPIED}
         rows.append(row | {name: getattr(part.impact, name, None) for name in _IMPACT})
     return rows
+
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
+def to_json_value(value: Any) -> Any:
+    """`value` as objects, lists, text (times to the microsecond), whole numbers, booleans and null."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return [to_json_value(part) for part in value]
+    if is_dataclass(kind):
+        return {name: to_json_value(getattr(value, name)) for name in _names(kind)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
+    if isinstance(value, Mapping):
+        return {str(key): to_json_value(part) for key, part in value.items()}
+    raise TypeError(f"{kind.__name__} is not plain data")
+
+
+def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
+    """A value of the dataclass `kind` from plain data. Raises InputError: a field is missing, unknown, or of another
+    type; it names the field."""
+    return _read(kind, data, where)  # type: ignore[no-any-return]  # it was checked against `kind`
+
+
+def canonical_json(data: Any) -> str:
+    """The one text of plain data: keys sorted, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def fingerprint(data: Any) -> str:
+    """``sha256:`` and the digest of the canonical text: equal for equal data in any order or layout."""
+    return f"sha256:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+
+
+def hash_of(plan: ChangePlan) -> str:
+    """The hash that `plan` should have: over all fields but `plan_hash`."""
+    data = to_json_value(plan)
+    del data["plan_hash"]
+    return fingerprint(data)
+
+
+def with_hash(plan: PlanT) -> PlanT:
+    """`plan` with the hash over its other fields."""
+    return replace(plan, plan_hash=hash_of(plan))
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+_hints = cache(get_type_hints)
+
+
+def _read(kind: Any, data: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        (inner,) = (part for part in get_args(kind) if part is not type(None))
+        return None if data is None else _read(inner, data, where)
+    if origin is tuple:
+        return _read_tuple(get_args(kind), data, where)
+    if is_dataclass(kind):
+        return _read_dataclass(kind, data, where)  # type: ignore[arg-type]  # a class: an origin is none
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _read_enum(kind, data, where)
+    if type(data) is not kind:
+        raise _wrong(where, kind.__name__, data)
+    return data
+
+
+def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
+    if not isinstance(data, list):
+        raise _wrong(where, "list", data)
+    kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else list(parts)
+    if len(kinds) != len(data):
+        raise InputError(f"{where}: {len(kinds)} values wanted, {len(data)} found")
+    return tuple(
+        _read(kind, part, f"{where}[{index}]") for index, (kind, part) in enumerate(zip(kinds, data, strict=True))
+    )
+
+
+def _read_dataclass(kind: type, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise _wrong(where, "object", data)
+    names, hints = _names(kind), _hints(kind)
+    if odd := sorted(set(names) ^ data.keys()):
+        raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
+    return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in names})
+
+
+def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:
+    try:
+        return kind(data)
+    except ValueError:
+        raise InputError(f"{where}: {data!r} is none of {', '.join(str(member.value) for member in kind)}") from None
+
+
+def _wrong(where: str, wanted: str, found: Any) -> InputError:
+    return InputError(f"{where}: {wanted} wanted, {type(found).__name__} found")

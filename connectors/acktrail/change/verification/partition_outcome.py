@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from acktrail.change.collection.facts import PartitionState
 from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.plan import PartitionPlan
+from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.kafka.changes import Outcome
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 

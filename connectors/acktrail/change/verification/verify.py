@@ -21,7 +21,7 @@ from acktrail.change.execution.attempt import SentPartition, sent_partitions
 from acktrail.change.execution.other_requests import Unanswered, requests_after, rival_of, unanswered
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     Place,

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables, row_tables
-from acktrail.cli.change import reset_options as options
+from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import (
     HOUR_MS,
     carry_out,
+    keep_new,
     load_any_plan,
-    show_new,
     show_outcome,
     show_what_would_be_sent,
     write_new,
@@ -136,11 +136,11 @@ def undo(
     )
     with Cluster(kafka) as cluster:
         made = api.make_plan(cluster, request, tables=target)
-        journal = api.open_journal(target, made)
-        journal.write_plan(made)
         if not execute:
-            show_new(made, out, as_json, is_stored=True)
+            keep_new(made, target, out, as_json=as_json)
             return
         write_new(made, out)
+        journal = api.open_journal(target, made)
+        journal.write_plan(made)
         typer.echo(f"plan {made.plan_id}", err=True)
         carry_out(cluster, journal, made, partial=partial, wait_s=wait, watch_s=watch, as_json=as_json)

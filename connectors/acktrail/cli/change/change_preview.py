@@ -6,26 +6,23 @@ import json
 from collections.abc import Sequence
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
+from acktrail.cli.arrow_without_pandas import forgo_numpy, lean_tables, optional_lean_tables
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
-from acktrail.plain_tables import table
+from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
     from acktrail.change.audit.journal import Journal
     from acktrail.change.change_kind import ChangeOutcome, Row, Settled
     from acktrail.change.cluster import Cluster
     from acktrail.change.execution.attempt import Execution
-    from acktrail.change.groups.group_change_plan import GroupChangePlan
     from acktrail.change.planning.change_plan import ChangePlan
 
 HOUR_MS = 3_600_000
-
-Expect = Annotated[str | None, typer.Option("--expect", help="Hash of the preview: with another one nothing is sent.")]
 
 
 def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
@@ -38,22 +35,32 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
     return load_plan(target, plan)
 
 
-def show_new(plan: ChangePlan, out: Path | None, as_json: bool, *, is_stored: bool, how: str | None = None) -> None:
-    """Write and print a new plan; raise when a rule forbids it. `how` carries it out."""
+def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = None, *, as_json: bool) -> None:
+    """Store a new plan where there are tables, write it to the file that is named, if any, and print it. Raises what
+    forbids it."""
     from acktrail.change.change_kind import kind_of
     from acktrail.change.planning.notices import refusal_error
     from acktrail.change.planning.plan_file import plan_json
     from acktrail.cli.change.change_text import plan_text
 
+    if target is not None:
+        store_new(plan, target)
     write_new(plan, out)
     typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
     if plan.refusals:
-        hint = kind_of(plan).if_refused
-        raise refusal_error(plan.refusals, plan.groups, operation=plan.operation, hint=hint)
+        kind = kind_of(plan)
+        raise refusal_error(plan.refusals, plan.groups, operation=kind.operation, hint=kind.if_refused)
     if not as_json:
-        how = how or f"acktrail change apply {out or plan.plan_id} --execute"
-        how = f"to carry it out: {how}" if out or is_stored else "--out FILE keeps the plan"
-        typer.echo(f"nothing was changed; {how}", err=True)
+        how = f"to carry it out: acktrail change apply {out or plan.plan_id} --execute"
+        typer.echo(f"nothing was changed; {how if out or target else '--out FILE keeps the plan'}", err=True)
+
+
+def store_new(plan: ChangePlan, target: TablesConfig) -> None:
+    """Store a new plan, without what only larger work needs."""
+    from acktrail.change import api
+
+    forgo_numpy()
+    api.store_plan(target, plan)
 
 
 def write_new(plan: ChangePlan, out: Path | None) -> None:
@@ -69,28 +76,16 @@ def change_tables(uri: str | None, options_file: Path | None, *, execute: bool) 
     return (lean_tables if execute else optional_lean_tables)(uri, options_file)
 
 
-def preview_or_execute(
-    cluster: Cluster,
-    plan: GroupChangePlan,
-    execute: bool,
-    expect: str | None,
-    target: TablesConfig | None,
-    as_json: bool,
+def keep_or_execute(
+    cluster: Cluster, plan: ChangePlan, target: TablesConfig | None, *, execute: bool, as_json: bool
 ) -> None:
-    """Print the preview of a deletion or configuration, stored where there are tables; with `execute` change the
-    cluster, verified and audited. Raises PlanStale: the preview is not the one that `expect` is the hash of."""
+    """Keep and print a new plan; with `execute` carry it out at once, verified and audited."""
     from acktrail.change import api
-    from acktrail.errors import PlanStale
 
     if execute and target is not None:
-        if expect not in (None, plan.preview_hash):
-            text = "what would be changed is not what was shown"
-            raise PlanStale("preview_changed", text, hint="look at it again")
         carry_out(cluster, api.open_journal(target, plan), plan, as_json=as_json)
-        return
-    if target is not None:
-        api.store_plan(target, plan)
-    show_new(plan, None, as_json, is_stored=True, how=f"--execute --expect {plan.preview_hash}")
+    else:
+        keep_new(plan, target, as_json=as_json)
 
 
 def carry_out(
@@ -121,7 +116,7 @@ def show_outcome(
     """Print what became of a plan; raise when something of it is not done, also when it cannot be printed."""
     from acktrail.change import api
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.plan_hash import to_json_value
+    from acktrail.change.planning.plan_file import to_json_value
 
     found = api.outcome(journal, plan, settled, execution)
     try:
@@ -134,11 +129,13 @@ def _outcome_text(found: ChangeOutcome) -> str:
     from acktrail.cli.change.change_text import results_text
 
     is_all_ok = all(row["status"].startswith("OK") for row in found.partitions)
+    notes = [printable(found.settled.note)] if found.settled.note else []
     if not found.settled.groups and is_all_ok:
-        return "nothing to settle" if found.execution is None else "everything is done already"
-    groups = table(("GROUP", "STANDING"), list(found.groups.items()))
+        what = "nothing to settle" if found.execution is None else "everything is done already"
+        return "\n".join([what, *notes])
+    groups = table(("GROUP", "STANDING"), [(group or "-", standing) for group, standing in found.groups.items()])
     results = [results_text(found.partitions)] if found.partitions else []
-    return "\n\n".join([f"plan {found.plan_id}", groups, *results])
+    return "\n\n".join([f"plan {found.plan_id}", groups, *results, *notes])
 
 
 def show_what_would_be_sent(plan: ChangePlan, rows: Sequence[Row], *, as_json: bool) -> None:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from acktrail.change.change_kind import kind_of
+from acktrail.change.planning.change_plan import delivered, forgotten
 from acktrail.change.planning.notices import Notice, Severity, by_rule
-from acktrail.change.planning.number_text import delivered, forgotten
 from acktrail.model.delivery import DeliveryState
 from acktrail.plain_tables import few, printable, table
 from acktrail.times import instant_text
 
 if TYPE_CHECKING:
-    from acktrail.change.planning.change_plan import ChangePlan
+    from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
     from acktrail.change.planning.impact import Impact
-    from acktrail.change.planning.plan import PartitionPlan
 
 
 _ROWS_SHOWN: Final = 60
@@ -94,10 +93,11 @@ def results_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _head(plan: ChangePlan) -> str:
+    groups = f"group(s) {few(plan.group_ids)}; " if plan.groups else ""
     taken_back = f", takes back {printable(plan.undoes)}" if plan.undoes else ""
     lines = [
         f"plan {plan.plan_id}{taken_back}: {printable(plan.strategy)}",
-        f"group(s) {few(plan.group_ids)}; cluster {plan.cluster_id}, Kafka {plan.release}",
+        f"{groups}cluster {plan.cluster_id}, Kafka {plan.release}",
     ]
     return "\n".join([*lines, f"reason: {printable(plan.reason)}"] if plan.reason else lines)
 

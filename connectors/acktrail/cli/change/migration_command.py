@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.arrow_without_pandas import lean_tables
-from acktrail.cli.change import reset_options as options
+from acktrail.cli.change import change_options as options
 from acktrail.cli.common_options import TIME, AsJson, ClientConfig, TablesOptions, TablesRoot
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
@@ -105,10 +105,9 @@ def plan_migration(
 
     Example: acktrail change plan migration --group billing --translate same --target-profile new --out plan.json
     """
-    from acktrail.change import api
     from acktrail.change.cluster import Cluster
     from acktrail.change.migration.plan_migration import parse_migration_request, plan_migration
-    from acktrail.cli.change.change_preview import show_new
+    from acktrail.cli.change.change_preview import keep_new
     from acktrail.times import time_ms
 
     asked = {
@@ -137,9 +136,7 @@ def plan_migration(
         if ask_source:
             source = clusters.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
         plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
-    if own is not None:
-        api.store_plan(own, plan)
-    show_new(plan, out, as_json, is_stored=own is not None)
+    keep_new(plan, own, out, as_json=as_json)
 
 
 def _target(bootstrap_server: str | None, client_config: Path | None, profile: str | None) -> KafkaConfig:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from functools import partial
-from typing import Annotated
+import json
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy, hidden, lean_tables
-from acktrail.cli.change import reset_options as options
-from acktrail.cli.change.change_preview import load_any_plan, show_new
+from acktrail.cli.arrow_without_pandas import hidden, lean_tables
+from acktrail.cli.change import change_options as options
+from acktrail.cli.change.change_preview import keep_new, load_any_plan
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.cli.plan_decisions import Decision, NotedDecision, decision_command
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.plain_tables import printable
+
+if TYPE_CHECKING:
+    from acktrail.change.cluster import Cluster
 
 
 def plan_reset(
@@ -119,35 +121,19 @@ def plan_reset(
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
         plan = api.make_plan(cluster, request, tables=target)
-    if target is not None:
-        forgo_numpy()
-        api.store_plan(target, plan)
-    show_new(plan, out, as_json, is_stored=target is not None)
+    keep_new(plan, target, out, as_json=as_json)
 
 
-def _note(decision: Decision) -> NotedDecision:
-    from acktrail.change import api
-    from acktrail.change.cluster import Cluster
-
-    loaded = load_any_plan(decision.plan, decision.tables)
-    with ExitStack() as connection:
-        standing = api.note_decision(
-            decision.tables,
-            loaded,
-            approved=decision.is_approved,
-            actor=decision.by,
-            note=decision.why,
-            cluster=None if decision.kafka is None else connection.enter_context(Cluster(decision.kafka)),
-        )
-    command = f"acktrail change apply {loaded.plan_id} --execute"
-    return NotedDecision(plan_id=loaded.plan_id, standing=standing.value, command=command)
-
-
-_decision_command = partial(decision_command, _note, lean_tables, plan_help="The id of a stored plan, or a plan file.")
-approve = _decision_command(
-    is_approved=True,
-    asks_cluster=True,
-    about="""Approve a plan, noted in the audit with who and why. Nothing is sent.
+def approve(
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
+    reason: options.Why = "",
+    bootstrap_server: BootstrapServer = None,
+    client_config: ClientConfig = None,
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a plan, noted in the audit with who and why. Nothing is sent.
 
     The plan is made again and compared first: only one that could be carried out now is approved.
 
@@ -155,10 +141,35 @@ approve = _decision_command(
     when somebody approved it who neither made it nor asked for it.
 
     Example: acktrail change approve 20260131T090000Z-1a2b3c4d --reason "ticket 7"
-    """,
-)
-reject = _decision_command(
-    is_approved=False,
-    about="Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from "
-    "anywhere.",
-)
+    """
+    from acktrail.change.cluster import Cluster
+
+    kafka, target = KafkaConfig.from_environment(bootstrap_server, client_config), lean_tables(tables, tables_options)
+    with Cluster(kafka) as cluster:
+        _decide(plan, target, reason, as_json, cluster)
+
+
+def reject(
+    plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
+    reason: options.Why = "",
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
+    _decide(plan, lean_tables(tables, tables_options), reason, as_json)
+
+
+def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: Cluster | None = None) -> None:
+    """Note the decision; with `cluster`, by which the plan is judged, an approval."""
+    from acktrail.change import api
+    from acktrail.change.lifecycle.plan_status import account
+
+    loaded, by, approved = load_any_plan(plan, target), account(), cluster is not None
+    standing = api.note_decision(target, loaded, approved=approved, actor=by, note=why, cluster=cluster)
+    if as_json:
+        typer.echo(json.dumps({"plan_id": loaded.plan_id, "standing": standing.value, "by": by}))
+        return
+    typer.echo(f"plan {loaded.plan_id} {'approved' if approved else 'rejected'} by {printable(by)}")
+    if approved:
+        typer.echo(f"to carry it out: acktrail change apply {loaded.plan_id} --execute", err=True)

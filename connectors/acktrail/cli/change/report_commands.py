@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
+from acktrail.cli.change.change_options import AllGroups, Globs, Groups, Topics
 from acktrail.cli.change.change_preview import load_any_plan
-from acktrail.cli.change.reset_options import AllGroups, Globs, Groups, Topics
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
@@ -55,7 +55,7 @@ def show(
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
     from acktrail.change.lifecycle.plan_status import plan_status
-    from acktrail.change.plan_hash import to_json_value
+    from acktrail.change.planning.plan_file import to_json_value
 
     target = optional_lean_tables(tables, tables_options)
     loaded = load_any_plan(plan, target)
@@ -104,7 +104,7 @@ def audit(
     """
     from acktrail.change.audit.integrity import checked_audit
     from acktrail.change.lifecycle.plan_status import audit_rows
-    from acktrail.change.plan_hash import to_json_value
+    from acktrail.change.planning.plan_file import to_json_value
 
     target = row_tables(tables, tables_options)
     report = to_json_value(checked_audit(target, anchor=anchor))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli import group_answers
-from acktrail.cli.change.change_preview import Expect, change_tables, preview_or_execute
-from acktrail.cli.change.reset_options import Execute, Reason, RequestedBy, WaitEmpty
+from acktrail.cli.change.change_options import Execute, Reason, RequestedBy, WaitEmpty
+from acktrail.cli.change.change_preview import change_tables, keep_or_execute
 from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
 from acktrail.cli.group_answers import describe_all, raise_first
 from acktrail.cli.text.json_text import echo_rows
@@ -118,7 +118,6 @@ def describe(
 def delete(
     groups: Groups,
     execute: Execute = False,
-    expect: Expect = None,
     reason: Reason = "",
     requested_by: RequestedBy = "",
     wait_empty: WaitEmpty = 0.0,
@@ -142,7 +141,7 @@ def delete(
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
         plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by, tables=target)
-        preview_or_execute(cluster, plan, execute, expect, target, as_json)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
 
 
 @app.command("delete-offsets")
@@ -150,7 +149,6 @@ def delete_offsets(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
     execute: Execute = False,
-    expect: Expect = None,
     reason: Reason = "",
     requested_by: RequestedBy = "",
     wait_empty: WaitEmpty = 0.0,
@@ -174,7 +172,7 @@ def delete_offsets(
         if wait_empty > 0:
             api.wait_until_empty(cluster, group, timeout_s=wait_empty)
         plan = plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by, tables=target)
-        preview_or_execute(cluster, plan, execute, expect, target, as_json)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
 
 
 @config.command()
@@ -231,7 +229,6 @@ def set_(
         list[str] | None, typer.Option("--unset", help="Back to the brokers' default. May be repeated.")
     ] = None,
     execute: Execute = False,
-    expect: Expect = None,
     reason: Reason = "",
     requested_by: RequestedBy = "",
     bootstrap_server: BootstrapServer = None,
@@ -258,7 +255,7 @@ def set_(
     target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
         plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
-        preview_or_execute(cluster, plan, execute, expect, target, as_json)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
 
 
 def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:

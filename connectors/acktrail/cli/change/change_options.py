@@ -37,6 +37,7 @@ WaitEmpty = Annotated[float, _number("--wait-empty", "Seconds to wait for the gr
 Watch = Annotated[float, _number("--watch", "Seconds to watch afterwards that nothing overwrites the start offsets.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Really change the cluster. Without it nothing is sent.")]
 Partial = Annotated[bool, typer.Option("--partial", help="Leave out what is refused and send the rest.")]
+Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, a sentence.")]
 RequestedBy = Annotated[str, typer.Option("--requested-by", help="For whom, for the audit.")]
 WithoutState = Annotated[

@@ -46,7 +46,7 @@ _LOST: Final = "It cannot be proven any more."
 _ADVICE: Final[Mapping[str, str]] = {
     _V.BROKEN: f"Keys of these records may have been processed out of order. Name them: {CHECK}.",
     _V.SKIPPED: "Reset the group to the beginning of the partition if it needs them: acktrail change plan reset.",
-    _N.SEVERAL_EXPANSIONS: f"{_LOST} Expand with acktrail expand apply: then each step is known.",
+    _N.SEVERAL_EXPANSIONS: f"{_LOST} Expand with acktrail change apply: then each step is known.",
     _N.NO_FENCE: f"Once the expansion is settled, look again: {CHECK}.",
     _N.NOT_BEGUN: f"Let the group work, then: {CHECK}.",
     _N.NOT_RECORDED: f"Extend export and history (acktrail run export, acktrail run history): {CHECK}.",

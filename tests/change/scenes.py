@@ -123,6 +123,5 @@ def a_plan(request: ResetRequest | None = None, snapshot: Snapshot | None = None
             snapshot or a_snapshot(),
             plan_id="p1",
             created_by="somebody@here",
-            acktrail_version="0.1.0",
         )
     )

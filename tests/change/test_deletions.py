@@ -146,7 +146,7 @@ def test_a_deletion_is_planned_stored_and_applied_as_a_reset(scene: Scene, shell
     scene.workload.produce(topic, 3)
     assert shell("change", "apply", str(file)).code == 0
     again = shell.plan("groups", "delete", group)
-    assert (again["preview_hash"], again["totals"]["skipped"]) == (made["preview_hash"], made["totals"]["skipped"] + 3)
+    assert again["totals"]["skipped"] == made["totals"]["skipped"] + 3
     scene.settle(group, topic, 1, lambda _: ACCEPT)
     assert "[preview_changed]" in shell("change", "apply", made["plan_id"], "--execute").complaint(2)
     assert shell("change", "apply", shell.plan("groups", "delete", group)["plan_id"], "--execute").code == 0

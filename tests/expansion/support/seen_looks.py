@@ -72,7 +72,7 @@ def put(tables: Tables, name: str, rows: list[dict[str, Any]], *, replaces: bool
 
 
 def applied_rows(number: int, change: Change) -> list[dict[str, Any]]:
-    """The audit of ``acktrail expand apply``."""
+    """The audit of ``acktrail change apply``."""
     detail = json.dumps(dict(zip(("topic_id", "from", "to"), change, strict=True)))
     own = {"kind": "expand_topic", "plan_id": f"p{number}", "attempt": 1, "detail": detail}
     return [{**own, "event": "before_call"}, {**own, "event": "after_call", "outcome": "done"}]

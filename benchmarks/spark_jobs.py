@@ -133,7 +133,7 @@ def _folded(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def _record(group: pd.DataFrame, kind: str, fields: list[Any]) -> Any:
-    from acktrail.model.delivery import StateBatch
+    from acktrail.model.batches import StateBatch
     from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
     from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

@@ -9,5 +9,5 @@ from acktrail.branches import Branch
 OLD_FORMATS: Final = Branch(
     package="acktrail_drafts",
     dialects="acktrail_drafts.dialects:DRAFTS",
-    strict_replay="acktrail_drafts.draft_replays:replay_released",
+    strict_replay="acktrail_drafts.strict_replay:replay_released",
 )

@@ -16,9 +16,18 @@ from typing import Final, assert_never
 
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail_drafts.draft_records import Checkpoint, CheckpointRecord, Delta, DeltaTombstone
-from acktrail_drafts.offset_window import batch_violations, overlay_state_batches, window_violations
-from acktrail_drafts.violations import Rule, Violation, violations_of
+from acktrail_drafts.draft_records import (
+    Checkpoint,
+    CheckpointRecord,
+    Delta,
+    DeltaTombstone,
+    Rule,
+    Violation,
+    batch_violations,
+    overlay_state_batches,
+    violations_of,
+    window_violations,
+)
 
 HIGHEST_DELTA_INDEX: Final = 255
 

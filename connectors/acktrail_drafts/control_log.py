@@ -13,9 +13,17 @@ from dataclasses import dataclass, replace
 
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
-from acktrail_drafts.offset_window import batch_violations, overlay_state_batches, window_violations
-from acktrail_drafts.violations import Rule, Violation, violations_of
+from acktrail_drafts.draft_records import (
+    ControlCheckpoint,
+    ControlDelta,
+    ControlRecord,
+    Rule,
+    Violation,
+    batch_violations,
+    overlay_state_batches,
+    violations_of,
+    window_violations,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,21 +25,23 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects.batch_arrays import (
+from acktrail.format.wire.dialects.dialect import Dialect, Replay
+from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, read_share_partition
+from acktrail.format.wire.primitives import (
     BATCH_BYTES,
+    INT16,
+    INT32,
+    INT64,
     UINT16,
+    Reader,
     none_if_absent,
     read_batch,
     read_compact_batch_array,
     read_version,
 )
-from acktrail.format.wire.dialects.dialect import Dialect, Replay
-from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
-from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, read_share_partition
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.draft_json import draft_content
 from acktrail_drafts.draft_records import (
     Checkpoint,
     CheckpointRecord,
@@ -51,11 +53,11 @@ from acktrail_drafts.draft_records import (
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
+    draft_content,
 )
-from acktrail_drafts.draft_replays import replay_chained, replay_checkpoints, replay_draft, replay_scanned
+from acktrail_drafts.strict_replay import replay_chained, replay_checkpoints, replay_draft, replay_scanned
 
 Decode = Callable[[bytes | None, bytes | None], Any]
-
 _UINT8: Final = Struct(">B")
 _UINT32: Final = Struct(">I")
 _VERSION: Final = 0

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from acktrail.model.delivery import DURABLE_STATES, DeliveryState
+from acktrail.format.wire.dialects.dialect import DialectReplay, JsonForm
+from acktrail.model.batches import DURABLE_STATES, DeliveryState, combine_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
-from acktrail.model.replay import Policy, SharePartitionState, apply
+from acktrail.model.replay import Policy, SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail_drafts.offset_window import batch_violations, window_violations
-from acktrail_drafts.violations import DIFFERING_RULES, Rule, Violation, violations_of
+from acktrail.offline.record_json import state_json
+from acktrail_drafts.checkpoint_log import replay_checkpoint_log
+from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail_drafts.draft_records import (
+    DIFFERING_RULES,
+    DOCUMENTED_STATES,
+    ControlCheckpoint,
+    DraftRecord,
+    DraftSnapshot,
+    DraftUpdate,
+    Rule,
+    Violation,
+    batch_violations,
+    draft_state_json,
+    finding_json,
+    violations_of,
+    window_violations,
+)
 
+_Records = Iterable[RecordAt[Any]]
+_MONOTONIC: Final = {
+    "state_epoch": Rule.STATE_EPOCH_MONOTONIC,
+    "leader_epoch": Rule.LEADER_EPOCH_MONOTONIC,
+    "start_offset": Rule.START_MONOTONIC_WITHIN_STATE_EPOCH,
+}
+"""What must not go back from record to record."""
+DraftState = DraftSnapshot | DraftUpdate
+"""A state is the complete record that could stand for it: a snapshot, or the update without one that became it."""
 StateT = TypeVar("StateT")
 
 
@@ -71,14 +99,6 @@ def replay_by_rules(
     return StrictReplay(states=states, violations=tuple(violations))
 
 
-_MONOTONIC: Final = {
-    "state_epoch": Rule.STATE_EPOCH_MONOTONIC,
-    "leader_epoch": Rule.LEADER_EPOCH_MONOTONIC,
-    "start_offset": Rule.START_MONOTONIC_WITHIN_STATE_EPOCH,
-}
-"""What must not go back from record to record."""
-
-
 def _broken_epochs(before: Any, record: Any, *, is_snapshot: bool) -> Iterator[Rule]:
     """The rules of epochs and start offset that `record` breaks after the state `before`; None: no record is before it.
 
@@ -101,3 +121,87 @@ def _broken_epochs(before: Any, record: Any, *, is_snapshot: bool) -> Iterator[R
         old, new = getattr(before, name, None), getattr(record, name, None)
         if name not in may_fall and old is not None and new is not None and new < old:
             yield rule
+
+
+def replay_draft_log(
+    records: Iterable[RecordAt[DraftRecord]], *, policy: Policy = Policy.STRICT
+) -> StrictReplay[DraftState]:
+    """The state of every share partition after `records`, which come in log order within a state partition."""
+    return replay_by_rules(records, _apply, snapshots=DraftSnapshot, durable_states=DOCUMENTED_STATES, policy=policy)
+
+
+def _apply(state: DraftState | None, record: DraftRecord) -> DraftState | None:
+    match record:
+        case DraftUpdate() if state is not None:
+            start = state.start_offset if record.start_offset is None else record.start_offset
+            return replace(
+                state,
+                state_epoch=state.state_epoch if record.state_epoch is None else record.state_epoch,
+                start_offset=start,
+                batches=combine_state_batches(state.batches, record.batches, start),
+            )
+        case DraftSnapshot() | DraftUpdate():
+            return record
+        case _:
+            return None
+
+
+def replay_released(records: _Records, policy: Policy) -> DialectReplay:
+    """Records of a release, by either policy."""
+    records = [*records]
+    strict = replay_strictly(records)
+    states = strict.states if policy is Policy.STRICT else replay(record_at.record for record_at in records)
+    return _told(map(state_json, states.values()), strict.violations, policy)
+
+
+def replay_draft(records: _Records, policy: Policy) -> DialectReplay:
+    """Generation iv, by either policy."""
+    replayed = replay_draft_log(records, policy=policy)
+    return _told(map(draft_state_json, replayed.states.values()), replayed.violations, policy)
+
+
+def replay_checkpoints(records: _Records, _policy: Policy) -> DialectReplay:
+    """Generation iii, which has one policy. Where an offset is missing, the log was compacted."""
+    records = [*records]
+    offsets = ([record_at.offset for record_at in own] for _, own in _by(records, "partition"))
+    is_compacted = any(found != [*range(len(found))] for found in offsets)
+    replayed = replay_checkpoint_log(records, compacted=is_compacted)
+    return _told(map(draft_state_json, replayed.states.values()), replayed.violations)
+
+
+def replay_scanned(records: _Records, _policy: Policy) -> DialectReplay:
+    """Generation i, which has one policy: each group's records forwards."""
+    states: list[JsonForm] = []
+    violations: list[Violation] = []
+    for (partition, group_id), own in _by(records, "partition", "record.group_id"):
+        first = own[0].record
+        is_cleaned = not (isinstance(first, ControlCheckpoint) and first.checkpoint_epoch == 1)
+        replayed = replay_control_log(own, cleaned=is_cleaned)
+        if group_id in replayed.states:
+            states.append(draft_state_json(replayed.states[group_id], partition))
+        violations += replayed.violations
+    return _told(states, violations)
+
+
+def replay_chained(records: _Records, _policy: Policy) -> DialectReplay:
+    """Generation ii, which has one policy: each group's chain backwards."""
+    states: list[JsonForm] = []
+    violations: list[Violation] = []
+    for partition, own in _by(records, "partition"):
+        for chain in replay_back_chains(own, head_index(own)).values():
+            if chain.state is not None:
+                states.append(draft_state_json(chain.state, partition))
+            violations += chain.violations
+    return _told(states, violations)
+
+
+def _told(states: Iterable[JsonForm], violations: Sequence[Violation], policy: Policy = Policy.STRICT) -> DialectReplay:
+    """By policy ``broker`` every record was applied: nothing differs from a broker's replay."""
+    findings = [*map(finding_json, sorted(violations, key=attrgetter("partition", "offset")))]
+    differences = [] if policy is Policy.BROKER else [finding for finding in findings if finding["changes_state"]]
+    return DialectReplay(states=[*states], findings=findings, differences=differences)
+
+
+def _by(records: _Records, *names: str) -> Iterator[tuple[Any, list[RecordAt[Any]]]]:
+    of = attrgetter(*names)
+    return ((key, [*own]) for key, own in groupby(sorted(records, key=of), of))

@@ -21,7 +21,7 @@ from typing import Final
 
 from acktrail.config import duration, setting
 from acktrail.errors import ConfigurationError
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
 _MAPPINGS: Final = "ACKTRAIL_KEY_MAPPINGS"
 

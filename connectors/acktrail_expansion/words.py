@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from acktrail_expansion.law.verdict import WORST_FIRST, NotProven, OrderVerdict
+from acktrail_expansion.law.order import WORST_FIRST, NotProven, OrderVerdict
 
 _V, _N = OrderVerdict, NotProven
 _Row = Mapping[str, Any]

@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.model.delivery import DURABLE_STATES, StateBatch
+from acktrail.model.batches import DURABLE_STATES, StateBatch
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import PartitionKey

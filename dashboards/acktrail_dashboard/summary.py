@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName
-from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.plain_tables import KnownSum
 from acktrail.tables.delta.store import Tables

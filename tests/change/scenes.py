@@ -19,8 +19,7 @@ from acktrail.change.collection.facts import (
 from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, build_plan
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 
 __all__ = ["CLUSTER", "GROUP", "TOPIC", "a_plan", "a_request", "a_snapshot", "group_facts", "logs", "partition_facts"]
 

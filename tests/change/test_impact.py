@@ -14,8 +14,8 @@ from acktrail.change.collection.records_below_start import passed_range
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of
 from acktrail.change.planning.strategies import Clamp, Resolution, resolve
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
-from acktrail.model.delivery import TERMINAL_STATES, DeliveryState, StateBatch
-from acktrail.model.record_counts import joined
+from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch
+from acktrail.model.offset_ranges import joined
 
 
 def impact(facts: PartitionFacts, target: int) -> Impact:

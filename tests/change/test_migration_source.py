@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.dialects.released import encode
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text
 from acktrail.tables.cluster_check import create_for, create_records_for

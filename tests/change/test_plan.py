@@ -28,7 +28,7 @@ from acktrail.change.planning.plan_file import (
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, StrategyKind
 from acktrail.errors import InputError, MalformedFile, PlanStale
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 

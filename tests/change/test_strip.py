@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acktrail.change.collection.facts import PartitionFacts
 from acktrail.change.request.reset_request import OutOfRange, StrategyKind
 from acktrail.cli.change.change_text import CellState, offset_bar
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 
 MARKS = {
     0: CellState.RELEASED,

@@ -13,7 +13,7 @@ from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.lifecycle.undo import UndoLedger
 from acktrail.change.planning.plan_file import plan_json
 from acktrail.change.request.reset_request import Strategy, StrategyKind
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 
 A, B = ("g", "orders", 0), ("g", "orders", 1)
 OK = (Status.OK, 5)

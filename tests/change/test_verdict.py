@@ -22,7 +22,7 @@ from acktrail.change.verification.partition_outcome import (
 from acktrail.format.wire.dialects.released import encode
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.changes import Outcome
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

@@ -20,7 +20,7 @@ from acktrail.change.verification.partition_outcome import (
     judge,
 )
 from acktrail.kafka.changes import Outcome
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

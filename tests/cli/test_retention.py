@@ -12,7 +12,7 @@ from drivers.command_line import run
 from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
 
-from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.status_changes import UnknownReason
 from acktrail.tables.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.times import instant_text

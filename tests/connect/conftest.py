@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTask
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.format.wire.dialects.released import encode
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables

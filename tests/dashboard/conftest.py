@@ -14,7 +14,7 @@ from definitions.batch_laws import terminal_count
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.branch_views import report_sections

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jobs.world import batch, key_of, snapshot, update
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
-from acktrail.model.offset_history.status_changes import Cause, History, RecordPosition, StatusChange
+from acktrail.model.batches import StateBatch
+from acktrail.model.record_history import ArchivedRange, archived_ranges
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import Cause, History, RecordPosition, StatusChange
 from acktrail_dashboard.rows.archived_rows import archived_rows, groups_with_more
 
 BATCHES = st.lists(

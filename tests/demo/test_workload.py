@@ -28,7 +28,7 @@ from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail.errors import ConfigurationError, InputError, Unreachable
 from acktrail.format.wire.dialects.released import decode
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_drafts.checkpoint_log import CheckpointTrack, advance_track

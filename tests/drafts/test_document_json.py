@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from samples.random_records import any_batches
 
 from acktrail.errors import InputError
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
 from acktrail_simulation.coordinator.state_write import StateWrite

@@ -15,7 +15,7 @@ from samples.golden_vectors import SEED, wire
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.dialects.detect_layout import CANDIDATES
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.offline.read.copied_files import dialect_named

@@ -32,8 +32,7 @@ from acktrail.model.replay import Policy
 from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_files import replay_records
 from acktrail_drafts.dialects import DRAFTS
-from acktrail_drafts.draft_json import finding_json
-from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate
+from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate, finding_json
 from acktrail_drafts.strict_replay import replay_strictly
 from acktrail_simulation.drafts.document_json import read_control_record, read_write_request
 from acktrail_simulation.drafts.record_encoders import encode_in

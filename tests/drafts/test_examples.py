@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples.golden_vectors import SEED, example
 
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import Policy, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
@@ -21,10 +21,11 @@ from acktrail_drafts.draft_records import (
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
+    OffsetWindow,
+    effective_window,
+    window_violations,
 )
-from acktrail_drafts.offset_window import OffsetWindow, effective_window, window_violations
-from acktrail_drafts.snapshot_log import replay_draft_log
-from acktrail_drafts.strict_replay import replay_strictly
+from acktrail_drafts.strict_replay import replay_draft_log, replay_strictly
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets
 from acktrail_simulation.drafts.document_json import read_control_record, read_write_request

@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches
 
-from acktrail.model.batches import combine_state_batches, prune_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, prune_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate
 from acktrail.model.replay import Policy, replay
 from acktrail.model.rules.catalogue import RULE_BY_ID
@@ -30,16 +29,21 @@ from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import GroupId
 from acktrail_drafts.checkpoint_log import replay_checkpoint_log
 from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
-from acktrail_drafts.draft_records import Checkpoint, ControlCheckpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
-from acktrail_drafts.offset_window import (
+from acktrail_drafts.draft_records import (
+    DIFFERING_RULES,
+    Checkpoint,
+    ControlCheckpoint,
+    ControlDelta,
+    Delta,
+    DraftSnapshot,
+    DraftUpdate,
+    Rule,
     batch_violations,
     effective_window,
     first_unfinished_offset,
     overlay_state_batches,
 )
-from acktrail_drafts.snapshot_log import replay_draft_log
-from acktrail_drafts.strict_replay import StrictReplay, replay_strictly
-from acktrail_drafts.violations import DIFFERING_RULES, Rule
+from acktrail_drafts.strict_replay import StrictReplay, replay_draft_log, replay_strictly
 from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.complete_records import checkpoint_of, control_checkpoint_of, snapshot_of
 from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records

@@ -9,8 +9,7 @@ import pytest
 from drafts.random_logs import KEYS, placed
 from samples.golden_vectors import SEED, vector
 
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
 from acktrail_drafts.checkpoint_log import CheckpointTrack, advance_track, is_delta_index_step, replay_checkpoint_log
@@ -23,9 +22,10 @@ from acktrail_drafts.draft_records import (
     Delta,
     DeltaTombstone,
     DraftSnapshot,
+    Rule,
+    overlay_state_batches,
+    window_violations,
 )
-from acktrail_drafts.offset_window import overlay_state_batches, window_violations
-from acktrail_drafts.violations import Rule
 from acktrail_simulation.drafts.checkpoint_coordinator import next_delta_index
 from acktrail_simulation.drafts.compaction import compact
 from acktrail_simulation.drafts.control_log_cleaner import (

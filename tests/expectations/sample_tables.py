@@ -18,7 +18,7 @@ from acktrail.format.columns.schemas.table_schemas import (
     RECONCILIATIONS,
     SHARE_PARTITION_STATES,
 )
-from acktrail.model.delivery import DeliveryState, covered
+from acktrail.model.batches import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables

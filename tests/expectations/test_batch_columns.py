@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from samples.random_records import batches as some_batches
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 from acktrail_expectations.suites.batches import RecordBatches
 

@@ -16,7 +16,7 @@ from state_topics.segment_bytes import header_bytes
 
 from acktrail.branches import loaded
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
-from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire import group_record

@@ -21,7 +21,7 @@ from acktrail.format.columns.share_partition_keys import (
     key_codes,
     state_partitions_of,
 )
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition, state_partition_of

@@ -18,10 +18,9 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.executors import InProcess
 from acktrail.format.columns.model_values import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.offset_history.offset_status import KnownState
-from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.model.status_changes import Cause, History, KnownState, StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.past.history_reader import HistoryReader

@@ -17,13 +17,11 @@ from samples.random_records import batches, disjoint_batches, records
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, change_table, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode
-from acktrail.format.wire.state_key import encode_key
-from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, KnownState
-from acktrail.model.offset_history.status_changes import History, StatusChange
+from acktrail.format.wire.dialects.released import encode, encode_key
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
+from acktrail.model.status_changes import LAST_OFFSET, History, KnownState, StatusChange
 from acktrail_jobs.pipeline.history_step import apply_records
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]

@@ -19,9 +19,8 @@ from samples.random_records import batches, records
 
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode
-from acktrail.format.wire.state_key import encode_key
-from acktrail.model.delivery import DeliveryState
+from acktrail.format.wire.dialects.released import encode, encode_key
+from acktrail.model.batches import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
@@ -30,7 +29,7 @@ from acktrail.reconcile.coverage import Coverage, Gap
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.observed_run import Observation, StateLog
 from acktrail.reconcile.partition_replay import Replay, SavedReplay
-from acktrail.replay.apply_records import replay_decoded
+from acktrail.replay.fold import replay_decoded
 from acktrail.replay.state_columns import StateColumns
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobs.world import batch, key_of, snapshot, update
 from samples.random_records import disjoint_batches
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.reconcile.derived_columns import STATE_RULES
 

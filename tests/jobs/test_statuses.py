@@ -15,7 +15,7 @@ from jobs.world import World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.errors import AcktrailError
 from acktrail.executors import Executors, InProcess
-from acktrail.replay.trend_buckets import added_buckets
+from acktrail.replay.time_buckets import added_buckets
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses

@@ -20,8 +20,8 @@ from samples.evidence_tables import put
 
 from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.offset_history.status_changes import RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.model.status_changes import RecordPosition
 from acktrail.tables.health.open_findings import open_findings
 from acktrail.tables.open_runs import open_runs
 from acktrail.tables.past.history_reader import HistoryReader

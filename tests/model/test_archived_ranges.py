@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
-from acktrail.model.offset_history.status_changes import History, StatusChange
+from acktrail.model.record_history import ArchivedRange, archived_ranges
 from acktrail.model.records import ShareSnapshot, StateRecord
+from acktrail.model.status_changes import History, StatusChange
 
 KEY = share_partition()
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches, disjoint_batches
 
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 
 starts = st.one_of(st.none(), st.integers(0, 45))
 

@@ -12,8 +12,7 @@ from definitions.queue_window import QueueContext, QueueObservation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_reasons import LONGEST, RULES, WINDOW
+from acktrail.model.queue_status import LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 
 DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from samples.random_records import disjoint_batches
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
 from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, unfinished_records
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

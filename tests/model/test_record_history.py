@@ -8,10 +8,9 @@ from hypothesis import given
 from samples.coordinator_random_logs import coordinator_logs
 from state_topics.coordinator_log import Coordinator, batch, share_partition
 
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.record_history import RecordHistory, UnknownReason, record_history
-from acktrail.model.offset_history.status_changes import History, StatusChange
+from acktrail.model.record_history import RecordHistory, record_history
 from acktrail.model.records import StateRecord
+from acktrail.model.status_changes import History, OffsetStatusKind, StatusChange, UnknownReason
 
 KEY = share_partition()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import batches
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

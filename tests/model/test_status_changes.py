@@ -12,19 +12,21 @@ from samples.random_records import batches, records
 from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.offset_history.offset_status import (
-    LAST_OFFSET,
-    UNKNOWN,
-    KnownState,
-    OffsetStatus,
-    OffsetStatusKind,
-    status_ranges,
-)
-from acktrail.model.offset_history.record_history import StatusEnd, StatusInterval, status_intervals
-from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
+from acktrail.model.record_history import StatusEnd, StatusInterval, status_intervals
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
+from acktrail.model.status_changes import (
+    LAST_OFFSET,
+    UNKNOWN,
+    Cause,
+    History,
+    KnownState,
+    OffsetStatus,
+    OffsetStatusKind,
+    StatusChange,
+    status_ranges,
+)
 
 PLACES = (*range(16), LAST_OFFSET - 1, LAST_OFFSET)
 """Offsets to look at: records below speak of the first few, some of the whole range."""

@@ -19,7 +19,7 @@ from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
-from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.dialects.released import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.replay.interval_cover import cover
+from acktrail.replay.combine_batches import cover
 
 intervals = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(-5, 5)).map(lambda t: (t[0], t[0] + t[1], t[2])),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.offset_history.offset_status import LAST_OFFSET
+from acktrail.model.status_changes import LAST_OFFSET
 from acktrail.replay import mark_timelines
 from acktrail.replay.mark_timelines import MarkedRanges, timelines
 

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_reasons import LONGEST, WINDOW
+from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.model.reconciliation import Verdict
 from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
 
 from acktrail.format.columns.model_values import change_table
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.status_changes import Cause, History, StatusChange
 from acktrail.model.records import StateRecord
-from acktrail.replay.rate_counts import COUNTS, RATE_INPUTS, partial_rates, sum_rates
+from acktrail.model.status_changes import Cause, History, OffsetStatusKind, StatusChange
+from acktrail.replay.time_buckets import COUNTS, RATE_INPUTS, partial_rates, sum_rates
 
 EVERY_MS = 7
 

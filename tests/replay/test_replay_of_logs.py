@@ -16,15 +16,14 @@ from samples.random_records import INT64, batches
 from acktrail.errors import InputError
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects.released import encode, encode_key
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
-from acktrail.format.wire.state_key import encode_key
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 from acktrail.reconcile.newest_offsets import NewestOffsets
-from acktrail.replay.apply_records import replay_decoded
+from acktrail.replay.fold import replay_decoded
 from acktrail.replay.raw_log import RawLogReplay
 from acktrail.replay.state_columns import REPLAYED_STATES, StateColumns, states_of
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, aged, lengthened
+from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, aged, lengthened
 
 TRENDS = TABLES["queue_trends"]
 NOW_US = 1_800_000_000_000_000

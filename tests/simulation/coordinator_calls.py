@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from samples.coordinator_random_calls import KEYS, coordinator
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import StateRecord
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition

@@ -9,7 +9,7 @@ from typing import Any
 
 from samples.coordinator_random_calls import TOPIC_IDS
 
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from samples.leader_fixture import held
 from samples.leader_random_walk import KEY, SimulatedLeader
 
-from acktrail.model.batches import prune_state_batches
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType

@@ -10,8 +10,7 @@ from samples.golden_vectors import example
 from samples.leader_fixture import LeaderFixture, held, spread
 from samples.leader_random_walk import KEY
 
-from acktrail.model.batches import prune_state_batches
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed

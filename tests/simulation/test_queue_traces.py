@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from samples.leader_fixture import LeaderFixture
 from samples.leader_random_walk import KEY
 
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.model.queues.queue_reasons import LONGEST, WINDOW
+from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.model.replay import unfinished_records
 from acktrail_simulation.error_codes import ErrorCode
 

@@ -19,7 +19,7 @@ from simulation.share_members import (
     opened,
 )
 
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.share_messages import FetchPartition, ShareFetch, next_session_epoch
 

@@ -11,7 +11,7 @@ from samples.coordinator_random_calls import KEYS, TOPICS, requests
 from samples.random_records import keys
 
 from acktrail.errors import InputError
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
 from acktrail_simulation.coordinator.state_topic import ShareCoordinatorService, coordinator_key

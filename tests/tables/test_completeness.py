@@ -8,8 +8,7 @@ import pytest
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
-from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
-from acktrail.model.offset_history.record_history import UnknownReason
+from acktrail.model.status_changes import HistoryCompleteness, MissingRecords, UnknownReason
 from acktrail.tables.past.history_reader import HistoryReader
 
 KEY = key_of("g")

@@ -9,7 +9,7 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, upd
 from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
-from acktrail.model.offset_history.status_changes import History
+from acktrail.model.status_changes import History
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.past.settled_history import AffectedRange, RangeOutcome, SettledHistory
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
 
 from acktrail.format.columns.model_values import change_table
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.status_changes import History, StatusChange
-from acktrail.model.record_counts import joined
+from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
+from acktrail.model.status_changes import History, OffsetStatusKind, StatusChange
 from acktrail.tables.past.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
 
 _SETTLED = (2, 4)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
 from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.status_reader import bucket_for

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, lengthened
+from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, lengthened
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import creation
 from acktrail.tables.trend_chunks import OF_GROUPS, TRENDS, add_parts

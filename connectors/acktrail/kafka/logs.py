@@ -18,12 +18,12 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from acktrail.errors import MalformedRecord, MissingDependency
-from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, batch_records, read_header
 from acktrail.kafka.client.broker_client import Backoff, BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.model.record_counts import Span, joined
+from acktrail.model.offset_ranges import Span, joined
 
 _UNKNOWN_TIMEOUT_S: Final = 2.0
 """How long a partition may be unknown to its leader before that is the result: metadata spreads in milliseconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import SharePartition
 
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch, covered
+from acktrail.model.batches import StateBatch, combine_state_batches, covered
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from acktrail.format.wire.dialects.batch_arrays import absent_if_none, batches_form
 from acktrail.format.wire.dialects.dialect import Dialect, JsonForm
-from acktrail.format.wire.primitives import INT16
+from acktrail.format.wire.dialects.released import key_form
+from acktrail.format.wire.primitives import INT16, absent_if_none, batches_form
 from acktrail.format.wire.raw_record import AddressedRecord
-from acktrail.format.wire.state_key import key_form
 from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState

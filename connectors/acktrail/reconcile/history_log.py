@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, by_partition_and_offset
 from acktrail.format.columns.record_columns import CONTENT_NUMBERS, RecordColumns, content_columns
 from acktrail.format.columns.share_partition_keys import key_codes
-from acktrail.model.offset_history.status_changes import Cause
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.model.status_changes import Cause
 
 STATE, UPDATE, ABSENT, UNKNOWN = range(4)
 """What a row is: a state (held, a snapshot, or an update without a state before it); an update of a state; from here on

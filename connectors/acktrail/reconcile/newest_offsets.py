@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.decoding.decode_keys import snapshot_keys
 from acktrail.format.columns.record_columns import NumberColumn
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
-from acktrail.format.columns.share_partition_keys import are_equal, key_codes
-from acktrail.model.delivery import DeliveryState
+from acktrail.format.columns.share_partition_keys import are_equal, key_codes, snapshot_keys
+from acktrail.model.batches import DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.key_index import UNREADABLE, SharePartitionIndex
-from acktrail.replay.pending_records import first_replayed
+from acktrail.replay.raw_log import first_replayed
+from acktrail.replay.state_columns import UNREADABLE, SharePartitionIndex
 
 RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
 _ROWS_KEPT: Final = 200_000

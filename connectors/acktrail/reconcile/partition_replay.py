@@ -26,7 +26,7 @@ from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import derived_columns
 from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Observation
-from acktrail.replay.apply_records import REPLAYED_COLUMNS, replay_decoded
+from acktrail.replay.fold import REPLAYED_COLUMNS, replay_decoded
 from acktrail.replay.state_columns import REPLAYED_STATES, StateColumns
 from acktrail.tables.exported.record_files import bounds_of
 

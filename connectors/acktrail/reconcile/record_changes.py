@@ -1,6 +1,6 @@
 """Rows of records to rows of changes and of held states, for all share partitions of some state partitions at once.
 
-``model.offset_history.status_changes`` defines them record by record; tests compare both on random logs. A *run* is a
+``model.status_changes`` defines them record by record; tests compare both on random logs. A *run* is a
 share partition's records from one that does not depend on those before it (a snapshot, a tombstone, one that cannot be
 read, an update without a state) to the next such one. A *mark* is the status of an offset as one integer: within a run
 an update raises the marks of its offsets, and one that moves the start offset replaces those that it passes.
@@ -20,8 +20,7 @@ from acktrail.format.columns.binary_column import Int64Array, ascending, by_part
 from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS
 from acktrail.format.columns.record_columns import CONTENT_NUMBERS, NumberColumn, state_and_count
 from acktrail.format.columns.schemas.table_schemas import with_dictionaries
-from acktrail.model.offset_history.offset_status import LAST_OFFSET
-from acktrail.model.offset_history.status_changes import DATING, Cause
+from acktrail.model.status_changes import DATING, LAST_OFFSET, Cause
 from acktrail.reconcile.history_log import ABSENT, CAUSES, HELD_NAMES, STATE, UNKNOWN, UPDATE, HistoryLog
 from acktrail.replay.combine_batches import LOWEST, ConcatenatedRecords, Segments
 from acktrail.replay.fold import fold, starts_in_force

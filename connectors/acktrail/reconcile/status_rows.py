@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.schemas.table_schemas import INSTANT, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches
-from acktrail.model.queue_status import QueueStatus
-from acktrail.model.queues.queue_reasons import COUNTED, WINDOW
+from acktrail.model.queue_status import COUNTED, WINDOW, QueueStatus
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
-from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, floored
+from acktrail.replay.time_buckets import DAY_MS, FINE_MS, floored
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]

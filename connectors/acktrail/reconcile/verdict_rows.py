@@ -18,7 +18,7 @@ from acktrail.format.columns.binary_column import BoolArray
 from acktrail.format.columns.record_columns import NumberColumn
 from acktrail.format.columns.schemas.table_schemas import RECONCILIATIONS
 from acktrail.format.columns.share_partition_keys import key_codes, state_partitions_of
-from acktrail.model.delivery import TERMINAL_STATES
+from acktrail.model.batches import TERMINAL_STATES
 from acktrail.model.reconciliation import (
     Completeness,
     DescribedPartition,

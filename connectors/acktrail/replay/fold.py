@@ -1,19 +1,84 @@
-"""The states of many share partitions at once, equal to ``acktrail.model.replay``, without a step for each record."""
+"""Records applied to the states before them, equal to ``acktrail.model.replay``, without a step for each record."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from acktrail.format.columns.binary_column import Int64Array
-from acktrail.format.columns.record_columns import NumberColumn, RecordColumns
-from acktrail.replay.combine_batches import LOWEST, ConcatenatedRecords, Segments, combine_batches
+from acktrail.format.columns.binary_column import BoolArray, Int64Array, by_partition_and_offset
+from acktrail.format.columns.record_columns import CONTENT_NUMBERS, NumberColumn, RecordColumns, content_columns
+from acktrail.replay.combine_batches import LOWEST, AnyRecords, ConcatenatedRecords, Segments, combine_batches
+from acktrail.replay.state_columns import StateColumns
 
 _OF_BASE: Final = ("snapshot_epoch", "state_epoch", "create_timestamp_ms", "write_timestamp_ms")
 _OF_NEWEST: Final = ("delivery_complete_count", "offset", "timestamp_ms")
 _OF_NEWEST_KNOWN: Final = ("leader_epoch", "start_offset")
 """From the newest record that has them: in an update null means unchanged."""
+REPLAYED_COLUMNS: Final = ("offset", "timestamp_ms", *CONTENT_NUMBERS, "batches")
+"""The columns of ``STATE_RECORDS`` that make a state, once it is known whose it is."""
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+def states_after(
+    *,
+    partition_index: Int64Array,
+    offsets: Int64Array,
+    rows: Int64Array,
+    records: Sequence[AnyRecords],
+    counted: BoolArray,
+) -> StateColumns:
+    """The state of each share partition after its `counted` records.
+
+    Args:
+        partition_index, offsets, counted: shape (n,), in any order. Of two records of a share partition at one offset
+            the first one counts.
+        rows: int64, shape (n,): where the content of each is in `records`, end to end.
+        records: the content. A share partition's first record is its base; all others are updates.
+    """
+    order = by_partition_and_offset(partition_index, offsets)
+    if not counted.all():
+        order = order[counted[order]]
+    ordered, at = partition_index[order], offsets[order]
+    repeats = (ordered[1:] == ordered[:-1]) & (at[1:] == at[:-1])
+    if repeats.any():
+        order = order[np.append(True, ~repeats)]
+        ordered = partition_index[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    folded = fold(ConcatenatedRecords(records), rows[order], starts)
+    return StateColumns(
+        partition_index=ordered[starts], next_offsets=folded.numbers["offset"].values + 1, records=folded
+    )
+
+
+def replay_decoded(
+    records: pa.Table, partition_index: Int64Array, states: StateColumns, first_replayed: Int64Array
+) -> StateColumns:
+    """The states after `records`: what ``acktrail.model.replay`` leaves for each share partition.
+
+    Args:
+        records: snapshots, updates and others, the columns ``REPLAYED_COLUMNS``, in any order.
+        partition_index: int64, shape (records,): the share partition of each; -1 for those that do not count.
+        states: the states to resume from; the records come after them.
+        first_replayed: int64, shape (share partitions,): the offset before which nothing counts, neither a record nor a
+            state: the newest base (``NewestOffsets.first_replayed``).
+    """
+    states = states.where(states.next_offsets > first_replayed[states.partition_index])
+    offsets = records["offset"].to_numpy()
+    rows = np.flatnonzero(offsets >= np.append(first_replayed, _NEVER)[partition_index])
+    if not len(rows):
+        return states
+    count = len(states.partition_index)
+    contents = [content_columns(batch, REPLAYED_COLUMNS[:2]) for batch in records.to_batches()]
+    return states_after(
+        partition_index=np.concatenate([states.partition_index, partition_index[rows]]),
+        offsets=np.concatenate([states.next_offsets - 1, offsets[rows]]),
+        rows=np.concatenate([np.arange(count), count + rows]),
+        records=[states.records, *contents],
+        counted=np.ones(count + len(rows), np.bool_),
+    )
 
 
 def fold(records: ConcatenatedRecords, order: Int64Array, starts: Int64Array) -> RecordColumns:
@@ -36,7 +101,7 @@ def fold(records: ConcatenatedRecords, order: Int64Array, starts: Int64Array) ->
     One share partition, whose update moves the start offset from 0 to 6 and leaves the leader epoch:
 
     >>> from acktrail.format.columns.record_columns import BatchColumns
-    >>> from acktrail.model.delivery import StateBatch
+    >>> from acktrail.model.batches import StateBatch
     >>> batches = [StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=1)]
     >>> numbers = {name: NumberColumn(values=np.array([7, 8])) for name in (*_OF_BASE, *_OF_NEWEST)}
     >>> numbers["start_offset"] = NumberColumn(values=np.array([0, 6]))

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STATUS_WINDOW, STRING, schema
-from acktrail.model.queue_status import QueueStatus
-from acktrail.model.queues.queue_reasons import (
+from acktrail.model.queue_status import (
     COUNTED,
     LEAST,
     LONGEST,
@@ -27,6 +26,7 @@ from acktrail.model.queues.queue_reasons import (
     STILL_UNSEEN,
     WINDOW,
     QueueRule,
+    QueueStatus,
 )
 from acktrail.model.reconciliation import Completeness, Verdict
 

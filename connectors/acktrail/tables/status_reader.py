@@ -61,7 +61,7 @@ def trend(
     There are at most 400 rows; those older than two days have an hour at least, those older than 90 days a day. An
     interval without a row had no reconciliation, or nothing moved and nothing was unfinished: the row before it stands.
     Where one stands at `since`, it is the first row, with 0 as `observations` and counts."""
-    from acktrail.replay.trend_buckets import added_buckets, lengthened  # numpy: other readers do without
+    from acktrail.replay.time_buckets import added_buckets, lengthened
 
     length = bucket_for(until - since)
     begin, at = _floored(since, length), pc.field("bucket_at")
@@ -87,7 +87,7 @@ def _read(
 
 def bucket_for(span: dt.timedelta) -> int:
     """The length of intervals, in ms, so that at most 400 cover `span`; a day at most."""
-    from acktrail.replay.trend_buckets import DAY_MS, FINE_MS, HOUR_MS
+    from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
 
     lengths = (FINE_MS, 3 * FINE_MS, HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS, DAY_MS)
     return next((length for length in lengths if span / (_MS * length) <= _MOST_POINTS), DAY_MS)
@@ -110,6 +110,6 @@ def _ranks(statuses: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _floored(instant: dt.datetime, length_ms: int) -> dt.datetime:
-    from acktrail.replay.trend_buckets import floored
+    from acktrail.replay.time_buckets import floored
 
     return _EPOCH + dt.timedelta(microseconds=floored((instant - _EPOCH) // dt.timedelta(microseconds=1), length_ms))

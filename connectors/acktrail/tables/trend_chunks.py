@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.replay.trend_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins
+from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.past.history_tables import FULL_ROWS, first_rewritten

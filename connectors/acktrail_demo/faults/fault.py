@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from acktrail.format.wire.dialects.released import encode
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from acktrail.format.wire.state_key import UPDATE_TYPE, encode_key
-from acktrail.model.delivery import DeliveryState
+from acktrail.format.wire.dialects.released import UPDATE_TYPE, encode_key
+from acktrail.model.batches import DeliveryState
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
 from acktrail_demo.faults.fault import FaultTarget, InjectedRecord, batch, next_snapshot

@@ -27,12 +27,12 @@ from acktrail_expansion.audit.found_expansions import (
     TopicExpansion,
     asked_expansions,
     by_topic,
+    check_log_starts,
     find_expansions,
     stored_expansions,
     with_stored,
 )
 from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, Files, judge_topics
-from acktrail_expansion.audit.log_starts import check_log_starts
 from acktrail_expansion.audit.position_marks import POSITIONS
 from acktrail_expansion.audit.topic_looks import OBSERVATIONS, file_spans, read_logs, read_topics
 from acktrail_expansion.branch import STEP

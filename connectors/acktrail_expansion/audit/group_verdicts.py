@@ -21,15 +21,22 @@ from acktrail.config import TablesConfig
 from acktrail.executors import JobStep, Results
 from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of
 from acktrail.format.columns.schemas.table_schemas import STRING
-from acktrail.model.offset_history.status_changes import StatusChange
+from acktrail.model.status_changes import StatusChange
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import Row, TopicExpansion
 from acktrail_expansion.audit.position_marks import SHARE, Lanes, Owner, read_marks
-from acktrail_expansion.law.dependencies import moves_with_every_count, sources_of
-from acktrail_expansion.law.key_mapping import KeyMapping
-from acktrail_expansion.law.order import Judged, Marks, judge_by_looks, worst
+from acktrail_expansion.law.order import (
+    Judged,
+    Marks,
+    NotProven,
+    OrderVerdict,
+    judge_by_looks,
+    moves_with_every_count,
+    sources_of,
+    worst,
+)
+from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_expansion.law.share_order import Changes, judge_by_records, placed_at
-from acktrail_expansion.law.verdict import NotProven, OrderVerdict
 
 HISTORY: Final = "delivery_history"
 JUDGE: Final = JobStep(name="judge groups", kinds={"verdicts": pa.schema([pa.field("row", STRING)])})

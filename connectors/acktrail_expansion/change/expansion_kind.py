@@ -24,7 +24,7 @@ from acktrail.kafka.client.broker_client import Backoff
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
-from acktrail_expansion.looks.stored_look import take_look
+from acktrail_expansion.looks.ledger_connector import take_look
 from acktrail_expansion.words import counted
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _check_count(admin: ShareGroupAdmin, plan: ExpansionPlan) -> None:
 def _listing(admin: ShareGroupAdmin, plan: ExpansionPlan) -> list[bool]:
     """Whether each broker lists the plan's new count; not while it does not answer. Raises PlanStale: it is neither the
     topic nor the count that the plan is about. UnknownName: the topic is gone."""
-    from acktrail_expansion.looks.partition_listing import listed_by_brokers
+    from acktrail_expansion.looks.ledger_connector import listed_by_brokers
 
     found = [listed.get(plan.topic) for listed in listed_by_brokers(admin, [plan.topic])]
     known = {each for each in found if each is not None and each[0] is not None}

@@ -16,9 +16,8 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAuthorized, UnknownName
 from acktrail.plain_tables import printable, table
 from acktrail.times import new_run_id, utc_text
-from acktrail_expansion.law.key_mapping import KeyMapping
-from acktrail_expansion.law.partition_ledger import ExpansionStatus
-from acktrail_expansion.law.verdict import OrderVerdict
+from acktrail_expansion.law.order import OrderVerdict
+from acktrail_expansion.law.partition_ledger import ExpansionStatus, KeyMapping
 from acktrail_jobs.commands.engine import Master
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def check(
     target = TablesConfig.from_environment(tables, tables_options)
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.tables.delta.store import Tables
-    from acktrail_expansion.looks.stored_look import take_look
+    from acktrail_expansion.looks.ledger_connector import take_look
     from acktrail_expansion.quality.expansion_suite import check_expansions, pass_expansion_gate
     from acktrail_jobs.commands.engine import executors_on, translated
 
@@ -124,7 +123,7 @@ def _lacks_keys(stored: Tables, event_id: str) -> bool:
 
 def _keys_at_risk(stored: Tables, event_id: str | None, both: pa.Table) -> Iterator[tuple[Any, ...]]:
     """The keys themselves, verdict by verdict."""
-    from acktrail_expansion.keys.key_fences import keys_at_risk
+    from acktrail_expansion.keys.key_reading import keys_at_risk
 
     for row in stored.rows("expansion_verdicts", {"event_id": event_id}):
         for key in keys_at_risk(row, both) if row["keys_at_risk"] else ():

@@ -25,7 +25,7 @@ _LONGEST_SETTLE: Final = timedelta(hours=25)
 def observe(**context: Unpack[Context]) -> run_target.Target:
     """One look at partitions, leader epochs, log ends and the positions of groups, appended to the tables."""
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail_expansion.looks.stored_look import take_look
+    from acktrail_expansion.looks.ledger_connector import take_look
 
     target = run_target.export_target(context)
     topics = context["params"]["topics"] or None

@@ -7,24 +7,34 @@ count or chooses partitions in another way.
 
 Example, partition 0 from 2 to 4: a key with hash 6 is there by the old count alone (6 mod 4 is 2), one with hash 8 by
 both, and one with hash 3 by neither.
+
+Keys are hashed, many at once, as producers compute it to choose partitions (`law.partition_ledger`).
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
 from acktrail.executors import JobStep, Results
+from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, schema
 from acktrail.kafka.state.state_range import PrunedOffsets, StateRange, read_raw_range
-from acktrail_expansion.keys.key_hashes import ANY_PARTITION, hashes_of_keys
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
+ANY_PARTITION: Final = -1
+"""In place of a hash: the producer may choose each partition."""
+_M: Final = np.uint32(0x5BD1E995)
+_SEED: Final = np.uint32(0x9747B28C)
+_WORD: Final = np.dtype([("word", "<u4")])
+_POSITIVE: Final = 0x7FFFFFFF
 OLD: Final = "old"
 NEW: Final = "new"
 COUNTS: Final = "counts"
@@ -99,3 +109,29 @@ def one_row_a_key(rows: pa.Table, kind: str) -> pa.Table:
     names = [name for name in rows.column_names if name != "offset"]
     found = rows.group_by(names, use_threads=False).aggregate([("offset", which)])
     return found.rename_columns([{f"offset_{which}": "offset"}.get(name, name) for name in found.column_names])
+
+
+def hashes_of_keys(mapping: KeyMapping, keys: pa.BinaryArray) -> Int64Array:
+    """The positive hash of each key, of shape (n,); modulo the partition count it is the partition. ``ANY_PARTITION``:
+    no key, and librdkafka's empty key. `mapping` is a known one."""
+    if mapping is KeyMapping.MURMUR2:
+        return _murmur2(keys)
+    return np.array([zlib.crc32(key) if key else ANY_PARTITION for key in keys.to_pylist()], np.int64)
+
+
+def _murmur2(keys: pa.BinaryArray) -> Int64Array:
+    """Word by word of the keys that have one more. Three zeros behind each key fill the word at its end."""
+    padded = binary_column(pc.binary_join_element_wise(keys, b"\0\0\0", b""))
+    lengths, at = padded.lengths - 3, 0
+    hashed, rows = _SEED ^ lengths.astype(np.uint32), np.flatnonzero(lengths > 0)
+    while len(rows):
+        word = padded.gather(padded.starts[rows] + at, _WORD)["word"].astype(np.uint32)
+        at += 4
+        mixed = word * _M
+        mixed = (mixed ^ mixed >> np.uint32(24)) * _M
+        is_whole = lengths[rows] >= at
+        hashed[rows] = np.where(is_whole, hashed[rows] * _M ^ mixed, (hashed[rows] ^ word) * _M)
+        rows = rows[lengths[rows] > at]
+    hashed = (hashed ^ hashed >> np.uint32(13)) * _M
+    hashed ^= hashed >> np.uint32(15)
+    return np.where(lengths < 0, ANY_PARTITION, (hashed & _POSITIVE).astype(np.int64))

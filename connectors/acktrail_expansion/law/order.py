@@ -10,20 +10,67 @@ at 60 in partition 0, and has no position in 2; at look 2 it is at 5 there, at l
     >>> destination = Marks(idle_until=1, begun_at=3)
     >>> judge_by_looks(destination, source, SourceFence(partition=0, low=60, high=60)).verdict
     <OrderVerdict.SAFE: 'safe'>
+
+A key with hash h was in partition h mod the old count and is in h mod the new one. Both leave the same remainder by
+their greatest common divisor, and every pair that does is some key's. Where the mapping of keys is not known, each new
+partition depends on every old one, and nothing is known to move between old ones. From 4 to 6 partitions 4 has keys of
+0 and 2, and 0 has keys of 2.
+
+    >>> sources_of(4, 4, 6, KeyMapping.MURMUR2), sources_of(0, 4, 6, KeyMapping.MURMUR2)
+    ((0, 2), (2,))
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import gcd
 from typing import Final
 
-from acktrail_expansion.law.verdict import WORST_FIRST, NotProven, OrderVerdict
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
 NEVER_YET: Final = -1
 """In place of an instant: there is no such look."""
 NEVER: Final = 2**63 - 1
 """In place of a first instant: no look shows it."""
+
+
+class OrderVerdict(StrEnum):
+    """SAFE, BROKEN and SKIPPED are proofs."""
+
+    SAFE = "safe"
+    """Every record below the fence was finished before the first record above it was begun."""
+    BROKEN = "broken"
+    """A record below the fence is shown that was open when a record above it was begun."""
+    SKIPPED = "skipped"
+    """The group never got the first records of a new partition (KAFKA-20742)."""
+    NOT_PROVEN = "not_proven"
+
+
+class NotProven(StrEnum):
+    """The one reason why nothing is proven: the first that applies, in this order."""
+
+    SEVERAL_EXPANSIONS = "several_expansions"
+    """Another partition count may have lain between two looks."""
+    NO_FENCE = "no_fence"
+    """Where the records from before end in the source is not known: `expansion_fences` says why."""
+    NOT_BEGUN = "not_begun"
+    """The group was not seen to have begun with the destination."""
+    NOT_RECORDED = "not_recorded"
+    """State records that would show it were not exported, or cannot be read, or are not in the history yet."""
+    RESET = "reset"
+    """The group was reset, or its position fell, after what would prove it."""
+    NO_RECORD_KNOWN = "no_record_known"
+    """What was open below the fence may be transaction markers, aborted or compacted records alone: read the keys."""
+    EXPIRED = "expired"
+    """The retention took the records below the fence."""
+    BETWEEN_FENCES = "between_fences"
+    """What was open lies between the low and the high end of the fence: read the keys."""
+    BETWEEN_LOOKS = "between_looks"
+    """Both happened between two looks, or too close in time on two state partitions to know which came first."""
+
+
 _REASONS: Final = tuple(NotProven)
 
 
@@ -158,3 +205,21 @@ def _unproven(found: Judged, reason: NotProven) -> Judged:
 def _badness(found: Judged) -> tuple[int, int, int]:
     reason = _REASONS.index(found.reason) if found.reason else 0
     return WORST_FIRST.index(found.verdict), reason, -(found.open_records or found.source_shown_at or 0)
+
+
+WORST_FIRST: Final = (OrderVerdict.BROKEN, OrderVerdict.SKIPPED, OrderVerdict.NOT_PROVEN, OrderVerdict.SAFE)
+
+
+def sources_of(destination: int, old_count: int, new_count: int, mapping: KeyMapping) -> tuple[int, ...]:
+    """The partitions that `destination` depends on, ascending; none where no key moves to it."""
+    if mapping is KeyMapping.NONE:
+        return tuple(range(old_count)) if destination >= old_count else ()
+    step = gcd(old_count, new_count)
+    return tuple(found for found in range(destination % step, old_count, step) if found != destination)
+
+
+def moves_with_every_count(destination: int, old_count: int, new_count: int, mapping: KeyMapping) -> bool:
+    """Whether records of `destination` may follow those of its sources by whichever count that may have lain between
+    both. A partition that was there before is begun by records of the new count alone. A new one may hold records of a
+    count in between; where the new count is a multiple, keys of a source can be in it with each."""
+    return mapping is KeyMapping.NONE or destination < old_count or new_count % old_count == 0

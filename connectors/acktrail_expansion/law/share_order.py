@@ -17,11 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
-from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
-from acktrail_expansion.law.order import Judged, SourceFence, nothing_of
-from acktrail_expansion.law.verdict import NotProven, OrderVerdict
+from acktrail.model.batches import DeliveryState
+from acktrail.model.status_changes import Cause, OffsetStatus, OffsetStatusKind, RecordPosition, StatusChange
+from acktrail_expansion.law.order import Judged, NotProven, OrderVerdict, SourceFence, nothing_of
 
 CLOCKS_MS: Final = 5_000
 """How far the clocks of brokers may be apart."""

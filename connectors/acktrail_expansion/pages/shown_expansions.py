@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.wording import instant, number
 from acktrail_expansion import words
-from acktrail_expansion.law.verdict import OrderVerdict
+from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.quality.expansion_findings import worst_first
 
 Read = Callable[..., pa.Table]

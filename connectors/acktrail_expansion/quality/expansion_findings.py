@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from acktrail.tables.branch_findings import write_branch_findings
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import EXPANSION
-from acktrail_expansion.law.verdict import OrderVerdict
+from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.settings import ordered_groups
 from acktrail_expansion.words import LABELS, counted, rank, verdict_sentence
 

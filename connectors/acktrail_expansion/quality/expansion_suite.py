@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.delta.store import Tables
+from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap
-from acktrail_expansion.law.verdict import OrderVerdict
 from acktrail_expansion.settings import ordered_groups, settle_time
 from acktrail_expectations.gate import pass_gate
 from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, at_least, evaluate, is_true, one_of, rule_check

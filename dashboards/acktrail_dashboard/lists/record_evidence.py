@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 
 BYTES_SHOWN: Final = 1_024
 BATCHES_SHOWN: Final = 100

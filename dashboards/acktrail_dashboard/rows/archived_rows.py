@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch, covered
-from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches, covered
 from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
 from acktrail_dashboard.summary_types import ArchivedRow, PartitionKey, partition_key

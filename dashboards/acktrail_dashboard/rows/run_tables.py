@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.offset_history.archived_ranges import ArchivedRange
+from acktrail.model.record_history import ArchivedRange
 from acktrail_dashboard.summary_types import PartitionKey, partition_key
 
 TableRow = Mapping[str, Any]

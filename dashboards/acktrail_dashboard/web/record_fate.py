@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acktrail.cli.text import history_text
-from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.completeness import HistoryCompleteness
+from acktrail.model.batches import DeliveryState
+from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.plain_tables import printable
 from acktrail.tables.past.dead_letter_reader import DeadLetterReader, ExportedLetter
 from acktrail.tables.past.history_reader import HistoryReader, RecordInstance

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.delivery import DURABLE_STATES, DeliveryState
+from acktrail.model.batches import DURABLE_STATES, DeliveryState
 from acktrail.model.share_partition import STATE_TOPIC
 
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
-from acktrail.model.delivery import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
+from acktrail.model.batches import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, is_true, rule_check
 from acktrail_expectations.inputs.observed_cluster import ObservedCluster
 

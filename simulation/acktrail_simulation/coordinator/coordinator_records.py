@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acktrail.format.wire.dialects.batch_arrays import absent_if_none, none_if_absent
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.format.wire.primitives import absent_if_none, none_if_absent
+from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.replay import SharePartitionState
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState

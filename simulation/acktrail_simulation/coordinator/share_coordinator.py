@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, assert_never
 
-from acktrail.format.wire.dialects.batch_arrays import absent_if_none
+from acktrail.format.wire.primitives import absent_if_none
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, TopicId
 from acktrail_simulation.clock import SimulatedClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import SharePartition
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from acktrail.errors import InputError
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
 from acktrail_drafts.control_log import apply_control_delta

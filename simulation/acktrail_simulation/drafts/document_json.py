@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from acktrail.errors import InputError
-from acktrail.format.wire.dialects.batch_arrays import none_if_absent
+from acktrail.format.wire.primitives import none_if_absent
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_drafts.draft_records import (
     Checkpoint,

@@ -7,15 +7,17 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from acktrail.format.wire.dialects.batch_arrays import (
+from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail.format.wire.primitives import (
+    INT16,
+    INT32,
+    INT64,
     UINT16,
     absent_if_none,
     packed,
     write_compact_batch_array,
 )
-from acktrail.format.wire.primitives import INT16, INT32, INT64
-from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import topic_id_bytes
 from acktrail_drafts.draft_records import (

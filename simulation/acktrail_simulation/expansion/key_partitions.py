@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final
 
-from acktrail_expansion.law.key_mapping import KeyMapping, murmur2
+from acktrail_expansion.law.partition_ledger import KeyMapping, murmur2
 
 _POSITIVE: Final = 0x7FFFFFFF
 

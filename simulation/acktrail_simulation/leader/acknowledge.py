@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
 from acktrail_simulation.leader.group_settings import ShareGroupSettings

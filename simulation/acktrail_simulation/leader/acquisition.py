@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 from acktrail_simulation.leader.in_flight import InFlightBatch, InFlightState, acquired
 from acktrail_simulation.leader.partition_log import RecordBatch

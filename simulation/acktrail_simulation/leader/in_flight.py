@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from acktrail.model.delivery import TERMINAL_STATES, DeliveryState
+from acktrail.model.batches import TERMINAL_STATES, DeliveryState
 from acktrail_simulation.leader.group_settings import ShareGroupSettings
 
 TRANSITIONS: Final[Mapping[DeliveryState, frozenset[DeliveryState]]] = MappingProxyType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 
 
 def durable_batches(live: Iterable[StateBatch]) -> tuple[StateBatch, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from acktrail.model.delivery import DeliveryState, StateBatch
+from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from acktrail.errors import InputError
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 
 Fields = Mapping[str, object]
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.errors import InputError
-from acktrail.format.wire.dialects.batch_arrays import absent_if_none, none_if_absent
-from acktrail.model.delivery import StateBatch
+from acktrail.format.wire.primitives import absent_if_none, none_if_absent
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.batch_json import batch_fields, read_batches

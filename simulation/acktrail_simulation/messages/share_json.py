@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, TypeVar
 
-from acktrail.format.wire.dialects.batch_arrays import absent_if_none
+from acktrail.format.wire.primitives import absent_if_none
 from acktrail.model.share_partition import TopicId
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
 from acktrail_simulation.messages.share_messages import (

@@ -36,13 +36,13 @@ from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, balanced_shares
 from acktrail.format.columns.schemas.table_schemas import INSTANT
-from acktrail.model.queues.queue_reasons import COUNTED
+from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.run_rows import counts_of, read_run_rows, total_row
 from acktrail.reconcile.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.replay.queue_windows import MOST
-from acktrail.replay.rate_counts import RATE_INPUTS, RATES, partial_rates, sum_rates
+from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -14,9 +14,8 @@ from demo.workload_report import Fate, SharePartitionRun
 
 from acktrail.format.columns.model_values import changes_of
 from acktrail.kafka.client.error_codes import NONE
-from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind, status_ranges
-from acktrail.model.offset_history.record_history import StatusInterval, status_intervals
-from acktrail.model.offset_history.status_changes import StatusChange
+from acktrail.model.record_history import StatusInterval, status_intervals
+from acktrail.model.status_changes import OffsetStatus, OffsetStatusKind, StatusChange, status_ranges
 from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.past.history_reader import HistoryReader

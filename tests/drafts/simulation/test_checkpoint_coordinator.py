@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from acktrail.model.records import Tombstone
 from acktrail_drafts.checkpoint_log import replay_checkpoint_log
-from acktrail_drafts.draft_records import Delta, DeltaTombstone
-from acktrail_drafts.violations import Rule
+from acktrail_drafts.draft_records import Delta, DeltaTombstone, Rule
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator

@@ -16,8 +16,8 @@ from acktrail.executors import InProcess
 from acktrail.format.columns.model_values import change_table
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit import audit_run
-from acktrail_expansion.law.dependencies import sources_of
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.order import sources_of
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
 EXPORTS: list[dict[str, Any]] = [
     *({}, {}, {"pruned": 5}, {"pruned": 20}, {"gap": range(10, 20)}, {"pruned": 3, "gap": range(30, 31)}),

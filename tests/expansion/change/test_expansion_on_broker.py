@@ -31,7 +31,7 @@ from acktrail_expansion.change import expansion_kind as kind
 from acktrail_expansion.change.collect_expansion import make_plan
 from acktrail_expansion.change.expansion_plan import ExpansionPlan
 from acktrail_expansion.change.partition_creation import create_partitions
-from acktrail_expansion.looks.partition_listing import list_partitions, listed_by_brokers
+from acktrail_expansion.looks.ledger_connector import list_partitions, listed_by_brokers
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 

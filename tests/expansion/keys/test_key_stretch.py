@@ -18,9 +18,9 @@ from acktrail.kafka.state.state_range import Incarnation, PrunedOffsets, StateRa
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading
-from acktrail_expansion.keys.key_fences import fences_by_keys, keys_of_both, with_keys_at_risk
+from acktrail_expansion.keys.key_reading import fences_by_keys, keys_of_both, with_keys_at_risk
 from acktrail_expansion.keys.key_stretch import COUNTS, FIND_KEYS, MOVED_KEYS, STRETCH_COUNTS, KeyStretch, moves_in
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 WORDS = [*(b"the key of a customer in Rome"[:size] for size in range(28)), b"long" * 130, b"long" * 130 + b"er"]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
-from acktrail_expansion.law.dependencies import moves_with_every_count, sources_of
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.order import moves_with_every_count, sources_of
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
 KIP = SEED["kip253"]
 counts = st.integers(1, 14)

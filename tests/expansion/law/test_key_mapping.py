@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acktrail_expansion.law.key_mapping import murmur2
+from acktrail_expansion.law.partition_ledger import murmur2
 
 KAFKAS = {
     b"21": -973932308,

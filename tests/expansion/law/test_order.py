@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 from samples.golden_vectors import SEED
 
-from acktrail_expansion.law.order import NEVER, Judged, Marks, SourceFence, judge_by_looks, worst
-from acktrail_expansion.law.verdict import NotProven, OrderVerdict
+from acktrail_expansion.law.order import (
+    NEVER,
+    Judged,
+    Marks,
+    NotProven,
+    OrderVerdict,
+    SourceFence,
+    judge_by_looks,
+    worst,
+)
 
 KIP = SEED["kip253"]
 V, N = OrderVerdict, NotProven

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from jobs.world import batch, snapshot, update
 
-from acktrail.model.offset_history.status_changes import History, StatusChange
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_expansion.law.order import Judged, SourceFence
+from acktrail.model.status_changes import History, StatusChange
+from acktrail_expansion.law.order import Judged, NotProven, OrderVerdict, SourceFence
 from acktrail_expansion.law.share_order import judge_by_records, placed_at
-from acktrail_expansion.law.verdict import NotProven, OrderVerdict
 
 V, N = OrderVerdict, NotProven
 SOURCE, TO = (SharePartition(group_id=GroupId("g"), topic_id=TopicId("t"), partition=each) for each in (0, 2))

@@ -17,8 +17,7 @@ from acktrail.connect.testing import ObservationSuite
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.looks.ledger_connector import PartitionLedgerSource
-from acktrail_expansion.looks.stored_look import take_look
+from acktrail_expansion.looks.ledger_connector import PartitionLedgerSource, take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail_expansion.looks.partition_listing import ListedTopic
-from acktrail_expansion.looks.partition_observation import topic_rows
+from acktrail_expansion.looks.ledger_connector import ListedTopic, topic_rows
 
 
 @pytest.mark.parametrize(

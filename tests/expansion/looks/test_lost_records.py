@@ -14,8 +14,7 @@ from acktrail.config import TablesConfig
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.law.partition_ledger import FenceGap
-from acktrail_expansion.looks.partition_listing import listed_by_brokers
-from acktrail_expansion.looks.stored_look import take_look
+from acktrail_expansion.looks.ledger_connector import listed_by_brokers, take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]
 

@@ -27,8 +27,8 @@ from acktrail.tables.open_runs import open_runs
 from acktrail.tables.suite_totals import suite_totals
 from acktrail.view.notification import Notification
 from acktrail.view.sending import send_changes
+from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import FenceGap
-from acktrail_expansion.law.verdict import OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
 from acktrail_expectations.notebook import export_suites

@@ -17,7 +17,7 @@ from acktrail.change.planning.notices import Severity
 from acktrail.change.planning.plan_file import plan_json
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import Strategy, StrategyKind
-from acktrail_expansion.law.key_mapping import KeyMapping
+from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_expansion.resets.order_check import KeyOrderCheck
 from acktrail_expansion.resets.reset_order import FencedExpansion, ResetOrdering
 from acktrail_expansion.settings import OrderedGroups

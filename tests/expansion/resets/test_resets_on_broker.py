@@ -15,7 +15,7 @@ from expansion.support.seen_looks import audit
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail_expansion.looks.stored_look import take_look
+from acktrail_expansion.looks.ledger_connector import take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 from expansion.support.seen_looks import BEGIN, Looks
 from jobs.world import batch, snapshot, update
 
-from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.status_changes import History, StatusChange
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import History, StatusChange
 
 SETTLE: Final = 40
 """Steps that a producer may use the old count: seconds."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_expansion.law.key_mapping import murmur2
+from acktrail_expansion.law.partition_ledger import murmur2
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
 from acktrail_simulation.expansion.gating import Gating
 from acktrail_simulation.expansion.key_order import inversions

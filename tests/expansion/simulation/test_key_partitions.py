@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_expansion.law.key_mapping import KeyMapping, murmur2
+from acktrail_expansion.law.partition_ledger import KeyMapping, murmur2
 from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 

@@ -41,7 +41,7 @@ from acktrail.times import new_run_id
 from acktrail_expansion.audit.audit_run import audit_expansions
 from acktrail_expansion.change.collect_expansion import make_plan
 from acktrail_expansion.keys.key_reading import read_keys, store_keys_at_risk
-from acktrail_expansion.looks.stored_look import take_look
+from acktrail_expansion.looks.ledger_connector import take_look
 
 GROUPS: Final = ("share", "consumer", "classic")
 _WRITES: Final[dict[str, dict[str, Any]]] = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.mirror_record import decode_checkpoint, decode_offset_sync
+from acktrail.format.wire.group_record import decode_checkpoint, decode_offset_sync
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
 
 GOLDEN: dict[str, Any] = json.loads(

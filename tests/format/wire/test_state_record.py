@@ -10,7 +10,7 @@ from samples.random_records import records
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.dialects.released import decode, encode
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, decode_raw
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from acktrail.model.delivery import StateBatch, covered
+from acktrail.model.batches import StateBatch, covered
 
 
 def in_order(batches: Sequence[StateBatch]) -> bool:

@@ -1,10 +1,10 @@
-"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them: see ``acktrail.format.wire.mirror_record``."""
+"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them: see ``acktrail.format.wire.group_record``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from acktrail.format.wire.mirror_record import CHECKPOINT_VERSION
+from acktrail.format.wire.group_record import CHECKPOINT_VERSION
 from acktrail.format.wire.primitives import INT16, INT32, INT64
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
 

@@ -51,8 +51,7 @@ from typing import Final
 
 from definitions.queue_window import QueueContext, QueueObservation
 
-from acktrail.model.queue_status import QueueStatus
-from acktrail.model.queues.queue_reasons import COUNTED, LEAST, RULES, SAYS_UNSEEN, STILL_UNSEEN, WINDOW, QueueRule
+from acktrail.model.queue_status import COUNTED, LEAST, RULES, SAYS_UNSEEN, STILL_UNSEEN, WINDOW, QueueRule, QueueStatus
 from acktrail.model.reconciliation import Completeness, Verdict
 
 

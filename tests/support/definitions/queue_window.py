@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acktrail.model.queues.queue_reasons import COUNTED, LEAST, LONGEST, WINDOW
+from acktrail.model.queue_status import COUNTED, LEAST, LONGEST, WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

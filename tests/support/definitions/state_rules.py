@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from acktrail.model.delivery import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES
+from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES
 from acktrail.model.replay import SharePartitionState, counts_by_state
 from acktrail.reconcile.derived_columns import STATE_RULES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 
 __all__ = ["random_batches"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
-from acktrail.format.wire.dialects.batch_arrays import none_if_absent
 from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.primitives import none_if_absent
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator

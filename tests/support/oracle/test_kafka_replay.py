@@ -20,8 +20,7 @@ from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, RELEASES
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects.released import encode
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text

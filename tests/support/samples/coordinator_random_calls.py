@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, CoordinatorRules

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from acktrail.format.columns.model_values import share_partition_of
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from samples.leader_random_walk import KEY
 
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
 from acktrail_simulation.error_codes import ErrorCode

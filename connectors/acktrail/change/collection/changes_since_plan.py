@@ -8,8 +8,7 @@ from acktrail.change.collection.facts import GroupFacts, PartitionFacts, Partiti
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch, combine_state_batches
 
 _Change = Iterator[tuple[str, str]]
 """Rule and text of refusals."""

@@ -13,7 +13,7 @@ from acktrail.change.planning.strategies import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.logs import Batch, BatchKind, LogPosition, LogStretch, read_batch_times, read_batches
-from acktrail.model.record_counts import Span, joined
+from acktrail.model.offset_ranges import Span, joined
 
 _MOST_TIMED: Final = 500
 """Share partitions: each costs up to two fetches of one record batch."""

@@ -10,8 +10,8 @@ from acktrail.change.collection.facts import ClusterFacts, TargetOffset, TargetO
 from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
+from acktrail.format.wire.dialects.released import decode_key
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
-from acktrail.format.wire.state_key import decode_key
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.state.state_lookup import PartitionReading, after_record

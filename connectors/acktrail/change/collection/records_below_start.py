@@ -22,14 +22,13 @@ from acktrail.change.planning.strategies import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
-from acktrail.model.record_counts import RecordCounter, Span
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
 if TYPE_CHECKING:
     from acktrail.format.wire.raw_record import AddressedRecord
-    from acktrail.model.offset_history.offset_status import KnownState
-    from acktrail.model.offset_history.status_changes import StatusChange
     from acktrail.model.records import StateRecord
+    from acktrail.model.status_changes import KnownState, StatusChange
     from acktrail.tables.past.settled_history import SettledHistory
 
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
@@ -133,7 +132,7 @@ def _changes(
     held: Mapping[int, dict[SharePartition, KnownState]],
     gaps: Mapping[int, int],
 ) -> Iterator[StatusChange]:
-    from acktrail.model.offset_history.status_changes import History
+    from acktrail.model.status_changes import History
 
     histories = {number: History(number, states) for number, states in held.items()}
     for number, first_offset in gaps.items():

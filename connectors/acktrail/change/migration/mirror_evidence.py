@@ -70,7 +70,7 @@ def check_source(source: Cluster, cluster_id: str) -> None:
 def _by_mirror_topics(
     migration: Migration, offsets: Sequence[SourceOffset], source: Cluster | None, target: Cluster
 ) -> Translations:
-    from acktrail.format.wire.mirror_record import decode_checkpoint, decode_offset_sync
+    from acktrail.format.wire.group_record import decode_checkpoint, decode_offset_sync
 
     clusters = [target] if source is None else [target, source]
     syncs = valid_syncs(_mirror_records(migration.offset_syncs, decode_offset_sync, clusters))

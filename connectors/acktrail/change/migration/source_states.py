@@ -16,9 +16,8 @@ from acktrail.change.request.reset_request import ResetRequest, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.kafka.logs import LogStretch
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.record_counts import RecordCounter, Span
+from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:

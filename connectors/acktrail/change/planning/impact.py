@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from acktrail.change.collection.facts import PartitionFacts, unknown_facts
-from acktrail.model.batches import combine_state_batches
-from acktrail.model.delivery import DeliveryState, StateBatch
-from acktrail.model.record_counts import RecordCounter
+from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
+from acktrail.model.offset_ranges import RecordCounter
 
 _UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
 

@@ -14,7 +14,7 @@ import typer
 from acktrail.change.change_kind import kind_of
 from acktrail.change.planning.change_plan import delivered, forgotten
 from acktrail.change.planning.notices import Notice, Severity, by_rule
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail.plain_tables import few, printable, table
 from acktrail.times import instant_text
 

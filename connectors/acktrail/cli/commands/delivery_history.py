@@ -12,13 +12,13 @@ from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
-from acktrail.model.delivery import DeliveryState
+from acktrail.model.batches import DeliveryState
 from acktrail.plain_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
 
 if TYPE_CHECKING:
-    from acktrail.model.offset_history.archived_ranges import ArchivedRange
-    from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
+    from acktrail.model.record_history import ArchivedRange
+    from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
     from acktrail.tables.past.dead_letter_reader import DeadLetterReader, ExportedLetter
     from acktrail.tables.past.history_reader import HistoryReader, RecordInstance
 
@@ -183,7 +183,7 @@ def archived(
 
 
 def _archived_counts(ranges: list[ArchivedRange]) -> dict[str, int]:
-    from acktrail.model.offset_history.archived_ranges import archived_records
+    from acktrail.model.record_history import archived_records
 
     return {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
 
@@ -254,7 +254,7 @@ def rates(
 
 def _by_topic(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Counts of a topic's partitions added; a sum with a count that is not known is not known."""
-    from acktrail.replay.rate_counts import COUNTS
+    from acktrail.replay.time_buckets import COUNTS
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -290,7 +290,7 @@ def _marked(rows: Iterable[dict[str, Any]], completeness: HistoryCompleteness, e
 
 
 def _rates_json(rows: Iterable[Mapping[str, Any]], every_ms: int) -> list[dict[str, Any]]:
-    from acktrail.replay.rate_counts import COUNTS
+    from acktrail.replay.time_buckets import COUNTS
 
     return [
         {

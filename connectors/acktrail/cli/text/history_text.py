@@ -6,11 +6,16 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from acktrail.model.delivery import state_name
-from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
-from acktrail.model.offset_history.offset_status import OffsetStatus, OffsetStatusKind
-from acktrail.model.offset_history.record_history import RecordHistory, StatusInterval, UnknownPeriod, UnknownReason
-from acktrail.model.offset_history.status_changes import RecordPosition
+from acktrail.model.batches import state_name
+from acktrail.model.record_history import RecordHistory, StatusInterval, UnknownPeriod
+from acktrail.model.status_changes import (
+    HistoryCompleteness,
+    MissingRecords,
+    OffsetStatus,
+    OffsetStatusKind,
+    RecordPosition,
+    UnknownReason,
+)
 from acktrail.times import instant_text
 
 _STATUSES: Final = {

@@ -9,11 +9,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, HELD_STATES, saved_columns
-from acktrail.model.delivery import StateBatch
-from acktrail.model.offset_history.offset_status import KnownState, OffsetStatus, OffsetStatusKind
-from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
+from acktrail.model.batches import StateBatch
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import (
+    Cause,
+    KnownState,
+    OffsetStatus,
+    OffsetStatusKind,
+    RecordPosition,
+    StatusChange,
+)
 
 _STATE_NUMBERS: Final = tuple(name for name in SharePartitionState.__slots__ if name not in {"key", "batches"})
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array, strides
 from acktrail.format.columns.schemas.table_schemas import BATCHES
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 
 CONTENT_NUMBERS: Final = MappingProxyType(
     {

@@ -14,7 +14,6 @@ from acktrail.format.wire.dialects.released import decode
 from acktrail.model.records import StateRecord
 
 RecordT = TypeVar("RecordT")
-
 _FINGERPRINT_HEAD: Final = struct.Struct(">qq?q?")
 
 

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import InputError, RetryableError
+from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.format.wire.raw_record import AddressedRecord, decode_raw
-from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.kafka.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw_record, read_failure
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from acktrail.errors import MalformedFile, UnknownName
-from acktrail.format.columns.decoding.batch_codecs import pyarrow_for
+from acktrail.format.columns.decoding.batch_columns import pyarrow_for
 
 _COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acktrail.branches import loaded
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile, UnknownName
-from acktrail.format.columns.decoding.batch_codecs import pyarrow_for
+from acktrail.format.columns.decoding.batch_columns import pyarrow_for
 from acktrail.format.wire.dialects.detect_layout import detect_layout
 from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED

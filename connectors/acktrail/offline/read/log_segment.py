@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord
-from acktrail.format.columns.decoding.batch_codecs import unpacked
+from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import (
     HEADER_BYTES,

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.model.offset_history.completeness import HistoryCompleteness
 from acktrail.model.share_dead_letters import DeadLetterCounts, DeadLetterDoubt, doubted, match_dead_letters
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.past.history_reader import HistoryReader, TopicName
 

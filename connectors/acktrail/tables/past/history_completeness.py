@@ -18,11 +18,15 @@ import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.format.columns.model_values import share_partition_of
-from acktrail.model.offset_history.completeness import HistoryCompleteness, MissingRecords
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.offset_history.record_history import UnknownReason
-from acktrail.model.offset_history.status_changes import Cause, RecordPosition
 from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
+from acktrail.model.status_changes import (
+    Cause,
+    HistoryCompleteness,
+    MissingRecords,
+    OffsetStatusKind,
+    RecordPosition,
+    UnknownReason,
+)
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE

@@ -14,19 +14,23 @@ import pyarrow.compute as pc
 
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of, known_states_of
-from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.archived_ranges import ArchivedRange, archived_ranges
-from acktrail.model.offset_history.completeness import HistoryCompleteness
-from acktrail.model.offset_history.offset_status import OffsetStatusKind, status_ranges
-from acktrail.model.offset_history.record_history import (
+from acktrail.model.batches import DeliveryState
+from acktrail.model.record_history import (
+    ArchivedRange,
     RecordHistory,
     UnknownPeriod,
-    UnknownReason,
+    archived_ranges,
     history_without_changes,
     record_history,
 )
-from acktrail.model.offset_history.status_changes import StatusChange
-from acktrail.replay.rate_counts import RATE_INPUTS, partial_rates, sum_rates
+from acktrail.model.status_changes import (
+    HistoryCompleteness,
+    OffsetStatusKind,
+    StatusChange,
+    UnknownReason,
+    status_ranges,
+)
+from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.model_values import change_table, known_states_of
-from acktrail.model.offset_history.offset_status import KnownState
-from acktrail.model.offset_history.status_changes import StatusChange
-from acktrail.model.record_counts import RecordCounter, Span
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.status_changes import KnownState, StatusChange
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import DROPPED_BEFORE

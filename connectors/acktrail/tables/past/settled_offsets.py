@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.model.delivery import DeliveryState
-from acktrail.model.offset_history.offset_status import OffsetStatusKind
-from acktrail.model.record_counts import RecordCounter, Span
+from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.model.status_changes import OffsetStatusKind
 
 SETTLED_INPUTS: Final = (
     *KEY_COLUMNS,

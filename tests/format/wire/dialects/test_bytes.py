@@ -14,7 +14,7 @@ from samples.released_records import RELEASED_RECORDS
 
 from acktrail.errors import MalformedRecord, UnknownName, UnsupportedRecord
 from acktrail.format.wire.dialects.released import RELEASED
-from acktrail.model.delivery import StateBatch
+from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.offline.read.copied_files import dialect_named

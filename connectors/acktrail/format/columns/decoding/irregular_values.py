@@ -1,13 +1,16 @@
 """Irregular values (unknown tagged fields, long varints, bytes left over, damage), many at once.
 
-Results and errors equal the strict decoder's (``wire.dialects.released``). It could decode these rows too, one by one,
-but 1 % of irregular records would then take 1.6x the time of regular ones (here 1.1x), and a release that adds a tagged
-field to every value 8x the time of this module (``benchmarks/decode.py``).
+Many byte strings are read, each at its own position: one numpy step advances all that are still being read. The checks
+and errors are those of ``wire.primitives``, in the same order, and so results and errors equal the strict decoder's
+(``wire.dialects.released``). It could decode these rows too, one by one, but 1 % of irregular records would then take
+1.6x the time of regular ones (here 1.1x), and a release that adds a tagged field to every value 8x the time of this
+module (``benchmarks/decode.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -18,7 +21,6 @@ import pyarrow as pa
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.format.columns.binary_column import BinaryColumn, BoolArray, Int64Array, runs
-from acktrail.format.columns.decoding.cursors import Cursors, Fault
 from acktrail.format.columns.decoding.regular_values import BATCH, SNAPSHOT, UPDATE
 from acktrail.format.columns.record_columns import (
     CONTENT_NUMBERS,
@@ -28,22 +30,48 @@ from acktrail.format.columns.record_columns import (
     content_columns,
 )
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, STATE_RECORDS
-from acktrail.format.wire.dialects.released import decode
+from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, decode, decode_key
 from acktrail.format.wire.raw_record import AddressedRecord, DecodeStatus, RawRecord, decode_with
-from acktrail.format.wire.state_key import SNAPSHOT_TYPE, decode_key
 from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.share_partition import KEY_COLUMNS
 
+Decoder = Callable[[bytes | None, bytes | None], StateRecord]
+"""Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
+_FIRST: Final = STATE_RECORDS.get_field_index("record_type")
+CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST, len(STATE_RECORDS))])
+"""The columns of ``STATE_RECORDS`` that are decoded from a record's bytes."""
+_Row = tuple[Any, ...]
+_key: Final = attrgetter(*KEY_COLUMNS)
+_NO_VALUE: Final[_Row] = (None,) * (len(CONTENT_NUMBERS) + 1)
+"""For each of ``CONTENT_NUMBERS``, and for the batches."""
+_VARINT_BYTES: Final = 5
+_STEPS: Final = 64
+"""Steps that rows take together; a row that needs more is cheaper decoded alone."""
 _UPDATE: Final = np.dtype(UPDATE.descr[1:-2])
 _SNAPSHOT: Final = np.dtype(SNAPSHOT.descr[1:-2])
 """The fixed fields between the version and the array of batches."""
-
 _BATCH: Final = np.dtype(BATCH.descr[:-1])
 """A batch before its tag buffer."""
-
 _COUNT_TAG: Final = 0
 _ABSENT: Final = -1
-_STEPS: Final = 64
+
+
+class Fault(IntEnum):
+    """What is wrong with a row."""
+
+    NONE = 0
+    INTEGER_CUT_OFF = 1
+    VARINT_CUT_OFF = 2
+    VARINT_TOO_LONG = 3
+    BYTES_MISSING = 4
+    NULL_BATCHES = 5
+    BATCHES_MISSING = 6
+    UNKNOWN_VERSION = 7
+    NULL_UPDATE = 8
+    UNDECIDED = 9
+    """Gave up after ``_STEPS`` steps: the row is decoded alone."""
+
+
 _TEXTS: Final = {
     Fault.INTEGER_CUT_OFF: "{amount}-byte integer is cut off",
     Fault.VARINT_CUT_OFF: "variable-length integer is cut off",
@@ -54,7 +82,11 @@ _TEXTS: Final = {
     Fault.NULL_UPDATE: "null value under an update key",
     Fault.UNDECIDED: "",
 }
+
+
 _FAULTS: Final = tuple(Fault)
+
+
 _STATUSES: Final = {
     Fault.NONE: DecodeStatus.DECODED,
     Fault.UNKNOWN_VERSION: DecodeStatus.UNKNOWN_VERSION,
@@ -214,21 +246,6 @@ class IrregularRows:
         return RecordColumns.concat([records, content_columns(self.strict)]).take(order)
 
 
-Decoder = Callable[[bytes | None, bytes | None], StateRecord]
-"""Key and value to a record of a released dialect; raises MalformedRecord or UnsupportedRecord."""
-
-_FIRST: Final = STATE_RECORDS.get_field_index("record_type")
-
-CONTENT_COLUMNS: Final = pa.schema([STATE_RECORDS.field(index) for index in range(_FIRST, len(STATE_RECORDS))])
-"""The columns of ``STATE_RECORDS`` that are decoded from a record's bytes."""
-
-_Row = tuple[Any, ...]
-_key: Final = attrgetter(*KEY_COLUMNS)
-
-_NO_VALUE: Final[_Row] = (None,) * (len(CONTENT_NUMBERS) + 1)
-"""For each of ``CONTENT_NUMBERS``, and for the batches."""
-
-
 def decode_rows(batch: pa.RecordBatch, decoder: Decoder = decode) -> pa.RecordBatch:
     """``CONTENT_COLUMNS`` of `batch` (``RAW_RECORDS``), decoded one row at a time by a dialect's `decoder`.
 
@@ -266,3 +283,117 @@ def _readable_key(key: bytes | None) -> _Row:
     except InputError:
         return (None,) * 4
     return ("snapshot" if kind == SNAPSHOT_TYPE else "update", *_key(share_partition))
+
+
+class Cursors:
+    """One cursor for each row of `column`.
+
+    Methods take row numbers (int64, any subset) and return those that did not fail. For the others `fault`, `position`
+    (from the row's first byte), `amount` and `left`, all of shape (rows,), have what an error message needs.
+    """
+
+    def __init__(self, column: BinaryColumn) -> None:
+        self._column = column
+        self._begin, self._end = column.starts, column.ends
+        self._at = column.starts.copy()
+        count = len(column.starts)
+        self.fault = np.zeros(count, np.int8)
+        self.position, self.amount, self.left = (np.zeros(count, np.int64) for _ in range(3))
+
+    def sound(self, rows: Int64Array) -> Int64Array:
+        """Those of `rows` that have no fault."""
+        good: Int64Array = rows[self.fault[rows] == Fault.NONE]
+        return good
+
+    def room(self, rows: Int64Array) -> Int64Array:
+        """Bytes left."""
+        return self._end[rows] - self._at[rows]
+
+    def places(self, rows: Int64Array) -> Int64Array:
+        """The positions of the cursors in the column's data."""
+        return self._at[rows]
+
+    def fail(
+        self, rows: Int64Array, fault: Fault, places: Int64Array | None = None, amount: Int64Array | int = 0
+    ) -> None:
+        """Mark `rows` as failed at `places`, by default at their cursors."""
+        if not len(rows):
+            return
+        self.fault[rows] = fault
+        self.position[rows] = (self._at[rows] if places is None else places) - self._begin[rows]
+        self.amount[rows] = amount
+        self.left[rows] = self.room(rows)
+
+    def integers(self, rows: Int64Array, kind: str) -> tuple[Int64Array, npt.NDArray[Any]]:
+        """Big-endian integers of type `kind`."""
+        layout = np.dtype([("number", kind)])
+        fits = self.room(rows) >= layout.itemsize
+        self.fail(rows[~fits], Fault.INTEGER_CUT_OFF, amount=layout.itemsize)
+        rows = rows[fits]
+        numbers = self._column.gather(self._at[rows], layout)["number"]
+        self._at[rows] += layout.itemsize
+        return rows, numbers
+
+    def structures(self, rows: Int64Array, layout: np.dtype[np.void]) -> tuple[Int64Array, npt.NDArray[Any]]:
+        """Structures of big-endian integers. A row that ends within one fails at the field in which it ends."""
+        short = rows[self.room(rows) < layout.itemsize]
+        rows = rows[self.room(rows) >= layout.itemsize]
+        for name in layout.names or ():
+            if len(short):
+                short, _ = self.integers(short, layout[name].str)
+        fields = self._column.gather(self._at[rows], layout)
+        self._at[rows] += layout.itemsize
+        return rows, fields
+
+    def skip(self, rows: Int64Array, lengths: Int64Array) -> Int64Array:
+        """Skip `lengths` bytes."""
+        fits = lengths <= self.room(rows)
+        self.fail(rows[~fits], Fault.BYTES_MISSING, amount=lengths[~fits])
+        self._at[rows[fits]] += lengths[fits]
+        return rows[fits]
+
+    def varints(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Unsigned variable-length integers."""
+        begin, values = self._at[rows], np.zeros(len(rows), np.int64)
+        going = np.arange(len(rows))
+        for index in range(_VARINT_BYTES):
+            is_out = begin[going] + index >= self._end[rows[going]]
+            self.fail(rows[going[is_out]], Fault.VARINT_CUT_OFF, begin[going[is_out]])
+            going = going[~is_out]
+            octets = self._column.data[begin[going] + index].astype(np.int64)
+            values[going] |= (octets & 0x7F) << 7 * index
+            self._at[rows[going]] = begin[going] + index + 1
+            going = going[octets >= 0x80]
+            if not len(going):
+                break
+        self.fail(rows[going], Fault.VARINT_TOO_LONG, begin[going])
+        is_good = self.fault[rows] == Fault.NONE
+        return rows[is_good], values[is_good]
+
+    def tagged_fields(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
+        """Read tag buffers: a field whose tag is in `known` is an integer of that array's dtype, ignoring its size as
+        Kafka does, and is stored there by row; other fields are skipped."""
+        counts = np.zeros(len(self.fault), np.int64)
+        going, counts_read = self.varints(rows)
+        counts[going] = counts_read
+        for _ in range(_STEPS):
+            going = going[counts[going] > 0]
+            if not len(going):
+                break
+            counts[going] -= 1
+            going = self._tagged_field(going, known)
+        self.fail(going[counts[going] > 0], Fault.UNDECIDED)
+        return self.sound(rows)
+
+    def _tagged_field(self, rows: Int64Array, known: dict[int, npt.NDArray[Any]]) -> Int64Array:
+        rows, tags = self.varints(rows)
+        tag_of_row = np.zeros(len(self.fault), np.int64)
+        tag_of_row[rows] = tags
+        rows, sizes = self.varints(rows)
+        is_known = np.isin(tag_of_row[rows], list(known))
+        passed = [self.skip(rows[~is_known], sizes[~is_known])]
+        for tag, numbers in known.items():
+            known_rows, values = self.integers(rows[tag_of_row[rows] == tag], numbers.dtype.newbyteorder(">").str)
+            numbers[known_rows] = values
+            passed.append(known_rows)
+        return np.sort(np.concatenate(passed))

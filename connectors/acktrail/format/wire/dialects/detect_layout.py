@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
-from acktrail.format.wire.dialects.batch_arrays import batches_form
 from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_2
-from acktrail.format.wire.state_key import decode_key
+from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, decode_key
+from acktrail.format.wire.primitives import batches_form
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)

@@ -3,7 +3,10 @@
 Layout (Kafka: ``ShareSnapshotValue.json``, ``ShareUpdateValue.json``): a value is an int16 version, 0 in every release,
 and a flexible body. 4.0 (early access) has a uint16 snapshot epoch and no timestamps; 4.1 (preview) an int32 one, and
 timestamps; 4.2 adds the delivery complete count as tag 0 (KIP-1226). Unknown tagged fields and bytes after the message
-are skipped, as Kafka's generated readers do. The keys are ``state_key``'s.
+are skipped, as Kafka's generated readers do.
+
+Keys are the same in every release since Kafka 4.0 (``ShareSnapshotKey.json``, ``ShareUpdateKey.json``): int16 type
+(0 snapshot, 1 update), string group id, 16-byte topic id, int32 partition, not flexible.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Final
 
-from acktrail.errors import MalformedRecord
-from acktrail.format.wire.dialects.batch_arrays import (
+from acktrail.errors import MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.primitives import (
+    INT16,
+    INT32,
+    INT64,
     UINT16,
+    Reader,
     absent_if_none,
     none_if_absent,
     packed,
@@ -25,12 +33,11 @@ from acktrail.format.wire.dialects.batch_arrays import (
     read_version,
     write_compact_batch_array,
 )
-from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
-from acktrail.format.wire.state_key import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import TOPIC_ID_BYTES, GroupId, SharePartition, topic_id_bytes, topic_id_text
 
+SNAPSHOT_TYPE: Final = 0
+UPDATE_TYPE: Final = 1
 _VALUE_VERSION: Final = 0
 _ABSENT: Final = -1
 _COUNT_TAG: Final = 0
@@ -134,11 +141,56 @@ def _dialect(layout: _Layout) -> Dialect[StateRecord]:
 
 _4_0: Final = _Layout(release="4.0", epoch=UINT16, has_times=False, has_count=False)
 
+
 KAFKA_4_0: Final = _dialect(_4_0)
+
+
 KAFKA_4_1: Final = _dialect(_Layout(release="4.1", has_count=False))
 """A 4.2 record loses its count here. 4.2 reads 4.1 records the same way; use this one only to see what a 4.1 broker
 reads."""
+
+
 KAFKA_4_2: Final = _dialect(_4_2)
+
+
+def decode_key(key: bytes) -> tuple[int, SharePartition]:
+    """The record type and the share partition of a key.
+
+    Raises:
+        UnsupportedRecord: for a type other than snapshot and update.
+        MalformedRecord: when the key is cut off or malformed.
+    """
+    reader = Reader(key, "key")
+    kind = reader.integer(INT16)
+    if kind not in (SNAPSHOT_TYPE, UPDATE_TYPE):
+        raise UnsupportedRecord("unknown record type", part="key", number=kind)
+    return kind, read_share_partition(reader)
+
+
+def read_share_partition(reader: Reader) -> SharePartition:
+    """Group id, topic id and partition, as every key of the state topic has them."""
+    return SharePartition(
+        group_id=GroupId(reader.string()),
+        topic_id=topic_id_text(reader.raw(TOPIC_ID_BYTES)),
+        partition=reader.integer(INT32),
+    )
+
+
+def key_form(share_partition: SharePartition) -> dict[str, object]:
+    """In JSON: group, topic id and partition."""
+    return {
+        "group": share_partition.group_id,
+        "topic_id": share_partition.topic_id,
+        "partition": share_partition.partition,
+    }
+
+
+def encode_key(kind: int, share_partition: SharePartition) -> bytes:
+    """The key of a record of type `kind`."""
+    group_id = share_partition.group_id.encode("utf-8")
+    head = INT16.pack(kind) + INT16.pack(len(group_id)) + group_id
+    return head + topic_id_bytes(share_partition.topic_id) + INT32.pack(share_partition.partition)
+
 
 RELEASED: Final[Mapping[str, Dialect[StateRecord]]] = MappingProxyType(
     {"4.0": KAFKA_4_0, "4.1": KAFKA_4_1, "4.2": KAFKA_4_2, "4.3": KAFKA_4_2, "4.4": KAFKA_4_2}

@@ -1,8 +1,12 @@
-"""How long every offset kept one status and what ended it; the history of one record with its unknown periods."""
+"""How long every offset kept one status and what ended it; the history of one record with its unknown periods.
+
+Here, too: which offsets were archived, when, and after how many deliveries: the poison records of a group.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,8 +14,22 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
-from acktrail.model.offset_history.offset_status import LAST_OFFSET, OffsetStatus, OffsetStatusKind
-from acktrail.model.offset_history.status_changes import Cause, RecordPosition, StatusChange
+from acktrail.model.batches import DeliveryState
+from acktrail.model.offset_ranges import OffsetRanges
+from acktrail.model.share_partition import SharePartition
+from acktrail.model.status_changes import (
+    LAST_OFFSET,
+    Cause,
+    OffsetStatus,
+    OffsetStatusKind,
+    RecordPosition,
+    StatusChange,
+    UnknownReason,
+)
+
+_FIRST: Final = attrgetter("first_offset")
+_BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
+_ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 
 
 class StatusEnd(StrEnum):
@@ -96,8 +114,6 @@ def _status_end(change: StatusChange) -> StatusEnd:
     )
 
 
-_FIRST: Final = attrgetter("first_offset")
-
 _OF_CAUSE: Final = {
     Cause.GAP: StatusEnd.LOST,
     Cause.UNREADABLE: StatusEnd.LOST,
@@ -106,14 +122,17 @@ _OF_CAUSE: Final = {
     Cause.TOMBSTONE: StatusEnd.DELETED,
 }
 
+
 _FROM_NOTHING: Final = {
     OffsetStatusKind.UNKNOWN: StatusEnd.SHOWN,
     OffsetStatusKind.ABSENT: StatusEnd.STARTED,
     OffsetStatusKind.UNINITIALIZED: StatusEnd.STARTED,
 }
 
+
 _OF_STANDING: Final = {OffsetStatusKind.RECORDED: StatusEnd.CHANGED, OffsetStatusKind.BELOW_START: StatusEnd.PASSED}
 """By the status after."""
+
 
 _NO_MORE: Final = {OffsetStatusKind.RECORDED: StatusEnd.DROPPED, OffsetStatusKind.BELOW_START: StatusEnd.REWOUND}
 """By the status before, where the offset afterwards is at or above the start offset without a delivery state."""
@@ -127,31 +146,6 @@ def _cut(pieces: list[StatusInterval], edge: int) -> None:
     if index == len(pieces) or pieces[index].first_offset != edge:
         piece = pieces[index - 1]
         pieces[index - 1 : index] = [replace(piece, last_offset=edge - 1), replace(piece, first_offset=edge)]
-
-
-class UnknownReason(StrEnum):
-    """Why something about a record is not known. `since` and `until` are those of ``UnknownPeriod``."""
-
-    DELIVERIES = "deliveries"
-    """Kafka writes how a delivery ended, never that one began: applies to every record."""
-    EARLIER = "earlier"
-    """Nothing is known before `until`: older state records were deleted before the export began."""
-    GAP = "gap"
-    """Records between `since` and `until` were pruned before they were exported."""
-    DROPPED = "dropped_by_retention"
-    """State records from `since` to `until`, or changes before the time `before_ms`, were there and are not kept."""
-    UNREADABLE = "unreadable"
-    """The record `since` cannot be read; it is known again from `until` on."""
-    NO_SNAPSHOT = "no_snapshot"
-    """The update `since` was read without a snapshot before it; it is known again from `until` on."""
-    UNDATED = "undated"
-    """The record `until` is the first to show it; it may have happened before."""
-    SKIPPED_ENDINGS = "skipped_endings"
-    """The delivery count grew by more than one at `until`: deliveries in between ended without a record."""
-    PASSED_UNRECORDED = "passed_unrecorded"
-    """The start offset moved past it at `until` and no delivery state of it had been recorded."""
-    NEVER_IN_SCOPE = "never_in_scope"
-    """The start offset was above it when the share partition was first seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +213,6 @@ def history_without_changes(offset: int, status: OffsetStatus, kept_from_ms: int
 
 
 _REASONS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
-_BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 
 
 def _unknown_periods(own: Sequence[StatusInterval], kept_from_ms: int | None) -> Iterator[UnknownPeriod]:
@@ -248,3 +241,60 @@ def _between(before: StatusInterval, after: StatusInterval) -> Iterator[UnknownP
         yield UnknownPeriod(reason=UnknownReason.SKIPPED_ENDINGS, since=before.since, until=after.since)
     if before.ended_by is StatusEnd.PASSED and before.status.kind is OffsetStatusKind.UNRECORDED:
         yield UnknownPeriod(reason=UnknownReason.PASSED_UNRECORDED, since=before.since, until=after.since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedRange:
+    """Offsets `first_offset` to `last_offset`, both inclusive, archived with `delivery_count` by the record `at`.
+
+    Not `is_dated`: the record only shows it; it may have happened before.
+    """
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    delivery_count: int | None
+    at: RecordPosition
+    is_dated: bool
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+def archived_ranges(changes: Iterable[StatusChange]) -> Iterator[ArchivedRange]:
+    """The offsets archived by `changes`, which are in log order for each share partition on each state partition.
+
+    Needs every change to or from archived and every change from an unknown status; others are ignored.
+
+    Each is an ending: if a record shows it archived after an unknown period (undated), it is returned only if
+    it was not archived when it was last known. An offset that is archived again after a reset or a deletion is
+    returned again: ``archived_records`` counts it once.
+    """
+    archived: dict[tuple[SharePartition, int], OffsetRanges] = {}
+    for change in changes:
+        known = archived.setdefault((change.key, change.at.state_partition), OffsetRanges())
+        own = (change.first_offset, change.last_offset)
+        if change.after.delivery_state == _ARCHIVED:
+            new = [] if change.before.delivery_state == _ARCHIVED else [own] if change.is_dated else known.outside(*own)
+            for first, last in new:
+                yield ArchivedRange(
+                    key=change.key,
+                    first_offset=first,
+                    last_offset=last,
+                    delivery_count=change.after.delivery_count,
+                    at=change.at,
+                    is_dated=change.is_dated,
+                )
+            known.add(*own)
+        elif change.after.kind is not OffsetStatusKind.UNKNOWN:
+            known.remove(*own)
+
+
+def archived_records(ranges: Iterable[ArchivedRange]) -> int:
+    """How many records have `ranges`, each once however often it was archived."""
+    found: defaultdict[SharePartition, OffsetRanges] = defaultdict(OffsetRanges)
+    for each in ranges:
+        found[each.key].add(each.first_offset, each.last_offset)
+    return sum(last - first + 1 for own in found.values() for first, last in own)

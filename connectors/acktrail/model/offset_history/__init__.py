@@ -1,1 +1,0 @@
-"""What became of each offset, record by record: status, changes, intervals, completeness."""

@@ -1,0 +1,366 @@
+"""The history of every offset of a share partition: how each state record changed its status.
+
+A *change* names the offsets whose status a record changed. Changes are the differences between successive replayed
+states (``acktrail.model.replay``), so all changes up to a record, applied in order, give the replayed state at that
+record; and the intervals between changes (``status_intervals``) cover offsets and time without overlaps.
+
+From a gap in the export, or a record that cannot be read, until the next snapshot of a share partition only the offsets
+in updates are known. A record whose key cannot be read may be about any share partition of its state partition.
+
+After any record every offset from 0 to 2^63-1 has exactly one *status*: a delivery state with its count, or the reason
+why it has none.
+
+Here, too: what a history lacks. An answer from a history that lacks state records says "at least" instead of passing
+for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, Literal
+
+from acktrail.model.batches import combine_state_batches
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, apply
+from acktrail.model.share_partition import SharePartition
+
+LAST_OFFSET: Final = 2**63 - 1
+"""The highest offset of a topic partition. Other numbers in a state record are not offsets of any record."""
+
+
+class UnknownReason(StrEnum):
+    """Why something about a record is not known. `since` and `until` are those of ``UnknownPeriod``."""
+
+    DELIVERIES = "deliveries"
+    """Kafka writes how a delivery ended, never that one began: applies to every record."""
+    EARLIER = "earlier"
+    """Nothing is known before `until`: older state records were deleted before the export began."""
+    GAP = "gap"
+    """Records between `since` and `until` were pruned before they were exported."""
+    DROPPED = "dropped_by_retention"
+    """State records from `since` to `until`, or changes before the time `before_ms`, were there and are not kept."""
+    UNREADABLE = "unreadable"
+    """The record `since` cannot be read; it is known again from `until` on."""
+    NO_SNAPSHOT = "no_snapshot"
+    """The update `since` was read without a snapshot before it; it is known again from `until` on."""
+    UNDATED = "undated"
+    """The record `until` is the first to show it; it may have happened before."""
+    SKIPPED_ENDINGS = "skipped_endings"
+    """The delivery count grew by more than one at `until`: deliveries in between ended without a record."""
+    PASSED_UNRECORDED = "passed_unrecorded"
+    """The start offset moved past it at `until` and no delivery state of it had been recorded."""
+    NEVER_IN_SCOPE = "never_in_scope"
+    """The start offset was above it when the share partition was first seen."""
+
+
+_FROM_THE_BEGINNING: Final = frozenset({UnknownReason.EARLIER, UnknownReason.DROPPED})
+"""Of these a history lacks its oldest part."""
+
+
+class Cause(StrEnum):
+    """What changed the status of offsets."""
+
+    UPDATE = "update"
+    SNAPSHOT = "snapshot"
+    """Written after a number of updates, or because the share partition was idle: usually it changes nothing."""
+    INITIALIZE = "initialize"
+    """The share partition's first snapshot."""
+    RESET = "reset"
+    """A snapshot that starts the state again: a new state epoch, or an initialization over a state."""
+    TOMBSTONE = "tombstone"
+    GAP = "gap"
+    """Records from here on were not exported."""
+    UNREADABLE = "unreadable"
+    """A record that cannot be read, of the share partition or of none that is named."""
+
+
+DATING: Final = frozenset({Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
+"""Causes that replace the status of all offsets, known or not: their changes are always dated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPosition:
+    """The address of the state record that shows a change, and the broker's time of it in ms (None for a gap)."""
+
+    state_partition: int
+    offset: int
+    timestamp_ms: int | None
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChange:
+    """Offsets `first_offset` to `last_offset`, both inclusive, went from one status to another."""
+
+    key: SharePartition
+    first_offset: int
+    last_offset: int
+    before: OffsetStatus
+    after: OffsetStatus
+    at: RecordPosition
+
+    def covers(self, offset: int) -> bool:
+        """Whether `offset` is one of its offsets."""
+        return self.first_offset <= offset <= self.last_offset
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether it happened with the record at `at`; if not, this record only shows what may have happened before."""
+        if self.before.kind is not OffsetStatusKind.UNKNOWN or self.at.cause in DATING:
+            return True
+        return self.at.cause is Cause.UPDATE and self.after.kind is OffsetStatusKind.RECORDED
+
+
+class History:
+    """The changes of all share partitions of one state partition, record by record in log order.
+
+    `known_states` is what it resumes from, changed in place: the replayed state of each share partition ever seen, or
+    that it is absent or not known. If the first record of another one is an initialization, it did not exist before;
+    else its status before is not known.
+
+    The changes of a log do not depend on where it is cut: resuming from `known_states` gives the changes of one pass.
+    """
+
+    def __init__(self, state_partition: int, known_states: MutableMapping[SharePartition, KnownState]) -> None:
+        self._state_partition = state_partition
+        self.known_states = known_states
+
+    def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
+        """Apply a record and return its changes, ascending. The first record of a share partition has changes for all
+        offsets, also for those that are unknown before and after it.
+        """
+        before = self.known_states.get(record.key)
+        state = before if isinstance(before, SharePartitionState) else None
+        new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
+        self.known_states[record.key] = new
+        cause = _cause(state, record)
+        was: KnownState = before or (OffsetStatusKind.ABSENT if cause is Cause.INITIALIZE else OffsetStatusKind.UNKNOWN)
+        at = self._position(offset, timestamp_ms, cause)
+        return _changes(record.key, was, new, at, all_offsets=before is None)
+
+    def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
+        """A record of `key` that cannot be read: from here on its state is not known."""
+        return self._forget(key, self._position(offset, timestamp_ms, Cause.UNREADABLE))
+
+    def unattributed(self, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
+        """A record that names no share partition: from here on no state is known."""
+        return self._forget_all(self._position(offset, timestamp_ms, Cause.UNREADABLE))
+
+    def gap(self, first_offset: int) -> Iterator[StatusChange]:
+        """The records from `first_offset` on were not exported: from there on no state is known."""
+        return self._forget_all(self._position(first_offset, None, Cause.GAP))
+
+    def _forget_all(self, at: RecordPosition) -> Iterator[StatusChange]:
+        for key in sorted(self.known_states):
+            yield from self._forget(key, at)
+
+    def _forget(self, key: SharePartition, at: RecordPosition) -> Iterator[StatusChange]:
+        before = self.known_states.get(key)
+        self.known_states[key] = OffsetStatusKind.UNKNOWN
+        return iter(()) if before is None else _changes(key, before, OffsetStatusKind.UNKNOWN, at)
+
+    def _position(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
+        return RecordPosition(
+            state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause
+        )
+
+
+def _changes(
+    key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition, *, all_offsets: bool = False
+) -> Iterator[StatusChange]:
+    for first, last, before, after in differences(status_ranges(old), status_ranges(new), all_offsets=all_offsets):
+        yield StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
+
+
+def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
+    match record:
+        case Tombstone():
+            return Cause.TOMBSTONE
+        case ShareUpdate():
+            return Cause.UPDATE
+        case ShareSnapshot() if state is None:
+            return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
+        case ShareSnapshot():
+            is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
+            return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT
+
+
+class OffsetStatusKind(StrEnum):
+    """The kind of status that an offset has within a share partition."""
+
+    RECORDED = "recorded"
+    """It has a delivery state and a delivery count."""
+    UNRECORDED = "unrecorded"
+    """At or above the start offset, without a delivery state: not delivered yet, or a delivery has not ended."""
+    BELOW_START = "below_start"
+    """Below the start offset: it is not delivered any more."""
+    UNINITIALIZED = "uninitialized"
+    """The share partition has no start offset yet."""
+    ABSENT = "absent"
+    """The share partition does not exist."""
+    UNKNOWN = "unknown"
+    """The state records about it were not exported, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetStatus:
+    """The status of an offset; delivery state (Kafka's number) and count only where it is recorded."""
+
+    kind: OffsetStatusKind
+    delivery_state: int | None = None
+    delivery_count: int | None = None
+
+
+UNKNOWN: Final = OffsetStatus(kind=OffsetStatusKind.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRange:
+    """Offsets `first_offset` to `last_offset`, both inclusive, with one status."""
+
+    first_offset: int
+    last_offset: int
+    status: OffsetStatus
+
+
+KnownState = SharePartitionState | Literal[OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN]
+"""The state of a share partition, or that it does not exist, or that its state is not known."""
+
+
+def status_ranges(state: KnownState) -> tuple[StatusRange, ...]:
+    """Every offset's status in `state`: ascending ranges from 0 to 2^63-1, neighbours with different status.
+
+    Where only updates were seen (`state_epoch` None) an offset in none of them is unknown, not unrecorded.
+    """
+    if not isinstance(state, SharePartitionState):
+        return (StatusRange(first_offset=0, last_offset=LAST_OFFSET, status=OffsetStatus(kind=state)),)
+    start = state.start_offset
+    ranges: list[StatusRange] = []
+    if start is not None:
+        _fill(ranges, start, OffsetStatus(kind=OffsetStatusKind.BELOW_START))
+    rest = OffsetStatus(kind=kind_of_rest(state))
+    for batch in combine_state_batches(state.batches, (), start):
+        first, last = max(batch.first_offset, 0), batch.last_offset
+        if first <= last:
+            _fill(ranges, first, rest)
+            recorded = OffsetStatus(
+                kind=OffsetStatusKind.RECORDED,
+                delivery_state=batch.delivery_state,
+                delivery_count=batch.delivery_count,
+            )
+            ranges.append(StatusRange(first_offset=first, last_offset=last, status=recorded))
+    _fill(ranges, LAST_OFFSET + 1, rest)
+    return tuple(ranges)
+
+
+def kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
+    """The status of offsets at or above the start offset that are in no batch."""
+    if state.state_epoch is None:
+        return OffsetStatusKind.UNKNOWN
+    return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
+
+
+def differences(
+    before: Iterable[StatusRange], after: Iterable[StatusRange], *, all_offsets: bool = False
+) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
+    """First offset, last offset and both statuses of each longest range whose status differs between two coverings; if
+    `all_offsets`, also of those whose status is the same.
+
+    Cost: O(n) for n ranges of both.
+    """
+    olds, news = iter(before), iter(after)
+    old, new = next(olds), next(news)
+    first = 0
+    while first <= LAST_OFFSET:
+        last = min(old.last_offset, new.last_offset)
+        if all_offsets or old.status != new.status:
+            yield first, last, old.status, new.status
+        first = last + 1
+        if old.last_offset == last:
+            old = next(olds, old)
+        if new.last_offset == last:
+            new = next(news, new)
+
+
+def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:
+    """Give `status` to the offsets between the last range and `end`."""
+    reached = ranges[-1].last_offset + 1 if ranges else 0
+    if reached < end:
+        ranges.append(StatusRange(first_offset=reached, last_offset=end - 1, status=status))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRecords:
+    """State records of one state partition that the history of a share partition (None: of every one) lacks.
+
+    `reason` is ``EARLIER`` (written before the export began), ``GAP`` (pruned before they were exported), ``DROPPED``
+    (exported, and not kept), ``UNREADABLE`` or ``NO_SNAPSHOT`` (an update was read without a snapshot before it).
+    `first_record` and `last_record` (inclusive) are offsets in the state partition; None: not known. `after_ms` is the
+    broker's time of the last record before them; None: any time before `until`, the next state record that has the
+    whole state of the share partition (None: there is none yet).
+    """
+
+    key: SharePartition | None
+    state_partition: int
+    reason: UnknownReason
+    first_record: int | None = None
+    last_record: int | None = None
+    after_ms: int | None = None
+    until: RecordPosition | None = None
+
+    def touches(self, since_ms: int | None = None, until_ms: int | None = None) -> bool:
+        """Whether their changes may have happened at or after `since_ms` and before `until_ms` (ms)."""
+        ended = None if self.until is None else self.until.timestamp_ms
+        is_before = since_ms is not None and ended is not None and ended < since_ms
+        is_after = until_ms is not None and self.after_ms is not None and self.after_ms >= until_ms
+        return not (is_before or is_after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCompleteness:
+    """What the history of some share partitions lacks in a period.
+
+    `is_current`: every exported state record is in the history. `state_partitions`: those with records of each share
+    partition. `kept_from_ms`: changes before this time (ms since the epoch) were in the history and are not kept; None:
+    all are.
+    """
+
+    missing: tuple[MissingRecords, ...]
+    is_current: bool
+    state_partitions: Mapping[SharePartition, frozenset[int]]
+    kept_from_ms: int | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a count from the history is exact; otherwise it is a lower bound."""
+        return self.is_current and not self.missing and self.kept_from_ms is None
+
+    @property
+    def known_from(self) -> RecordPosition | None:
+        """The record from which on all share partitions are known; None: each is known from its beginning, or one is
+        not known yet."""
+        begun = [each.until for each in self.missing if each.reason in _FROM_THE_BEGINNING]
+        known = [at for at in begun if at is not None]
+        if len(known) < len(begun):
+            return None
+        return max(known, key=lambda at: (at.timestamp_ms or 0, at.state_partition, at.offset), default=None)
+
+    def keys_on(self, state_partition: int) -> tuple[SharePartition, ...]:
+        """The share partitions that have records on a state partition."""
+        return tuple(key for key, places in self.state_partitions.items() if state_partition in places)
+
+    def of(self, key: SharePartition) -> HistoryCompleteness:
+        """What the history of one share partition lacks."""
+        places = self.state_partitions.get(key, frozenset())
+        own = (
+            each for each in self.missing if each.key == key or (each.key is None and each.state_partition in places)
+        )
+        return replace(self, missing=tuple(own), state_partitions={key: places})
+
+    def within(self, since_ms: int | None = None, until_ms: int | None = None) -> HistoryCompleteness:
+        """What it lacks of the time at or after `since_ms` and before `until_ms`."""
+        missing = tuple(each for each in self.missing if each.touches(since_ms, until_ms))
+        is_all_kept = self.kept_from_ms is None or (since_ms is not None and since_ms >= self.kept_from_ms)
+        return replace(self, missing=missing, kept_from_ms=None if is_all_kept else self.kept_from_ms)

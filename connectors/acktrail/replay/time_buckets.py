@@ -1,0 +1,193 @@
+"""Numbers by time: counts of what happened to records by interval, and the trends of queues.
+
+Counts: how many records were acknowledged, released, archived and delivered again, by share partition and interval. A
+delivery is counted when it ends, at the broker's time of the state record. One that ended without a record (the broker
+was killed) is counted only in `deliveries`, once a later record shows it.
+
+Trends (rows of ``QUEUE_TRENDS``): rows are *parts*. Those of one interval become one row, and short intervals become
+longer ones; parts added in any grouping give the same row, as long as their order, which is that of time, stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.model_values import CHANGE_COLUMNS
+from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, TABLES, schema
+from acktrail.format.columns.share_partition_keys import are_equal, key_codes
+from acktrail.model.batches import DeliveryState
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.model.status_changes import Cause
+from acktrail.model.status_changes import OffsetStatusKind as _Kind
+
+FINE_MS: Final = 5 * 60_000
+HOUR_MS: Final = 60 * 60_000
+DAY_MS: Final = 24 * HOUR_MS
+KEPT_FINE_MS: Final = 2 * DAY_MS
+"""After this time intervals become an hour long."""
+KEPT_HOURLY_MS: Final = 90 * DAY_MS
+"""After this time intervals become a day long."""
+_TRENDS: Final = TABLES["queue_trends"]
+_QUEUE: Final = ("group_id", "topic_id", "partition")
+_BUCKET: Final = (*_QUEUE, "bucket_ms", "bucket_at")
+_SUMS: Final = ("observations", "acknowledged", "released", "archived")
+_HIGHEST: Final = ("most_unfinished_records",)
+_LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_BUCKET, *_SUMS, *_HIGHEST, "chunk"})
+_KNOWN_ONLY: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
+_OR_NULL: Final = pc.ScalarAggregateOptions(skip_nulls=False)
+COUNTS: Final = (
+    "acknowledged",
+    "released",
+    "archiving",
+    "archived",
+    "deliveries",
+    "redeliveries",
+    "passed_unrecorded",
+    "undated",
+)
+"""Records (offsets) that got the state; deliveries that ended, and those that were not the first; records that the
+start offset moved past without a state; records that got their state at an unknown time."""
+_KEY: Final = (*KEY_COLUMNS, "interval_start_ms")
+RATES: Final = schema((STRING, "group_id", "topic_id"), (INT32, "partition"), (INT64, "interval_start_ms", *COUNTS))
+"""The counts of one share partition in one interval that has any. Null: more than int64 holds."""
+RATE_INPUTS: Final = tuple(name for name in CHANGE_COLUMNS.names if name not in {"state_partition", "record_offset"})
+"""The columns of ``DELIVERY_HISTORY`` that counting needs."""
+_WIDE: Final = pa.decimal128(38, 0)
+"""State records can name any offset: sums of offset ranges do not overflow here."""
+_INT64: Final = pa.decimal128(19, 0)
+_MUCH: Final = 1 << 20
+"""Sums of the shorter ranges of one piece do not overflow int64."""
+_FEW_ROWS: Final = 100_000
+_MOST: Final = 2**63 - 1
+_SETTLED: Final = ("acknowledged", "archiving", "archived")
+
+
+def partial_rates(rows: pa.Table, every_ms: int) -> pa.Table:
+    """The counts of `rows` (``RATE_INPUTS``, texts maybe as dictionaries) by share partition and interval of
+    `every_ms`, for ``sum_rates``."""
+    recorded, passed = (are_equal(rows["standing"], kind) for kind in (_Kind.RECORDED, _Kind.BELOW_START))
+    passed &= are_equal(rows["before_standing"], _Kind.UNRECORDED) & ~are_equal(rows["cause"], Cause.RESET)
+    counted = rows.append_column("recorded", pa.array(recorded)).filter(pa.array(recorded | passed))
+    first, last = (counted[name] for name in ("first_offset", "last_offset"))
+    wide = _INT64 if (last.to_numpy() - first.to_numpy().astype(np.float64) >= _MUCH).any() else INT64
+    weights, factors = pc.add(pc.subtract(last.cast(wide), first.cast(wide)), 1), _factors(counted)
+    counts = [pc.multiply(weights, pa.array(factors[name].astype(np.int32))) for name in COUNTS]
+    times = counted["record_timestamp_ms"]
+    near = pc.multiply(pc.divide(times, every_ms), every_ms)  # divides towards zero
+    begins = pc.if_else(pc.greater(near, times), pc.subtract(near, every_ms), near)
+    return _added(pa.table([*(counted[name] for name in _KEY[:3]), begins, *counts], [*_KEY, *COUNTS]))
+
+
+def sum_rates(pieces: Iterable[pa.Table]) -> pa.Table:
+    """Rows of ``RATES`` from pieces, ascending by their key. Pieces are added whenever they have more rows than what
+    was added before, so that it is not added again and again."""
+    held: list[pa.Table] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held[1:])) > max(_FEW_ROWS, len(held[0])):
+            held = [_added(pa.concat_tables(held))]
+    if not held:
+        return RATES.empty_table()
+    total = _added(pa.concat_tables(held))
+    fits = {name: pc.if_else(pc.less_equal(total[name], _MOST), total[name], None).cast(INT64) for name in COUNTS}
+    fitting = [fits.get(name, total[name]) for name in RATES.names]
+    return pa.table(fitting, schema=RATES).sort_by([(name, "ascending") for name in _KEY])
+
+
+def _factors(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
+    """How much each offset of a row adds to each count."""
+    dated, recorded = (rows[name].to_numpy() for name in ("is_dated", "recorded"))
+    state, was = (pc.fill_null(rows[name], -1).to_numpy() for name in ("delivery_state", "before_state"))
+    count, counted = (pc.fill_null(rows[n], 0).to_numpy().astype(np.int32) for n in ("delivery_count", "before_count"))
+    ended = dated & recorded & (count > counted)
+    return {
+        **{name: dated & (state == (own := DeliveryState[name.upper()])) & (was != own) for name in _SETTLED},
+        "released": ended & (state == DeliveryState.AVAILABLE),
+        "deliveries": np.where(ended, count - counted, 0),
+        "redeliveries": np.where(ended, np.maximum(count - np.maximum(counted, 1), 0), 0),
+        "passed_unrecorded": dated & ~recorded,
+        "undated": ~dated & recorded,
+    }
+
+
+def _added(rows: pa.Table) -> pa.Table:
+    """The sums of `rows` by their key."""
+    codes = key_codes(rows[name] for name in _KEY)
+    sums = rows.select(COUNTS).append_column("code", pa.array(codes)).group_by("code", use_threads=False)
+    added = sums.aggregate([(name, "sum") for name in COUNTS]).sort_by("code")
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    keys = rows.select(_KEY).take(pa.array(first))
+    columns = [*(keys[n].cast(RATES.field(n).type) for n in _KEY), *(added[f"{n}_sum"].cast(_WIDE) for n in COUNTS)]
+    return pa.table(columns, [*_KEY, *COUNTS])
+
+
+def added_buckets(parts: pa.Table) -> pa.Table:
+    """One row for each key and interval of `parts` (``QUEUE_TRENDS``, the later ones behind), ordered by group, topic,
+    partition and time; rows of whole groups behind those of their share partitions. Counts and
+    `most_unfinished_records` are of the parts where they are known."""
+    aggregates: list[tuple[str, str, Any]] = [
+        *((name, "sum", _KNOWN_ONLY) for name in _SUMS),
+        *((name, "max", _KNOWN_ONLY) for name in _HIGHEST),
+        *((name, "last", _OR_NULL) for name in _LAST),
+    ]
+    found = parts.group_by(list(_BUCKET), use_threads=False).aggregate(aggregates)
+    names = {f"{name}_{function}": name for name, function, _ in aggregates}
+    found = found.rename_columns([names.get(name, name) for name in found.column_names])
+    columns = {name: found[name] for name in found.column_names}
+    columns["chunk"] = pa.nulls(found.num_rows, pa.int64())
+    added = pa.table([columns[name] for name in _TRENDS.names], schema=_TRENDS)
+    return added.take(pa.array(_order(added)))
+
+
+def lengthened(parts: pa.Table, bucket_ms: Int64Array | int) -> pa.Table:
+    """`parts` in intervals of `bucket_ms` (one number, or one for each row), those that are longer as they are."""
+    lengths = np.maximum(parts["bucket_ms"].to_numpy(), bucket_ms)
+    begins = parts["bucket_at"].cast(pa.int64()).to_numpy()
+    columns = {"bucket_ms": pa.array(lengths), "bucket_at": pa.array(floored(begins, lengths)).cast(INSTANT)}
+    for name, values in columns.items():
+        parts = parts.set_column(parts.column_names.index(name), _TRENDS.field(name), values)
+    return parts
+
+
+def aged(parts: pa.Table, now_us: int) -> pa.Table:
+    """`parts` with the intervals that rows of their age have at `now_us` (µs since the epoch)."""
+    begins = parts["bucket_at"].cast(pa.int64()).to_numpy()
+    lengths = np.where(
+        begins < aging_begins(now_us)[DAY_MS], DAY_MS, np.where(begins < aging_begins(now_us)[HOUR_MS], HOUR_MS, 0)
+    )
+    return lengthened(parts, lengths)
+
+
+def aging_begins(now_us: int) -> dict[int, int]:
+    """By length of interval, in ms: the time in µs before which rows are to have it at least."""
+    hourly, daily = now_us - KEPT_FINE_MS * 1_000, now_us - KEPT_HOURLY_MS * 1_000
+    return {HOUR_MS: hourly - hourly % (HOUR_MS * 1_000), DAY_MS: daily - daily % (DAY_MS * 1_000)}
+
+
+def floored(instants: Any, bucket_ms: Any) -> Any:
+    """The beginnings of the intervals in which `instants` (µs since the epoch) lie."""
+    return instants - instants % (bucket_ms * 1_000)
+
+
+def text_ranks(values: pa.ChunkedArray) -> Int64Array:
+    """Numbers in the order of texts, null last. Texts are compared once each, not once for every pair of rows."""
+    encoded = values.combine_chunks().dictionary_encode()
+    places = pc.sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(places) + 1, np.int64)
+    ranks[places] = np.arange(len(places))
+    ranks[-1] = len(places)
+    found: Int64Array = ranks[pc.fill_null(encoded.indices, len(places)).to_numpy()]
+    return found
+
+
+def _order(rows: pa.Table) -> Int64Array:
+    partitions = pc.fill_null(pc.cast(rows["partition"], pa.int64()), np.iinfo(np.int64).max).to_numpy()
+    begins, lengths = rows["bucket_at"].cast(pa.int64()).to_numpy(), rows["bucket_ms"].to_numpy()
+    return np.lexsort((lengths, begins, partitions, text_ranks(rows["topic_id"]), text_ranks(rows["group_id"])))

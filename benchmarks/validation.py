@@ -58,7 +58,7 @@ def _row(shape: LogShape) -> Row:
 
 
 def _read_s(tables: TablesConfig) -> float:
-    from acktrail_expectations.suites.state_records import RECORD_COLUMNS
+    from acktrail_expectations.frames.record_frames import RECORD_COLUMNS
 
     begun = time.process_time()
     snapshot = Tables(tables).snapshot("state_records")

@@ -28,8 +28,8 @@ ENTRY_POINT: Final = "acktrail.branches"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """What one branch adds. `package` may have ``tables.md`` (tables, as docs/tables.md has the trunk's) and
-    ``rules.toml`` (rules, as ``acktrail.model.rules`` has them). `looks`: its tables of observations, append-only, with
-    `observed_at`. The others are ``module:attribute``; empty: the branch adds no such thing."""
+    ``rules.toml`` (rules and their suites, as ``acktrail.model.rules`` has them). `looks`: its tables of observations,
+    append-only, with `observed_at`. The others are ``module:attribute``; empty: the branch adds no such thing."""
 
     package: str
     looks: frozenset[str] = frozenset()
@@ -47,8 +47,6 @@ class Branch:
     """``Mapping[str, Dialect]``: more byte forms of state records, by name (``format.wire.dialects.dialect``)."""
     strict_replay: str = ""
     """Replay of released records that reports every rule they break: ``format.wire.dialects.dialect.Replay``."""
-    suites: str = ""
-    """``SuiteCheck`` by suite; its rules name the same suites."""
     metrics: str = ""
     """``(Tables, cluster id) -> Iterable[Metric]``."""
     messages: str = ""

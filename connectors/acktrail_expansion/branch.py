@@ -16,7 +16,6 @@ EXPANSION: Final = Branch(
     plan_check="acktrail_expansion.resets.order_check:key_order_check",
     allowable=frozenset({"order_broken", "order_uncertain", "order_needs_gate"}),
     audit="expansion-audit",
-    suites="acktrail_expansion.quality.expansion_suite:SUITES",
     metrics="acktrail_expansion.quality.expansion_metrics:expansion_metrics",
     messages="acktrail_expansion.quality.expansion_messages:expansion_changes",
     dags=("acktrail_expansion.dags.acktrail_expand_topic", "acktrail_expansion.dags.acktrail_partitions"),

@@ -54,7 +54,7 @@ def _validate(
     from acktrail.tables.cluster_overview import no_share_group
     from acktrail.tables.delta.store import Tables
     from acktrail_expectations.gate import pass_gate, validate_run
-    from acktrail_expectations.inputs.known_runs import choose_run
+    from acktrail_expectations.known_runs import choose_run
     from acktrail_expectations.results import headline
 
     if suites is not None:

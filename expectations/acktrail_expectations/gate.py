@@ -1,20 +1,31 @@
-"""The gate: every suite on what a run brought, the results into ``quality_results``, and a stop for a critical one."""
+"""The gate: suites on rows of the tables, the results into ``quality_results``, and a stop for a critical failure."""
 
 from __future__ import annotations
 
-import json
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.executors import Executors
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.inputs.known_runs import count_rows, require_reconciled
-from acktrail_expectations.inputs.validation_positions import SEQUENCE
-from acktrail_expectations.results import ValidationSummary, headline, record, recorded, unevaluated_lines
-from acktrail_expectations.stopped_gate import stopped_lines
+from acktrail_expectations.known_runs import count_rows, require_reconciled
+from acktrail_expectations.results import (
+    QualityResult,
+    ValidationSummary,
+    headline,
+    record,
+    recorded,
+    rows_text,
+    unevaluated_lines,
+)
+
+MOST_RULES: Final = 5
+"""Rules that are explained where a gate stops; more are counted."""
 
 _log: Final = logging.getLogger("acktrail.quality")
 
@@ -40,12 +51,13 @@ def validate_run(
     """
     rows = count_rows(store, run_id)
     require_reconciled(store, run_id, rows)
-    known, basis = recorded(store, run_id), json.dumps(rows)
+    known, basis = recorded(store, run_id), rows_text(rows)
     is_known = known is not None and known.run_rows == basis
     if known is not None and is_known and not every_record:
         return known
-    from acktrail_expectations.inputs.run_data import RunData
+    from acktrail_expectations.run_data import RunData
     from acktrail_expectations.suite_frames import run_results, with_earlier_results  # loads Great Expectations
+    from acktrail_expectations.unvalidated_records import SEQUENCE
 
     data = RunData.read(store, run_id, every_record=every_record)
     results = run_results(data, executors, datetime.now(UTC) if now is None else now)
@@ -54,11 +66,44 @@ def validate_run(
     summary = ValidationSummary(cluster_id=data.cluster_id, run_id=run_id, results=results, run_rows=basis)
     if is_known:
         return replace(summary, recorded=False)
+    return keep(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
+
+
+def validate_once(
+    store: Tables,
+    run_id: str,
+    cluster_id: str | None,
+    rows: Mapping[str, int | None],
+    results: Callable[[], Sequence[QualityResult]],
+) -> ValidationSummary:
+    """Let a suite pass that has a run id of its own, or stop it: on its recorded `results` as long as they are of as
+    many `rows`, else on new ones. Raises QualityGateFailed."""
+    summary, basis = recorded(store, run_id), rows_text(rows)
+    if summary is None or summary.run_rows != basis:
+        new = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=tuple(results()), run_rows=basis)
+        summary = keep(store, new, run_id, store.transaction_version("quality_results", run_id))
+    log_summary(summary)
+    pass_gate(summary, f"the results are in quality_results under run id {run_id}")
+    return summary
+
+
+def keep(
+    store: Tables,
+    summary: ValidationSummary,
+    counter: str,
+    before: int | None,
+    positions: Mapping[str, int] | None = None,
+) -> ValidationSummary:
+    """Record `summary`; where another validation was quicker, its results of the same rows take the place.
+
+    Raises:
+        ConcurrentCommit: it was of another run, or of other rows.
+    """
     try:
-        return record(store, summary, SEQUENCE, data.since.sequence, data.validated.transactions)
+        return record(store, summary, counter, before, positions)
     except ConcurrentCommit:
-        others = recorded(store, run_id)
-        if others is None or others.run_rows != basis:
+        others = recorded(store, summary.run_id)
+        if others is None or others.run_rows != summary.run_rows:
             raise
         return others
 
@@ -77,7 +122,7 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
     idle cluster brings nothing new: `unevaluated_lines` says which, and callers show it.
 
     Raises:
-        QualityGateFailed: one did, or raised.
+        QualityGateFailed: one did, or raised. Its hint says which rule, where, what to do, and the page of the rule.
     """
     failures = summary.critical_failures
     if failures:
@@ -86,4 +131,18 @@ def pass_gate(summary: ValidationSummary, hint: str = "") -> None:
             "quality_results of this run"
         )
         what = [(r.suite, r.expectation, r.unexpected_count or 0) for r in failures]
-        raise QualityGateFailed(what, hint="\n".join((shown, *stopped_lines(failures))))
+        raise QualityGateFailed(what, hint="\n".join((shown, *_stopped_lines(failures))))
+
+
+def _stopped_lines(failures: Sequence[QualityResult]) -> list[str]:
+    """A line for each of the first rules that stop a run. Names of groups and topics are made printable."""
+    lines = [_line(result) for result in failures[:MOST_RULES]]
+    more = len(failures) - MOST_RULES
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def _line(result: QualityResult) -> str:
+    rule = RULE_BY_ID.get(result.expectation)
+    where = printable(result.error or result.observed_value or "")
+    text = f"{result.expectation} ({result.suite})" + (f", first: {where}" if where else "")
+    return text if rule is None else f"{text}. What to do: {rule.advice} See docs/{rule.page}"

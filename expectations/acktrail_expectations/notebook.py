@@ -1,60 +1,102 @@
-"""Great Expectations as its users know it: a context with data source, suites, validation definitions and a checkpoint
-over the tables of a run. For notebooks, Data Docs and exported suites; the gate itself needs none of it.
+"""Great Expectations as its users know it: a context with data source, suites and validation definitions over the
+tables of a run. For notebooks, Data Docs and exported suites; the gate itself needs none of it.
 
-Nothing is sent anywhere: analytics are off, and the context keeps all of it in memory.
+Nothing is sent anywhere: analytics are off, and the context keeps all of it in memory. As shipped each page of Data
+Docs loads scripts and styles from seven hosts and an image that counts readers, and the index is empty without them.
+Here known ones are removed, unknown ones are refused, a policy in each page forbids all others, and the index is a
+plain table of links. No page has values of the tables: results are counts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
+import great_expectations as gx
 import pandas as pd
+from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
-from acktrail.branches import loaded
 from acktrail.config import TablesConfig
+from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gx import data_docs
-from acktrail_expectations.gx.data_context import checkpoint_of, memory_context
-from acktrail_expectations.gx.documented_suites import suite_json
-from acktrail_expectations.gx.suite_check import RESULT_FORMAT, evaluate_nothing, result_of
-from acktrail_expectations.inputs.known_runs import choose_run
-from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.reset_gate import RESET_PLAN_CHECKS, RESET_RESULT_CHECKS
+from acktrail_expectations.evaluation import OWNER, RESULT_FORMAT, SuiteCheck, checks_of, result_of
+from acktrail_expectations.known_runs import choose_run
 from acktrail_expectations.results import QualityResult
-from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_frames, suites_of
+from acktrail_expectations.run_data import RunData
+from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_frames
 
-CHECKPOINT: Final = "acktrail"
+_COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
+"""Counts without values: Data Docs do not escape what a group or a topic is called."""
+_KNOWN_HOSTS: Final = (
+    "cdn.jsdelivr.net", "cdnjs.cloudflare.com", "code.jquery.com", "maxcdn.bootstrapcdn.com", "unpkg.com",
+    "great-expectations-web-assets.s3.us-east-2.amazonaws.com", "stackpath.bootstrapcdn.com",
+)  # fmt: skip
+_KNOWN: Final = rf"(?:https://(?:{'|'.join(map(re.escape, _KNOWN_HOSTS))})/|(?:\.{{1,2}}/)*static/)"
+_REMOVED: Final = re.compile(
+    rf"""<script\b[^>]*\bsrc=["']{_KNOWN}[^>]*>\s*</script>"""
+    rf"""|<(?:link|img)\b[^>]*\b(?:href|src)\s*=\s*["']{_KNOWN}[^>]*>"""
+    r"""|<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>""",
+    re.DOTALL,
+)
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_HEAD: Final = (
+    f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    "<style>body{font:15px/1.5 sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222;background:#fff}"
+    "table{border-collapse:collapse;width:100%}td,th{border:1px solid #ccc;padding:.3rem .6rem;text-align:left;"
+    "vertical-align:top}.text-danger{color:#a00}.text-success{color:#060}.badge{font-weight:bold;margin-right:.5rem}"
+    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}a{color:#8cf}.text-danger{color:#f88}"
+    ".text-success{color:#8d8}}</style>"
+)
+_INDEX: Final = (
+    "<!DOCTYPE html><html lang='en'><head><title>acktrail: results of a run</title></head><body>"
+    "<h1>acktrail: results of a run</h1><table><tr><th>suite</th><th>result</th></tr>{rows}</table></body></html>"
+)
+
+
+class OutsideResource(ValueError):
+    """A page loads something from elsewhere that is not known, or could not be made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunChecks:
     """The suites of a run in a context of Great Expectations.
 
-    `context`: data source ``acktrail`` with an asset a suite, the suites, their validation definitions, the checkpoint.
-    `checkpoint`: validates all of them; needs no batch parameters. `suites`: the frames, whole. A suite without rows is
-    in neither: nothing of it can be evaluated.
+    `context`: data source ``acktrail`` with an asset a suite, the suites, their validation definitions. `suites`: the
+    frames, whole. A suite without rows is not in the context: nothing of it can be evaluated.
     """
 
     run_id: str
     context: Any
-    checkpoint: Any
     suites: Mapping[str, SuiteFrame]
 
+    def validate(self, result_format: Mapping[str, Any] = RESULT_FORMAT) -> dict[str, Any]:
+        """Great Expectations' result of every suite that has rows, by its name."""
+        return {
+            each.name: each.run(
+                batch_parameters={"dataframe": self.suites[each.name].frame}, result_format=dict(result_format)
+            )
+            for each in self.context.validation_definitions.all()
+        }
+
     def results(self) -> tuple[QualityResult, ...]:
-        """The checkpoint's results as the gate has them: acktrail's severities, what was compared, what was not."""
-        found = {r.suite_name: r for r in self.checkpoint.run().run_results.values()}
+        """The same as the gate has them: acktrail's severities, what was compared, what was not."""
+        found = self.validate()
         results: list[QualityResult] = []
         for name, own in self.suites.items():
             if name not in found:
-                results += (replace(r, reason=own.why_empty) for r in evaluate_nothing(name, own.checks))
+                results += own.results()
                 continue
             outcomes = {each.expectation_config.meta["rule"]: each for each in found[name].results}
-            results += [result_of(name, c, outcomes.get(c.rule), own.frame, own.subject) for c in own.checks]
+            results += [result_of(name, c, outcomes.get(c.rule.id), own.frame, own.label) for c in own.checks]
         return tuple(results)
 
     def build_data_docs(self, folder: Path) -> Path:
@@ -64,10 +106,15 @@ class RunChecks:
         Raises:
             OutsideResource: a page would load something from the network, or could not be made.
         """
-        filled = [(name, own.checks, own.frame) for name, own in self.suites.items() if len(own.frame)]
-        context = memory_context()
-        checkpoint_of(context, CHECKPOINT, filled, data_docs.RESULT_FORMAT).run()
-        return data_docs.build_site(context, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = replace(self, context=_context(self.suites.values()))
+        passed = {name: bool(result.success) for name, result in fresh.validate(_COUNTS).items()}
+        backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
+        fresh.context.add_data_docs_site(
+            OWNER, {"class_name": "SiteBuilder", "store_backend": backend, "show_how_to_buttons": False}
+        )
+        fresh.context.build_data_docs(site_names=[OWNER])
+        return _offline_site(folder, passed)
 
 
 def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: bool = True) -> RunChecks:
@@ -88,10 +135,7 @@ def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: b
     for piece in (*suite_frames(data, datetime.now(UTC)), *records):
         pieces.setdefault(piece.suite, []).append(piece)
     suites = {name: _whole(own) for name, own in pieces.items()}
-    context = memory_context()
-    filled = [(name, own.checks, own.frame) for name, own in suites.items() if len(own.frame)]
-    checkpoint = checkpoint_of(context, CHECKPOINT, filled, RESULT_FORMAT)
-    return RunChecks(run_id=chosen, context=context, checkpoint=checkpoint, suites=suites)
+    return RunChecks(run_id=chosen, context=_context(suites.values()), suites=suites)
 
 
 def _whole(pieces: list[SuiteFrame]) -> SuiteFrame:
@@ -99,19 +143,93 @@ def _whole(pieces: list[SuiteFrame]) -> SuiteFrame:
     return replace(pieces[0], frame=pd.concat(frames, ignore_index=True))
 
 
+def _context(suites: Iterable[SuiteFrame]) -> Any:
+    """A context that keeps everything in memory, writes no documents and sends no analytics, with those of `suites`
+    that have rows."""
+    context = gx.get_context(
+        mode="ephemeral",
+        project_config=DataContextConfig(
+            analytics_enabled=False,
+            progress_bars={"globally": False},
+            store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        ),
+    )
+    source = context.data_sources.add_pandas(OWNER)
+    for own in suites:
+        if len(own.frame):
+            batch = source.add_dataframe_asset(own.suite).add_batch_definition_whole_dataframe(own.suite)
+            suite = context.suites.add(_documented(own.suite, own.checks))
+            context.validation_definitions.add(gx.ValidationDefinition(name=own.suite, data=batch, suite=suite))
+    return context
+
+
+def _documented(name: str, checks: Sequence[SuiteCheck]) -> gx.ExpectationSuite:
+    """A suite with an expectation of its own for each of `checks`: a context notes ids in them."""
+    expectations = [check.expectation.copy() for check in checks]
+    return gx.ExpectationSuite(name=name, expectations=expectations, meta={"owner": OWNER, "page": "docs/rules.md"})
+
+
 def export_suites(folder: Path) -> list[Path]:
     """Write every suite to ``FOLDER/SUITE.json`` as Great Expectations stores suites, and give the files.
     The folder is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    suites = {
-        **suites_of(compares_bytes=True),
-        "reset_plan": RESET_PLAN_CHECKS,
-        "reset_result": RESET_RESULT_CHECKS,
-        **{name: checks for of_branch in loaded("suites") for name, checks in of_branch.items()},
-    }
     written = []
-    for name, checks in suites.items():
+    for name in dict.fromkeys(suite for rule in QUALITY_RULES for suite in rule.suites):
         path = folder / f"{name}.json"
-        path.write_text(json.dumps(suite_json(name, checks), indent=2, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(json.dumps(_suite_json(name), indent=2, ensure_ascii=False) + "\n", "utf-8")
         written.append(path)
     return written
+
+
+def _suite_json(name: str) -> dict[str, Any]:
+    """A suite without ids and Great Expectations' version, so that equal suites are equal."""
+    stored: dict[str, Any] = _documented(name, checks_of(name)).to_json_dict()
+    for expectation in stored["expectations"]:
+        expectation.pop("id", None)
+    stored["meta"].pop("great_expectations_version", None)
+    return {key: value for key, value in stored.items() if key != "id"}
+
+
+def _offline_site(folder: Path, passed: Mapping[str, bool]) -> Path:
+    """Rewrite the pages of a site, with an index of the results of suites: the index. Great Expectations logs what went
+    wrong with a page and continues: what is there is checked."""
+    index, made = folder / "index.html", sorted((folder / "validations").rglob("*.html"))
+    of_suite = {page.relative_to(folder / "validations").parts[0]: page for page in made}
+    if of_suite.keys() != passed.keys():
+        raise OutsideResource("Data Docs could not be made: see the log of Great Expectations")
+    for page in folder.rglob("*.html"):
+        page.write_text(offline(page.read_text("utf-8")), "utf-8")
+    rows = "".join(
+        f'<tr><td><a href="{quote(str(of_suite[name].relative_to(folder)))}">{escape(name)}</a></td>'
+        f"<td>{'passed' if is_ok else 'failed'}</td></tr>"
+        for name, is_ok in passed.items()
+    )
+    index.write_text(offline(_INDEX.format(rows=rows)), "utf-8")
+    shutil.rmtree(folder / "static", ignore_errors=True)
+    return index
+
+
+def offline(page: str) -> str:
+    """`page` without scripts and outside resources, with a policy that forbids them. Raises OutsideResource."""
+    changed = _REMOVED.sub("", page).replace("<head>", f"<head>{_HEAD}", 1)
+    finder = _Resources()
+    finder.feed(changed)
+    if finder.found or _POLICY not in changed:
+        raise OutsideResource(f"Data Docs would load {', '.join(finder.found[:1]) or 'what it likes: no policy'}")
+    return changed
+
+
+class _Resources(HTMLParser):
+    """What a page would load: everything that is no link to click, and no data in the page itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            loads = name in {"src", "srcset", "poster", "data", "background"} or (tag == "link" and name == "href")
+            if loads and value and not value.startswith("data:"):
+                self.found.append(value)
+            if name == "style" and value and "url(" in value.lower():
+                self.found.append(value)

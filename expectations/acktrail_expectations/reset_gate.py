@@ -6,8 +6,8 @@ by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,20 +21,13 @@ from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.plan_file import partition_rows
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
-from acktrail.errors import ConcurrentCommit, UnknownName
-from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.errors import UnknownName
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.gate import log_summary, pass_gate
-from acktrail_expectations.gx.engine import core
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, evaluate, is_true, rule_check, unique
-from acktrail_expectations.results import QualityResult, ValidationSummary, record, recorded
-from acktrail_expectations.row_labels import SHARE_PARTITION
-from acktrail_expectations.suites.frame_columns import frame_of, known_true, where
-
-_STORED: Final = "share partitions in the plan's text: {rows}, in the row of the plan: {planned}"
-_VERIFIED: Final = "share partitions with a result: {rows}, share partitions of the plan: {planned}"
-
-_ROW_COUNT: Final = RULE_BY_ID["row_count_as_planned"]
+from acktrail_expectations.evaluation import checks_of, evaluate
+from acktrail_expectations.frames.frame_columns import frame_of, known_true, where
+from acktrail_expectations.gate import validate_once
+from acktrail_expectations.results import QualityResult, ValidationSummary
+from acktrail_expectations.suite_frames import share_partition
 
 _NUMBERS: Final = (
     *("partition", "log_start_offset", "log_end_offset", "wanted_offset", "target_offset", "to_deliver"),
@@ -58,33 +51,7 @@ _RESULT_COLUMNS: Final = (
 """The columns of ``RESET_EXECUTIONS`` that the frame is made of."""
 
 _DONE: Final = [status.value for status in Status if status.is_ok]
-
-RESET_PLAN_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    rule_check("share_partition_once", unique("group_id", "topic", "partition")),
-    rule_check("target_or_refusal", is_true("has_target_or_refusal")),
-    rule_check("target_not_negative", core.ExpectColumnValuesToBeBetween(column="sent_target", min_value=0)),
-    rule_check("target_ge_log_start", at_least("sent_target", "log_start_offset")),
-    rule_check("target_le_log_end", at_least("log_end_offset", "sent_target")),
-    rule_check("target_is_wanted_unless_clamped", equal("unclamped_target", "wanted_offset")),
-    rule_check(
-        "skips_only_where_allowed", core.ExpectColumnValuesToBeInSet(column="unallowed_skip", value_set=[False])
-    ),
-    rule_check("to_deliver_is_log_end_less_target", equal("to_deliver", "records_to_deliver")),
-    rule_check("delivered_again_adds_up", equal("delivered_again", "sum_of_delivered_again")),
-    rule_check("delivered_again_le_to_deliver", at_least("to_deliver", "delivered_again")),
-)
-"""Rules on `reset_plan_frame`."""
-
-RESET_RESULT_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    rule_check("share_partition_once", unique("group_id", "topic", "partition")),
-    rule_check("every_outcome_settled", is_true("is_settled")),
-    rule_check("every_share_partition_done", is_true("is_done")),
-    rule_check("start_offset_is_target", equal("done_start_offset", "target_offset")),
-    rule_check("described_start_offset_is_target", equal("done_described_start_offset", "target_offset")),
-    rule_check("state_epoch_not_back", at_least("state_epoch_after", "state_epoch_before")),
-    rule_check("shown_by_a_state_record", is_true("has_evidence")),
-)
-"""Rules on `reset_result_frame`."""
+_ROW_COUNT: Final = "row_count_as_planned"
 
 
 def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
@@ -101,9 +68,9 @@ def validate_plan(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     if stored is None:
         raise UnknownName("plan", plan_id)
     plan = parse_plan(stored["plan"], f"plan {plan_id}")
-    count = _row_count("reset_plan", rows=len(plan.partitions), planned=stored["partitions"], what=_STORED)
-    run_id, cluster_id = f"reset-plan-{plan_id}", stored["cluster_id"]
-    return _validated(store, run_id, cluster_id, count, RESET_PLAN_CHECKS, lambda: reset_plan_frame(plan))
+    rows = {"share partitions in the plan's text": len(plan.partitions), "in the row of the plan": stored["partitions"]}
+    results = partial(_results, "reset_plan", rows, partial(reset_plan_frame, plan))
+    return validate_once(store, f"reset-plan-{plan_id}", stored["cluster_id"], rows, results)
 
 
 def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
@@ -121,48 +88,26 @@ def validate_result(tables: TablesConfig, plan_id: str) -> ValidationSummary:
     attempt = pc.max(executions["attempt"]).as_py()
     verified_ms = int(pc.max(executions["verified_at"]).as_py().timestamp() * 1000)
     frame = reset_result_frame(executions)
-    stored = _stored_plan(store, plan_id)
-    planned = None if stored is None else stored["partitions"]
-    count = _row_count("reset_result", rows=len(frame), planned=planned, what=_VERIFIED)
+    planned = (_stored_plan(store, plan_id) or {}).get("partitions")
+    rows = {"share partitions with a result": len(frame), "share partitions of the plan": planned}
+    results = partial(_results, "reset_result", rows, lambda: frame)
     run_id, cluster_id = f"reset-result-{plan_id}-{attempt}-{verified_ms}", executions["cluster_id"][0].as_py()
-    return _validated(store, run_id, cluster_id, count, RESET_RESULT_CHECKS, lambda: frame)
+    return validate_once(store, run_id, cluster_id, rows, results)
 
 
-def _validated(
-    store: Tables,
-    run_id: str,
-    cluster_id: str | None,
-    count: QualityResult,
-    checks: tuple[SuiteCheck, ...],
-    frame: Callable[[], pd.DataFrame],
-) -> ValidationSummary:
-    """The recorded results where the number of rows is still the same, else new ones."""
-    summary = recorded(store, run_id)
-    if summary is None or count not in summary.results:
-        results = (count, *evaluate(count.suite, checks, frame(), SHARE_PARTITION))
-        summary = ValidationSummary(cluster_id=cluster_id, run_id=run_id, results=results)
-        try:
-            summary = record(store, summary, run_id, store.transaction_version("quality_results", run_id))
-        except ConcurrentCommit:
-            summary = replace(summary, recorded=False)
-    log_summary(summary)
-    where = f"the results are in quality_results under run id {run_id}"
-    pass_gate(summary, where if count.success else f"{count.observed_value}; {where}")
-    return summary
-
-
-def _row_count(suite: str, *, rows: int, planned: int | None, what: str) -> QualityResult:
-    """The result of the rule that there are as many `rows` as the plan has share partitions (`planned`; None: not
-    known, which fails), and at least one: on no row the other rules have nothing to compare. `what` names both."""
-    return QualityResult(
-        suite=suite,
-        expectation=_ROW_COUNT.id,
-        severity=_ROW_COUNT.severity,
-        success=rows == planned and rows > 0,
-        element_count=rows,
-        unexpected_count=abs(rows - (planned or 0)),
-        observed_value=what.format(rows=rows, planned="unknown" if planned is None else planned),
+def _results(
+    suite: str, rows: Mapping[str, int | None], frame: Callable[[], pd.DataFrame]
+) -> tuple[QualityResult, ...]:
+    """One row says whether there are as many share partitions as the plan has (None: not known, which fails), and at
+    least one: on no row the other rules have nothing to compare."""
+    found, planned = rows.values()
+    counted = pd.DataFrame({"is_whole": [found == planned and bool(found)]})
+    said = ", ".join(f"{what}: {'unknown' if number is None else number}" for what, number in rows.items())
+    (count,), others = (
+        [check for check in checks_of(suite) if (check.rule.id == _ROW_COUNT) is wanted] for wanted in (True, False)
     )
+    whole = evaluate(suite, [count], counted, lambda _: said)
+    return (*whole, *evaluate(suite, others, frame(), share_partition))
 
 
 def _stored_plan(store: Tables, plan_id: str) -> dict[str, Any] | None:
@@ -179,7 +124,7 @@ def reset_plan_frame(plan: ChangePlan) -> pd.DataFrame:
         target, without the offsets that are no records) and `sum_of_delivered_again` (what lies below the start
         offset, and what is finished in the state).
     """
-    frame = frame_of(pa.Table.from_pylist(partition_rows(plan), schema=_PARTITION_ROWS))
+    frame = _with_topic_ids(frame_of(pa.Table.from_pylist(partition_rows(plan), schema=_PARTITION_ROWS)))
     refused = known_true(frame["refused"])
     may_skip = isinstance(plan, ResetPlan) and plan.request.may_skip
     sent = where(frame["target_offset"], ~refused)
@@ -203,7 +148,7 @@ def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
         ``_RESULT_COLUMNS`` and `is_settled`, `is_done`, `has_evidence` (a state record shows it, or nothing was to
         be shown), `done_start_offset` and `done_described_start_offset` (missing where it is not done).
     """
-    rows = frame_of(executions.select(list(_RESULT_COLUMNS)))
+    rows = _with_topic_ids(frame_of(executions.select(list(_RESULT_COLUMNS))))
     ordered = rows.sort_values(["attempt", "verified_at"], kind="stable")
     frame = ordered.drop_duplicates(["group_id", "topic", "partition"], keep="last").reset_index(drop=True)
     done = np.asarray(frame["status"].isin(_DONE), dtype=np.bool_)
@@ -215,3 +160,8 @@ def reset_result_frame(executions: pa.Table) -> pd.DataFrame:
         done_start_offset=where(frame["start_offset_after"], done),
         done_described_start_offset=where(frame["described_start_offset"], done),
     )
+
+
+def _with_topic_ids(frame: pd.DataFrame) -> pd.DataFrame:
+    """A topic that is not there has no id: its name stands in the place, so that two of them are two."""
+    return frame.assign(topic_id=frame["topic_id"].fillna(frame["topic"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -167,6 +168,11 @@ def _merge_two(one: QualityResult, other: QualityResult) -> QualityResult:
 def _in_order(example: str) -> list[str | int]:
     """Numbers by their value: state record 0/9 comes before 0/10, whichever part was evaluated first."""
     return [int(part) if part.isdecimal() else part for part in _NUMBER.split(example)]
+
+
+def rows_text(rows: Mapping[str, int | None]) -> str:
+    """`ValidationSummary.run_rows` of a number of rows by table."""
+    return json.dumps(rows)
 
 
 def recorded(store: Tables, run_id: str) -> ValidationSummary | None:

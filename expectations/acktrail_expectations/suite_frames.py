@@ -5,37 +5,33 @@ Rules on state records are evaluated by executors, where the records are; all ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 
 from acktrail.connect.activity import doing
 from acktrail.executors import Executors, JobStep, Results
-from acktrail_expectations.gx.suite_check import NO_ROW, RowLabel, SuiteCheck, evaluate, not_evaluated
-from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.unvalidated_records import UnvalidatedRecords
-from acktrail_expectations.results import RESULTS, QualityResult, ValidationSummary, merged, stored_result
-from acktrail_expectations.row_labels import (
-    EXPORT_RANGE,
-    SHARE_PARTITION,
-    STATE_PARTITION,
-    STATE_RECORD,
-    state_record_label,
-)
-from acktrail_expectations.suites.export_ranges import EXPORT_RANGE_CHECKS, export_ranges_frame
-from acktrail_expectations.suites.reconciliations import RECONCILIATION_CHECKS, reconciliations_frame
-from acktrail_expectations.suites.share_partition_states import (
-    SHARE_PARTITION_STATE_CHECKS,
+from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail_expectations.evaluation import NO_ROW, Label, SuiteCheck, checks_of, evaluate, not_evaluated
+from acktrail_expectations.frames.table_frames import (
+    export_ranges_frame,
+    reconciliations_frame,
     share_partition_states_frame,
+    state_partitions_frame,
 )
-from acktrail_expectations.suites.state_partitions import STATE_PARTITION_CHECKS, state_partitions_frame
-from acktrail_expectations.suites.state_records import MATCHES_RAW_BYTES, STATE_RECORD_CHECKS
+from acktrail_expectations.results import RESULTS, QualityResult, ValidationSummary, merged, stored_result
+from acktrail_expectations.run_data import RunData
+from acktrail_expectations.unvalidated_records import UnvalidatedRecords
 
+MATCHES_RAW_BYTES: Final = RULE_BY_ID["record_matches_raw_bytes"]
+"""The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
+
+_RECORDS: Final = "state_records"
 _EVALUATE: Final = JobStep(name="evaluate the rules on state records", kinds={"results": RESULTS})
 
 
@@ -46,56 +42,72 @@ class SuiteFrame:
     suite: str
     checks: tuple[SuiteCheck, ...]
     frame: pd.DataFrame
-    subject: RowLabel
+    label: Label
     why_empty: str = ""
 
+    def results(self) -> tuple[QualityResult, ...]:
+        """One for each of the checks."""
+        found = evaluate(self.suite, self.checks, self.frame, self.label)
+        return tuple(replace(each, reason=self.why_empty) if each.reason == NO_ROW else each for each in found)
 
-def suites_of(*, compares_bytes: bool) -> dict[str, tuple[SuiteCheck, ...]]:
-    """The rules of every suite of a run."""
-    return {
-        "state_partitions": STATE_PARTITION_CHECKS,
-        "export_ranges": EXPORT_RANGE_CHECKS,
-        "state_records": (*STATE_RECORD_CHECKS, MATCHES_RAW_BYTES) if compares_bytes else STATE_RECORD_CHECKS,
-        "share_partition_states": SHARE_PARTITION_STATE_CHECKS,
-        "reconciliations": RECONCILIATION_CHECKS,
-    }
+
+def share_partition(row: Mapping[str, Any]) -> str:
+    """A share partition as people name it: group, topic and partition, by the topic's id where it has no name."""
+    topic = row["topic"] if isinstance(row["topic"], str) else row["topic_id"]
+    return f"{row['group_id']}/{topic}/{row['partition']}"
+
+
+def _export_range(row: Mapping[str, Any]) -> str:
+    return f"{row['state_partition']}/{row['begin']}-{row['end'] - 1}"
+
+
+def _state_record(topics: Mapping[str, str], row: Mapping[str, Any]) -> str:
+    """State partition and offset, and the share partition where the record names one. `topics`: names by id."""
+    address = f"{row['state_partition']}/{row['offset']}"
+    if not isinstance(row["group_id"], str):
+        return address
+    return f"{address} of {share_partition({**row, 'topic': topics.get(row['topic_id'])})}"
 
 
 def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
     """Every suite of a run; of the state records, which executors evaluate, a frame without rows."""
-    checks = suites_of(compares_bytes=run.records.compares_bytes)
 
-    def of(suite: str, frame: pd.DataFrame, subject: RowLabel, why_empty: str) -> SuiteFrame:
+    def of(suite: str, frame: pd.DataFrame, label: Label, why_empty: str) -> SuiteFrame:
         doing(f"validating {suite}")
-        return SuiteFrame(suite=suite, checks=checks[suite], frame=frame, subject=subject, why_empty=why_empty)
+        return SuiteFrame(suite=suite, checks=checks_of(suite), frame=frame, label=label, why_empty=why_empty)
 
     observed = state_partitions_frame(run.observed, exported=run.exported, now=now)
-    yield of("state_partitions", observed, STATE_PARTITION, "the run did not observe the state topic")
+    not_seen = "the run did not observe the state topic"
+    yield of("state_partitions", observed, lambda row: f"state partition {row['state_partition']}", not_seen)
     ranges = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.records.stored)
-    yield of("export_ranges", ranges, EXPORT_RANGE, "nothing was exported since the last validation")
-    yield of("state_records", pd.DataFrame(), STATE_RECORD, "no state record came since the last validation")
+    yield of("export_ranges", ranges, _export_range, "nothing was exported since the last validation")
+    nothing = "no state record came since the last validation"
+    yield replace(_piece(run.records, pd.DataFrame()), why_empty=nothing)
     states = share_partition_states_frame(run.states, cluster=run.cluster)
-    yield of("share_partition_states", states, SHARE_PARTITION, "the run replayed no share partition")
+    yield of("share_partition_states", states, share_partition, "the run replayed no share partition")
     verdicts = reconciliations_frame(run.reconciliations)
-    yield of("reconciliations", verdicts, SHARE_PARTITION, "the run reconciled no share partition")
+    yield of("reconciliations", verdicts, share_partition, "the run reconciled no share partition")
 
 
 def record_frames(records: UnvalidatedRecords, partitions: Sequence[int]) -> Iterator[SuiteFrame]:
     """The records of some state partitions, piece by piece."""
-    suite, label = "state_records", state_record_label(records.cluster.topics)
-    checks = suites_of(compares_bytes=records.compares_bytes)[suite]
     for frame in records.frames(partitions):
-        yield SuiteFrame(suite=suite, checks=checks, frame=frame, subject=label)
+        yield _piece(records, frame)
         del frame
+
+
+def _piece(records: UnvalidatedRecords, frame: pd.DataFrame) -> SuiteFrame:
+    checks = tuple(c for c in checks_of(_RECORDS) if records.compares_bytes or c.rule is not MATCHES_RAW_BYTES)
+    label = partial(_state_record, records.cluster.topics)
+    return SuiteFrame(suite=_RECORDS, checks=checks, frame=frame, label=label)
 
 
 def run_results(run: RunData, executors: Executors | None, now: datetime) -> tuple[QualityResult, ...]:
     """In the order of the data's way. `executors` evaluate the rules on state records, unless these are few."""
     results: list[QualityResult] = []
     for piece in suite_frames(run, now):
-        found = evaluate(piece.suite, piece.checks, piece.frame, piece.subject)
-        results += (replace(each, reason=piece.why_empty) if each.reason == NO_ROW else each for each in found)
-        if piece.suite == "state_records":
+        results += piece.results()
+        if piece.suite == _RECORDS:
             workers, shares = run.records.shares(executors)
             of_records = workers.run(_EVALUATE, shares, partial(_evaluated, run.records))["results"]
             results += map(stored_result, of_records.to_pylist())
@@ -108,7 +120,7 @@ def _evaluated(records: UnvalidatedRecords, partitions: Sequence[int]) -> Result
     """Results of ``_EVALUATE`` for a share of the state partitions."""
     results: tuple[QualityResult, ...] = ()
     for piece in record_frames(records, partitions):
-        results = merged((*results, *evaluate(piece.suite, piece.checks, piece.frame, piece.subject)))
+        results = merged((*results, *piece.results()))
         del piece
     yield "results", pa.Table.from_pylist([result.row for result in results], schema=RESULTS)
 
@@ -119,7 +131,7 @@ def with_earlier_results(
     """State records are validated once: those of the run's earlier validation stay in its results. Raw bytes that
     matched then prove nothing about records that came since."""
     rules = {(result.suite, result.expectation) for result in results}
-    earlier = [r for r in known.results if r.suite == "state_records" and (r.suite, r.expectation) in rules]
+    earlier = [r for r in known.results if r.suite == _RECORDS and (r.suite, r.expectation) in rules]
     if data.why_bytes_not_compared is not None:
-        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.rule or r.success is False]
+        earlier = [r for r in earlier if r.expectation != MATCHES_RAW_BYTES.id or r.success is False]
     return merged((*results, *earlier))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,15 +27,12 @@ from expectations.sample_tables import (
 from state_topics.coordinator_log import everyday, from_raw
 
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, RAW_RECORDS
+from acktrail.model.reconciliation import Verdict
 from acktrail.replay.stored_offsets import stored_offsets
-from acktrail_expectations.gx import suite_check
-from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, evaluate
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.row_labels import EXPORT_RANGE, SHARE_PARTITION, STATE_PARTITION, STATE_RECORD
-from acktrail_expectations.suites import export_ranges as range_suite
-from acktrail_expectations.suites import state_partitions as state_partition_suite
-from acktrail_expectations.suites.export_ranges import export_ranges_frame
-from acktrail_expectations.suites.state_partitions import ExportedSoFar, state_partitions_frame
+from acktrail_expectations import evaluation
+from acktrail_expectations.evaluation import SuiteCheck, checks_of, evaluate
+from acktrail_expectations.frames.table_frames import ExportedSoFar, export_ranges_frame, state_partitions_frame
+from acktrail_expectations.observed_cluster import ObservedCluster
 
 Damage = Callable[[pa.Table], pa.Table]
 CLUSTER = cluster()
@@ -46,21 +43,20 @@ RECONCILIATIONS = reconciliations(LIFE)
 RANGES = ranges(RECORDS)
 
 
-def failing(suite: str, checks: Iterable[SuiteCheck], frame: pd.DataFrame) -> set[str]:
-    subjects = {
-        "state_records": STATE_RECORD,
-        "export_ranges": EXPORT_RANGE,
-        "state_partitions": STATE_PARTITION,
-    }
-    results = evaluate(suite, tuple(checks), frame, subjects.get(suite, SHARE_PARTITION))
+def failing(suite: str, frame: pd.DataFrame) -> set[str]:
+    """The rules of a suite that `frame` breaks."""
+    results = evaluate(suite, checks_of_frame(suite, frame), frame, str)
     assert [result.error for result in results if result.error] == []
     assert all(result.observed_value for result in results if result.success is False)
     return {result.expectation for result in results if result.success is False}
 
 
-def failing_by_damage(
-    suite: str, checks: Iterable[SuiteCheck], frames: Mapping[str, pd.DataFrame], apart: Sequence[str] = ()
-) -> dict[str, set[str]]:
+def checks_of_frame(suite: str, frame: pd.DataFrame) -> tuple[SuiteCheck, ...]:
+    """The rules of a suite; bytes are compared where `frame` has the comparison."""
+    return tuple(check for check in checks_of(suite) if {*check.columns} != {"matches_raw_bytes"} - {*frame.columns})
+
+
+def failing_by_damage(suite: str, frames: Mapping[str, pd.DataFrame], apart: Sequence[str] = ()) -> dict[str, set[str]]:
     """The rules that each of `frames` breaks, by its name, out of one evaluation of all. `apart`: columns with numbers
     that are others in each frame, so that rows of two frames are never alike."""
     whole = pd.concat(
@@ -72,8 +68,8 @@ def failing_by_damage(
     )
     found: dict[str, set[str]] = {name: set() for name in frames}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(suite_check.RESULT_FORMAT, "partial_unexpected_count", len(whole))
-        for result in evaluate(suite, tuple(checks), whole, RowLabel(("damage",), lambda row: str(row["damage"]))):
+        patched.setitem(evaluation.RESULT_FORMAT, "partial_unexpected_count", len(whole))
+        for result in evaluate(suite, checks_of_frame(suite, whole), whole, lambda row: str(row["damage"])):
             assert result.error is None, result
             for name in filter(None, (result.observed_value or "").split("; ")):
                 found[name].add(result.expectation)
@@ -259,14 +255,7 @@ STATE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 }
 
 VERDICT_RULES = {
-    "durable_ahead": "no_durable_ahead",
-    "past_log_end": "no_past_log_end",
-    "live_ahead": "no_live_ahead",
-    "missing_state": "no_missing_state",
-    "orphan_state": "no_orphan_state",
-    "before_log_start": "no_before_log_start",
-    "not_authorized": "no_not_authorized",
-    "unknown": "no_unknown",
+    **{verdict.value: verdict.value for verdict in Verdict if verdict is not Verdict.MATCH},
     "elsewhere": "verdict_known",
     None: "verdict_given",
 }
@@ -320,18 +309,16 @@ RANGE_DAMAGE: dict[str, tuple[Damage, set[str]]] = {
 
 
 def range_frame(table: pa.Table, addresses: pa.Table | None = None) -> pd.DataFrame:
-    stored = None if addresses is None else stored_offsets(addresses.to_batches(), {})
+    """`addresses`: the records that are stored; None: it is not known which."""
+    known = {} if addresses is not None else dict.fromkeys(range(3), 1_000)
+    stored = stored_offsets(() if addresses is None else addresses.to_batches(), known)
     return export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
-
-
-def failing_ranges(table: pa.Table, addresses: pa.Table | None) -> set[str]:
-    return failing("export_ranges", range_suite.EXPORT_RANGE_CHECKS, range_frame(table, addresses))
 
 
 OBSERVED = logs()
 
 EXPORTED = ExportedSoFar(ends=dict.fromkeys(range(3), 5), partition_counts={"state": 3})
-LATER = NOW + dt.timedelta(minutes=state_partition_suite.FRESH_MINUTES)
+LATER = NOW + dt.timedelta(minutes=60)
 
 STATE_PARTITION_DAMAGE: dict[str, tuple[pa.Table, ExportedSoFar, dt.datetime, set[str]]] = {
     "a partition added": (
@@ -358,4 +345,4 @@ STATE_PARTITION_DAMAGE: dict[str, tuple[pa.Table, ExportedSoFar, dt.datetime, se
 
 def failing_state_partitions(observed: pa.Table, exported: ExportedSoFar, now: dt.datetime) -> set[str]:
     frame = state_partitions_frame(observed, exported=exported, now=now)
-    return failing("state_partitions", state_partition_suite.STATE_PARTITION_CHECKS, frame)
+    return failing("state_partitions", frame)

@@ -22,9 +22,9 @@ from acktrail.model.batches import DeliveryState, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
-from acktrail_expectations.suites.frame_columns import PLACE, misplaced_keys
-from acktrail_expectations.suites.state_records import StateRecordFrames
+from acktrail_expectations.frames.frame_columns import PLACE, misplaced_keys
+from acktrail_expectations.frames.record_frames import StateRecordFrames
+from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
 
 RUN = "run-1"
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)

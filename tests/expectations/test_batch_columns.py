@@ -12,8 +12,8 @@ from samples.random_records import batches as some_batches
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.suites.batches import RecordBatches
+from acktrail_expectations.frames.batches import RecordBatches
+from acktrail_expectations.observed_cluster import ObservedCluster
 
 CLUSTER = ObservedCluster(delivery_states=(0, 2, 4))
 Lists = list[tuple[StateBatch, ...] | None]

@@ -61,11 +61,11 @@ def test_a_critical_failure_stops_the_run_after_it_is_recorded(tmp_path: Path) -
     for _ in range(2):
         with pytest.raises(QualityGateFailed) as caught:
             validate(config, RUN)
-        assert caught.value.failures == (("reconciliations", "no_past_log_end", 1),)
+        assert caught.value.failures == (("reconciliations", "past_log_end", 1),)
         assert RUN in caught.value.hint
         assert stored(config).num_rows == ALL_CHECKS
 
-    row = stored(config).filter(pc.field("expectation") == "no_past_log_end").to_pylist()[0]
+    row = stored(config).filter(pc.field("expectation") == "past_log_end").to_pylist()[0]
     assert (row["severity"], row["success"], row["unexpected_count"]) == ("critical", False, 1)
     assert row["observed_value"] == "orders/orders/0"
 
@@ -82,11 +82,11 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(QualityGateFailed) as caught:
         validate(fill(tmp_path, life, reconciliations=verdicts), RUN)
 
-    ahead, beyond = (RULE_BY_ID[rule] for rule in ("no_durable_ahead", "no_past_log_end"))
+    ahead, beyond = (RULE_BY_ID[rule] for rule in ("durable_ahead", "past_log_end"))
     _, first, second = caught.value.hint.splitlines()
-    assert first.startswith("no_durable_ahead (reconciliations), first: a\\n\\x1b[31mb/orders/0.")
+    assert first.startswith("durable_ahead (reconciliations), first: a\\n\\x1b[31mb/orders/0.")
     assert second == (
-        f"no_past_log_end (reconciliations), first: orders/orders/0. What to do: {beyond.advice}"
+        f"past_log_end (reconciliations), first: orders/orders/0. What to do: {beyond.advice}"
         " See docs/rules.md#past_log_end"
     )
     assert ahead.advice in first
@@ -127,7 +127,7 @@ def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
 
     summary = validate(config, RUN)
 
-    assert failed(summary) == {("reconciliations", "no_unknown"), ("reconciliations", "no_live_ahead")}
+    assert failed(summary) == {("reconciliations", "unknown"), ("reconciliations", "live_ahead")}
     is_legal = pc.field("severity") == "info"
     assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
 
@@ -234,5 +234,5 @@ def test_hostile_group_names_are_values(tmp_path: Path) -> None:
 
     summary = validate(config, RUN)
 
-    assert failed(summary) == {("reconciliations", "no_unknown")}
-    assert named(summary, "reconciliations", "no_unknown").observed_value == f"{hostile.group_id}/orders/0"
+    assert failed(summary) == {("reconciliations", "unknown")}
+    assert named(summary, "reconciliations", "unknown").observed_value == f"{hostile.group_id}/orders/0"

@@ -33,11 +33,11 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import unvalidated_records
 from acktrail_expectations.gate import validate_run
-from acktrail_expectations.inputs import validation_positions
-from acktrail_expectations.inputs.run_data import RunData
-from acktrail_expectations.inputs.validation_positions import SEQUENCE, read_positions
 from acktrail_expectations.results import record
+from acktrail_expectations.run_data import RunData
+from acktrail_expectations.unvalidated_records import SEQUENCE, read_positions
 
 
 def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
@@ -129,17 +129,15 @@ def test_every_record_can_be_validated_again(config: TablesConfig) -> None:
 def test_many_records_are_validated_in_windows(config: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not depend on how many records are looked at together."""
     whole = validate_run(Tables(config), RUN, every_record=True)
-    monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (7,))
+    monkeypatch.setattr(unvalidated_records, "MOST_RECORDS", 7)
 
     assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
-def test_records_that_lie_in_no_order_are_read_in_windows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
-) -> None:
-    """Files in another order than the log's, as an optimized table has them: the same results, by windows of offsets;
-    a record that is stored twice is found."""
+def test_records_that_lie_in_no_order_are_read_by_state_partition(tmp_path: Path, twice: bool) -> None:
+    """Files in another order than the log's, as an optimized table has them: the same results, a state partition at a
+    time; a record that is stored twice is found."""
     life = everyday()
     records = life.table()
     middle = records.num_rows // 2
@@ -147,7 +145,6 @@ def test_records_that_lie_in_no_order_are_read_in_windows(
         tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
     )
     Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
-    monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (15,))
 
     summary = validate_run(Tables(config), RUN, every_record=True)
 

@@ -16,10 +16,10 @@ from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import unvalidated_records
+from acktrail_expectations.frames import record_frames
 from acktrail_expectations.gate import pass_gate, validate_run
-from acktrail_expectations.inputs import validation_positions
 from acktrail_expectations.results import QualityResult, RuleState, ValidationSummary
-from acktrail_expectations.suites import state_records
 
 RULE = "record_matches_raw_bytes"
 WITH_ALL = "records are compared with their raw bytes by acktrail run validate --all"
@@ -108,9 +108,8 @@ def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:
     """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
-    monkeypatch.setattr(validation_positions.record_tables, "__defaults__", (pieces,))
-    monkeypatch.setattr(validation_positions.offset_slices, "__defaults__", (pieces,))
-    monkeypatch.setattr(state_records, "_COMPARED_AT_ONCE", parts)
+    monkeypatch.setattr(unvalidated_records, "MOST_RECORDS", pieces)
+    monkeypatch.setattr(record_frames, "_COMPARED_AT_ONCE", parts)
     records = flipped("value")(everyday().table())
     middle = records.num_rows // 2
     config = fill(tmp_path, state_records=records.slice(middle), export_ranges=ranges(records))

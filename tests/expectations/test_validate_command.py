@@ -48,7 +48,7 @@ def test_results_are_shown_before_the_gate_closes(tmp_path: Path) -> None:
     failed = [line.split() for line in result.stdout.splitlines() if re.search(r" (fails|noted)  ", line)]
     assert [line[:6] for line in failed] == [
         ["share_partition_states", "terminal_prefix_absorbed", "info", "noted", "3", "2"],
-        ["reconciliations", "no_durable_ahead", "critical", "fails", "4", "1"],
+        ["reconciliations", "durable_ahead", "critical", "fails", "4", "1"],
     ]
     explained, total = result.stdout.splitlines()[-3:-1], result.stdout.splitlines()[-1]
     assert any(line.startswith("export_ranges: 1 not evaluated, 1 of them critical: no re") for line in explained)

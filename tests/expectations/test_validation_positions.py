@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
-from acktrail_expectations.inputs.validation_positions import LOOK_BACK, advanced, at_or_above, offset_slices
+from acktrail_expectations.unvalidated_records import advanced, at_or_above
 
 addresses = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=80)
 positions = st.dictionaries(st.integers(0, 3), st.integers(0, 70))
@@ -25,40 +25,6 @@ def offsets_of(pairs: set[tuple[int, int]]) -> StoredOffsets:
 
 def pairs_of(rows: pa.Table) -> set[tuple[int, int]]:
     return {(row["state_partition"], row["offset"]) for row in rows.to_pylist()}
-
-
-@given(addresses, positions, st.integers(1, 30))
-def test_windows_hold_every_new_record_once(stored: set[tuple[int, int]], since: dict[int, int], most: int) -> None:
-    """For any size of slices, each record at or above its position lies in exactly one, after those before it."""
-    new = [pair for pair in stored if pair[1] >= since.get(pair[0], 0)]
-    with_new = {partition for partition, _ in new}
-    read: list[tuple[int, int]] = []
-    for window in offset_slices(offsets_of(stored), since, most):
-        rows = sorted(pairs_of(table(stored).filter(window)))
-        assert rows
-        assert len(rows) <= most + len(with_new)
-        for partition in {p for p, _ in rows}:
-            assert min(o for p, o in rows if p == partition) > max((o for p, o in read if p == partition), default=-1)
-        read += rows
-
-    assert sorted(read) == sorted(pair for pair in stored if pair[0] in with_new)
-
-
-def test_a_window_looks_back_so_far_and_no_further() -> None:
-    """Memory is bounded: of the records before the first one, a fixed number is read."""
-    stored = {(0, offset) for offset in range(LOOK_BACK + 20)}
-    (window,) = offset_slices(offsets_of(stored), {0: LOOK_BACK + 10})
-
-    rows = sorted(pairs_of(table(stored).filter(window)))
-
-    assert (rows[0], rows[-1]) == ((0, 10), (0, LOOK_BACK + 19))
-
-
-def test_one_busy_state_partition_does_not_make_many_windows() -> None:
-    """Every window takes the same part of each state partition, however uneven they are."""
-    stored = {(0, offset) for offset in range(1_000)} | {(1, 0), (2, 7)}
-
-    assert len(list(offset_slices(offsets_of(stored), {}, 100))) == 11
 
 
 @given(addresses, positions)

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from acktrail.executors import Executors, InProcess, JobStep, Work
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import unvalidated_records
 from acktrail_expectations.gate import validate_run
-from acktrail_expectations.inputs import unvalidated_records
 from acktrail_expectations.results import QualityResult
 from acktrail_jobs.spark_executors import SparkExecutors
 

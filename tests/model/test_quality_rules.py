@@ -6,7 +6,7 @@ import pytest
 
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualityRule
+from acktrail.model.rules.quality_rule import Condition, QualityRule
 
 
 def test_no_two_rules_have_one_id() -> None:
@@ -30,10 +30,17 @@ def test_a_rule_is_whole(rule: QualityRule) -> None:
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.MATCH])
 def test_a_verdict_and_its_expectation_are_one_rule(verdict: Verdict) -> None:
     """A finding and the gate's expectation about the same verdict have one entry, so one severity."""
-    assert RULE_BY_ID[verdict.value] is RULE_BY_ID[f"no_{verdict.value}"]
+    assert RULE_BY_ID[verdict.value].expect == Condition("not in", ("verdict",), (verdict.value,))
+
+
+def test_every_verdict_is_known() -> None:
+    """The rule on verdicts names all of them."""
+    condition = RULE_BY_ID["verdict_known"].expect
+    assert condition is not None
+    assert set(condition.values) == {verdict.value for verdict in Verdict}
 
 
 def test_only_critical_rules_of_suites_stop_the_gate() -> None:
     """Others stop nothing."""
-    assert RULE_BY_ID["no_missing_state"].stops_gate
+    assert RULE_BY_ID["missing_state"].stops_gate
     assert not RULE_BY_ID["export_complete"].stops_gate

@@ -33,6 +33,9 @@ def test_the_file_is_what_is_loaded() -> None:
         ('meaning = "', 'meaning = "@none such', "there is no such text"),
         ("sources = [", "sources = [7, ", "'sources' is no list of texts"),
         ('why = "', 'why = ""\n# "', "'why' is no text"),
+        ('expect = "', 'expect = "about ', "is no condition, such as"),
+        ('expect = "', '# "', "it has suites and no 'expect'"),
+        ("suites = [", "# [", "it has 'expect' and no suites"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_line(old: str, new: str, says: str) -> None:

@@ -6,9 +6,10 @@ Only proofs are compared: a verdict that is not proven is not evaluated, and nev
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,25 +20,12 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap
 from acktrail_expansion.settings import ordered_groups, settle_time
+from acktrail_expectations.evaluation import checks_of, evaluate
+from acktrail_expectations.frames.frame_columns import frame_of
 from acktrail_expectations.gate import pass_gate
-from acktrail_expectations.gx.suite_check import RowLabel, SuiteCheck, at_least, evaluate, is_true, one_of, rule_check
-from acktrail_expectations.results import ValidationSummary, record
-from acktrail_expectations.suites.frame_columns import frame_of
+from acktrail_expectations.results import QualityResult, ValidationSummary, record
 
 SUITE: Final = "partition_expansions"
-_FENCES: Final = (
-    rule_check("log_kept_records", is_true("kept_records")),
-    rule_check("fence_low_le_high", at_least("fence_high", "fence_low")),
-    rule_check("settle_time_long_enough", one_of("late_records", 0), only_where="fence whose keys were read"),
-)
-_EXPANSIONS: Final = (rule_check("expansion_settles", is_true("is_in_time"), only_where="expansion that is settling"),)
-_VERDICTS: Final = (
-    rule_check("ordered_group_kept_order", is_true("ordered_kept"), only_where="proof about a group that needs order"),
-    rule_check("group_kept_order", is_true("other_kept"), only_where="proof about a group that is not marked"),
-    rule_check("first_records_delivered", is_true("got_first"), only_where="known beginning of a partition"),
-)
-SUITES: Final[Mapping[str, tuple[SuiteCheck, ...]]] = {SUITE: (*_FENCES, *_EXPANSIONS, *_VERDICTS)}
-"""The suite by its name, as a branch names it."""
 _COUNTER: Final = "expansion validations"
 _UNKNOWN: Final = pa.scalar(None, pa.bool_())
 _SETTLE_TIMES: Final = 2
@@ -47,12 +35,15 @@ _SETTLE_TIMES: Final = 2
 def check_expansions(tables: Tables, run_id: str) -> ValidationSummary:
     """The results of the suite on what the newest audit found, recorded under run id ``expansions-RUN`` for the look
     `run_id`."""
-    frames = (
-        (_FENCES, _fences(tables), _label("topic", "partition", "event_id")),
-        (_EXPANSIONS, _settling(tables), _label("topic", "old_count", "new_count")),
-        (_VERDICTS, _verdicts(tables), _label("group_id", "topic", "partition", "event_id")),
-    )
-    results = [each for checks, rows, label in frames for each in evaluate(SUITE, checks, frame_of(rows), label)]
+    frames = {
+        "expansion_fences": (_fences, ("topic", "partition", "event_id")),
+        "partition_expansions": (_settling, ("topic", "old_count", "new_count")),
+        "expansion_verdicts": (_verdicts, ("group_id", "topic", "partition", "event_id")),
+    }
+    results: list[QualityResult] = []
+    for table, (rows, names) in frames.items():
+        checks = [check for check in checks_of(SUITE) if check.rule.tables == (table,)]
+        results += evaluate(SUITE, checks, frame_of(rows(tables)), partial(_label, names))
     clusters = tables.read("partition_observations", columns=["cluster_id"], where=pc.field("run_id") == run_id)
     cluster_id = pc.max(clusters["cluster_id"]).as_py()
     summary = ValidationSummary(cluster_id=cluster_id, run_id=f"expansions-{run_id}", results=tuple(results))
@@ -67,9 +58,9 @@ def pass_expansion_gate(summary: ValidationSummary) -> None:
     pass_gate(summary, f"what to do: docs/rules.md; the results are in quality_results under run id {summary.run_id}")
 
 
-def _label(*columns: str) -> RowLabel:
+def _label(names: Sequence[str], row: Mapping[str, Any]) -> str:
     """Names a row by these columns."""
-    return RowLabel(columns, lambda row: ", ".join(f"{name} {row[name]}" for name in columns))
+    return ", ".join(f"{name} {row[name]}" for name in names)
 
 
 def _fences(tables: Tables) -> pa.Table:

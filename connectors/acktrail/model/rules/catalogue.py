@@ -10,7 +10,11 @@ of its rules have in common. A text ``@name`` stands under ``texts``, because se
     [[subject.rule]]
     id = "durable_ahead"
     severity = "critical"
+    suites = ["reconciliations"]
+    expect = "verdict not in durable_ahead"
     ...
+
+What `expect` may say: `acktrail.model.rules.quality_rule.Condition`.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from typing import Any, Final
 
 from acktrail.branches import package_texts
 from acktrail.model.package_data import PackageData
-from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
+from acktrail.model.rules.quality_rule import Condition, QualityRule, QualitySeverity
 
 _FIELDS: Final = {each.name: each for each in fields(QualityRule)}
 _REQUIRED: Final = frozenset(name for name, each in _FIELDS.items() if each.default is MISSING)
@@ -59,6 +63,8 @@ def _rule(own: Mapping[str, Any], texts: Mapping[str, str]) -> QualityRule:
         if name not in _FIELDS or name in _REQUIRED:
             raise ValueError(f"{name!r} is {'missing' if name in _FIELDS else 'no field of a rule'}")
     values = {name: _value(name, value, texts) for name, value in own.items()}
+    if "expect" in own:
+        values["expect"] = Condition.parse(values["expect"])
     return QualityRule(**{**values, "severity": QualitySeverity(own["severity"])})
 
 

@@ -1,4 +1,4 @@
-"""What must hold of ``state_records``: each record beside what the records before it of its share partition allow.
+"""The frame of ``state_records``: each record beside what the records before it of its share partition allow.
 
 Nothing here fails in a broker's normal life: cold snapshots, initializations and resets, tombstones, recreated topics,
 empty updates with a new leader epoch after a restart, updates whose snapshot was pruned before the first export. Kafka
@@ -25,10 +25,8 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
 from acktrail.tables.exported.record_files import bounds_of
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, equal, is_true, one_of, rule_check, unique
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
-from acktrail_expectations.suites.batches import COVERS_FINISHED, batch_checks, batch_columns, delivery_count_limits
-from acktrail_expectations.suites.frame_columns import (
+from acktrail_expectations.frames.batches import batch_columns, delivery_count_limits
+from acktrail_expectations.frames.frame_columns import (
     Codes,
     combined_codes,
     frame_of,
@@ -39,7 +37,7 @@ from acktrail_expectations.suites.frame_columns import (
     previous,
     where,
 )
-from acktrail_expectations.suites.snapshot_bounds import COMPLETED_BEFORE, KEPT_NUMBERS, snapshot_bounds
+from acktrail_expectations.observed_cluster import ObservedCluster
 
 RECORD_COLUMNS: Final = (
     "state_partition", "offset", "record_type", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch",
@@ -55,50 +53,11 @@ _COMPARED_AT_ONCE: Final = 16_384
 """Records that are decoded again together: memory for both forms of them comes on top of the rest."""
 
 
-MATCHES_RAW_BYTES: Final = rule_check("record_matches_raw_bytes", is_true("matches_raw_bytes"))
-"""The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""
-
-
-_AFTER: Final = "after another record of its share partition"
-
-STATE_RECORD_CHECKS: Final[tuple[SuiteCheck, ...]] = (
-    rule_check("record_once", unique("state_partition", "offset")),
-    rule_check(
-        "offsets_dense", equal("offset", "expected_offset"), only_where="record after another of its state partition"
-    ),
-    rule_check("record_decoded", one_of("decode_status", "decoded")),
-    *batch_checks("batches_below_log_end"),
-    rule_check("snapshot_epoch_step", equal("snapshot_epoch", "successor_epoch"), only_where=f"snapshot {_AFTER}"),
-    rule_check("update_epoch_matches", equal("snapshot_epoch", "base_epoch"), only_where=f"update {_AFTER}"),
-    rule_check("update_has_base", one_of("base_type", "snapshot", "update"), only_where=f"update {_AFTER}"),
-    *(
-        rule_check(f"{name}_monotone", at_least(column, f"least_{column}"), only_where=f"{name} {_AFTER}")
-        for name, column in (
-            ("state_epoch", "state_epoch"),
-            ("leader_epoch", "leader_epoch"),
-            ("start_offset", "start_offset"),
-            ("delivery_complete_count", "completed_offsets"),
-        )
-    ),
-    rule_check(
-        "snapshot_cadence",
-        at_least("most_updates", "updates_since_snapshot"),
-        only_where="update after a snapshot of its share partition",
-    ),
-    rule_check(
-        "snapshot_class_known",
-        equal("create_timestamp_ms", "kept_create_timestamp_ms"),
-        only_where=f"copy of a snapshot {_AFTER}",
-    ),
-    COVERS_FINISHED,
-    rule_check(
-        "create_le_write_timestamp", at_least("write_timestamp_ms", "create_timestamp_ms"), only_where="snapshot"
-    ),
-    rule_check("one_state_partition_per_key", equal("state_partition", "first_state_partition")),
-    rule_check("key_on_its_state_partition", equal("state_partition", "home_state_partition")),
-)
-"""Rules on the frames below, without ``MATCHES_RAW_BYTES``. A snapshot epoch that does not fit means that records are
-missing."""
+_UPDATES_BEFORE: Final = "updates_before"
+_COMPLETED_BEFORE: Final = "completed_before"
+_KEPT_NUMBERS: Final = (_UPDATES_BEFORE, _COMPLETED_BEFORE)
+"""Columns of the rows that are kept between two pieces of a log: updates since the snapshot, with the row itself, and
+the newest known number of completed offsets."""
 
 
 class StateRecordFrames:
@@ -157,7 +116,7 @@ class StateRecordFrames:
 
     def _ordered(self, records: pa.Table) -> tuple[pa.Table, Codes]:
         """What was kept and `records` as they follow each other, and which row of `records` each is (below 0: none)."""
-        for name in KEPT_NUMBERS:
+        for name in _KEPT_NUMBERS:
             records = records.append_column(name, pa.nulls(records.num_rows, pa.int64()))
         table = records if self._rows_to_keep is None else pa.concat_tables([self._rows_to_keep, records])
         order = pc.sort_indices(table, [("state_partition", "ascending"), ("offset", "ascending")])
@@ -245,7 +204,7 @@ def _chain_bounds(frame: pd.DataFrame, log: _Log) -> tuple[dict[str, pd.Series],
     after_tombstone = known_true(before == "tombstone")
     life = combined_codes(log.chain, _running_count(after_tombstone, log.chain))
     least, in_force = _lower_bounds(frame, kind, life)
-    of_snapshots, also_in_force = snapshot_bounds(frame, kind, log.chain, life)
+    of_snapshots, also_in_force = _snapshot_bounds(frame, kind, log.chain, life)
     epoch_before, is_update = previous(frame["snapshot_epoch"], log.chain), known_true(kind == "update")
     # A snapshot counts on from the record before, and from 0 after a tombstone; an update repeats its base.
     successor = (epoch_before + 1).mask(after_tombstone, 0)
@@ -271,7 +230,7 @@ def _lower_bounds(
     raised = known_true(frame["state_epoch"] > least_state_epoch)
     led, started = (combined_codes(life, _running_count(marks, life)) for marks in (begins, begins | raised))
     leader_epoch, start_offset = last_known(frame["leader_epoch"], led), last_known(frame["start_offset"], started)
-    completed = (start_offset + frame["delivery_complete_count"]).fillna(frame[COMPLETED_BEFORE])
+    completed = (start_offset + frame["delivery_complete_count"]).fillna(frame[_COMPLETED_BEFORE])
     newest_completed = last_known(completed, started)
     least = {
         "least_state_epoch": least_state_epoch,
@@ -281,7 +240,7 @@ def _lower_bounds(
         "least_completed_offsets": previous(newest_completed, started),
     }
     in_force = {"state_epoch": state_epoch, "leader_epoch": leader_epoch, "start_offset": start_offset}
-    return least, {**in_force, COMPLETED_BEFORE: newest_completed}
+    return least, {**in_force, _COMPLETED_BEFORE: newest_completed}
 
 
 def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
@@ -289,3 +248,37 @@ def _initializes(frame: pd.DataFrame, kind: pd.Series) -> BoolArray:
     empty = known_true(frame["batches"].list.len() == 0)
     written = known_true(frame["create_timestamp_ms"] == frame["write_timestamp_ms"])
     return known_true(kind == "snapshot") & known_true(frame["leader_epoch"] == 0) & empty & written
+
+
+def _updates_since_snapshot(frame: pd.DataFrame, kind: pd.Series, chain: Codes) -> pd.Series:
+    """How many updates there are from the newest snapshot (or tombstone) of the row's chain up to and with the row.
+
+    Missing where the chain begins without one, and after a record that could not be read: it may have been one.
+    `frame` has ``_UPDATES_BEFORE`` for the first row of a chain that continues an earlier piece.
+    """
+    begins = kind.isin(["snapshot", "tombstone"]).to_numpy(dtype=np.bool_)
+    is_update = known_true(kind == "update").astype(np.int64)
+    marks = pd.Series((begins | kind.isna().to_numpy(dtype=np.bool_)).astype(np.int64))
+    stretch = combined_codes(chain, marks.groupby(chain).cumsum().to_numpy(dtype=np.int64))
+    counted = pd.Series(is_update).groupby(stretch).cumsum().astype("Int64")
+    base = (frame[_UPDATES_BEFORE] - is_update).mask(begins, 0)
+    return counted + base.groupby(stretch).transform("first")
+
+
+def _snapshot_bounds(
+    frame: pd.DataFrame, kind: pd.Series, chain: Codes, life: Codes
+) -> tuple[dict[str, pd.Series], dict[str, pd.Series]]:
+    """What bounds each row, and what is in force after it.
+
+    Returns:
+        `updates_since_snapshot` (updates only); `kept_create_timestamp_ms` (snapshots that were not created when they
+        were written: the create timestamp of the snapshot before, which a copy keeps).
+    """
+    updates = _updates_since_snapshot(frame, kind, chain)
+    created = last_known(frame["create_timestamp_ms"], life)
+    is_copy = known_true(frame["create_timestamp_ms"] != frame["write_timestamp_ms"])
+    bounds = {
+        "updates_since_snapshot": where(updates, known_true(kind == "update")),
+        "kept_create_timestamp_ms": where(previous(created, life), is_copy & known_true(kind == "snapshot")),
+    }
+    return bounds, {_UPDATES_BEFORE: updates, "create_timestamp_ms": created}

@@ -14,20 +14,24 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.exported.stored_log import newest_shifts
-from acktrail_expectations.inputs.known_runs import own_rows
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster, observed_cluster
-from acktrail_expectations.inputs.unvalidated_records import UnvalidatedRecords
-from acktrail_expectations.inputs.validation_positions import (
+from acktrail_expectations.frames.table_frames import (
+    OBSERVED_COLUMNS,
+    RANGE_COLUMNS,
+    RECONCILIATION_COLUMNS,
+    STATE_COLUMNS,
+    ExportedSoFar,
+    state_topic_observed,
+)
+from acktrail_expectations.known_runs import own_rows
+from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
+from acktrail_expectations.unvalidated_records import (
     LOOK_BACK,
+    UnvalidatedRecords,
     ValidationPositions,
     advanced,
     at_or_above,
     read_positions,
 )
-from acktrail_expectations.suites.export_ranges import RANGE_COLUMNS
-from acktrail_expectations.suites.reconciliations import RECONCILIATION_COLUMNS
-from acktrail_expectations.suites.share_partition_states import STATE_COLUMNS
-from acktrail_expectations.suites.state_partitions import OBSERVED_COLUMNS, ExportedSoFar, state_topic_observed
 
 _GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
 _OFFSET_COLUMNS: Final = ("cluster_id", *OBSERVED_COLUMNS)

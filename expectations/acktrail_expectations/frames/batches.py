@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.model.batches import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
-from acktrail_expectations.gx.suite_check import SuiteCheck, at_least, is_true, rule_check
-from acktrail_expectations.inputs.observed_cluster import ObservedCluster
+from acktrail_expectations.observed_cluster import ObservedCluster
 
 _TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
 _FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
@@ -49,7 +48,7 @@ class RecordBatches:
     def breaking(self, rule: str, cluster: ObservedCluster, *bounds: Int64Array) -> BoolArray:
         """The records, shape (records,), with a batch that breaks a rule, which `bounds` bound, a number a record."""
         found = np.zeros(self.records, np.bool_)
-        found[self.record[_RULES[rule][1](self, cluster, *bounds)]] = True
+        found[self.record[BATCH_RULES[rule].breaking(self, cluster, *bounds)]] = True
         return found
 
     def terminal_offsets(self, start: Int64Array) -> Int64Array:
@@ -88,44 +87,35 @@ def _mergeable(batches: RecordBatches) -> Int64Array:
     return np.flatnonzero(same & (batches.first[1:] == batches.last[:-1] + 1)) + 1
 
 
-_RULES: Final[dict[str, tuple[tuple[str, ...], Callable[..., BoolArray | Int64Array]]]] = {
-    "batch_first_le_last": ((), lambda b, _: b.last < b.first),
-    "batches_ascending": ((), lambda b, _: _out_of_order(b)),
-    "batches_non_overlapping": ((), lambda b, _: _overlapping(b)),
-    "batches_not_below_start": (("start_offset",), lambda b, _, start: b.first < start[b.record]),
-    "delivery_state_allowed": ((), lambda b, cluster: ~np.isin(b.state, cluster.delivery_states)),
-    "delivery_count_possible": ((), lambda b, _: (b.count < 0) | (b.count > HIGHEST_DELIVERY_COUNT)),
-    "delivery_count_within_limit": (("delivery_count_limit",), lambda b, _, limit: b.count > limit[b.record]),
-    "acknowledged_count_ge_1": ((), lambda b, _: (b.state == DeliveryState.ACKNOWLEDGED) & (b.count == 0)),
-    "available_count_lt_limit": (
+class BatchRule(NamedTuple):
+    """`bounds`: the columns that bound a rule, a number a record. `breaking`: the batches that break it, as a mask or
+    by index."""
+
+    bounds: tuple[str, ...]
+    breaking: Callable[..., BoolArray | Int64Array]
+
+
+BATCH_RULES: Final[Mapping[str, BatchRule]] = {
+    "batch_first_le_last": BatchRule((), lambda b, _: b.last < b.first),
+    "batches_ascending": BatchRule((), lambda b, _: _out_of_order(b)),
+    "batches_non_overlapping": BatchRule((), lambda b, _: _overlapping(b)),
+    "batches_not_below_start": BatchRule(("start_offset",), lambda b, _, start: b.first < start[b.record]),
+    "delivery_state_allowed": BatchRule((), lambda b, cluster: ~np.isin(b.state, cluster.delivery_states)),
+    "delivery_count_possible": BatchRule((), lambda b, _: (b.count < 0) | (b.count > HIGHEST_DELIVERY_COUNT)),
+    "delivery_count_within_limit": BatchRule(("delivery_count_limit",), lambda b, _, limit: b.count > limit[b.record]),
+    "acknowledged_count_ge_1": BatchRule((), lambda b, _: (b.state == DeliveryState.ACKNOWLEDGED) & (b.count == 0)),
+    "available_count_lt_limit": BatchRule(
         ("delivery_count_limit",), lambda b, _, most: (b.state == DeliveryState.AVAILABLE) & (b.count >= most[b.record])
     ),
-    "mergeable_neighbours": ((), lambda b, _: _mergeable(b)),
-    "uninitialized_without_batches": (("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
-    "batches_below_log_end": (("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
-}  # fmt: skip
-"""The columns that bound a rule, and the batches that break it, as a mask or by index.
+    "mergeable_neighbours": BatchRule((), lambda b, _: _mergeable(b)),
+    "uninitialized_without_batches": BatchRule(("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
+    "batches_below_log_end": BatchRule(("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
+}
+"""The rules whose condition is ``batches``, by their ids.
 
 A record breaks one of the first three exactly when its batches are not `in_order`
 (``tests/support/definitions/batch_laws.py``).
 """
-
-
-COVERS_FINISHED: Final = rule_check(
-    "delivery_complete_count_covers",
-    at_least("delivery_complete_count", "terminal_offsets"),
-    only_where="delivery complete count",
-)
-
-
-def batch_checks(*without: str) -> tuple[SuiteCheck, ...]:
-    """Rules on frames with `batch_columns`, `without` some."""
-    only_where = {"uninitialized_without_batches": "snapshot with batches"}
-    return tuple(
-        rule_check(rule, is_true(rule), only_where=only_where.get(rule, ""), compares=("batches", *columns))
-        for rule, (columns, _) in _RULES.items()
-        if rule not in without
-    )
 
 
 def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
@@ -137,7 +127,7 @@ def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd
     batches = RecordBatches.of(frame["batches"].array.__arrow_array__())
     start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
     columns = {"terminal_offsets": pd.Series(batches.terminal_offsets(start), dtype="Int64")}
-    for rule, (bounds, _) in _RULES.items():
+    for rule, (bounds, _) in BATCH_RULES.items():
         if {*bounds} <= {*frame.columns}:
             numbers = (frame[bound].to_numpy(np.int64, na_value=0) for bound in bounds)
             kept = pd.Series(~batches.breaking(rule, cluster, *numbers), dtype="boolean")

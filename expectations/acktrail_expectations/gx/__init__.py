@@ -1,1 +1,0 @@
-"""Great Expectations: loading it, our own expectations, evaluation."""

@@ -1,1 +1,0 @@
-"""What a validation reads of the tables."""

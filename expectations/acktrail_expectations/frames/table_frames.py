@@ -4,7 +4,7 @@
 * ``share_partition_states``: replayed states, each beside its log and the sum of its batches. A run's states are
   replayed from records that were read between its two samples, so the log end of the later one is at or above
   everything they mention.
-* ``reconciliations``: the verdicts, with what a match says of both sides.
+* ``reconciliations``: the verdicts; of a match, both sides.
 * The state topic as a run observed it: one row a state partition, beside what was exported of it.
 """
 

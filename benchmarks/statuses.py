@@ -22,11 +22,11 @@ from definitions.queue_window import QueueContext, QueueObservation
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import INSTANT, STATUS_WINDOW, TABLES
 from acktrail.model.queue_status import LONGEST
+from acktrail.reconcile.past.trend_chunks import add_parts
 from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
-from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.trend_chunks import add_parts
+from acktrail.view.health import status_reader
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]

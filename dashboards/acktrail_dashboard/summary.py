@@ -16,10 +16,10 @@ from acktrail.errors import UnknownName
 from acktrail.model.record_history import ArchivedRange
 from acktrail.model.rules.catalogue import BRANCH_RULES
 from acktrail.plain_tables import KnownSum
+from acktrail.reconcile.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_tables import CHANGES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import newest_reconciliation
-from acktrail.tables.past.history_reader import HistoryReader
-from acktrail.tables.past.history_tables import CHANGES
 from acktrail.times import utc_text
 from acktrail_dashboard.branch_views import report_sections
 from acktrail_dashboard.lists.finding_list import topic_names

@@ -15,7 +15,7 @@ from samples.coordinator_random_logs import coordinator_logs
 from samples.history_tables import build
 
 from acktrail.model.records import StateRecord
-from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_reader import HistoryReader
 
 KEY = key_of("g")
 FOR_EVER = "36500d"

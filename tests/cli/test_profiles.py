@@ -19,8 +19,8 @@ from acktrail.config import KafkaConfig, TablesConfig, chosen_profile, profiles_
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
-from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
 from acktrail.tables.delta.store import Tables
+from acktrail.view.health.cluster_overview import ClusterOverview, cluster_overview
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 HIDDEN = "hidden-w0rd"

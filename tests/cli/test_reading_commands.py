@@ -14,7 +14,7 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
 from acktrail.model.records import StateRecord, Tombstone
-from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_reader import HistoryReader
 
 KEY, OTHER = key_of("g"), key_of("g", 1, 1)
 UNNAMED = (b"\x00", b"\x00")

@@ -13,7 +13,7 @@ from jobs.world import WRITTEN_MS, Topic, World, batch, key_of, snapshot, topic_
 from samples.history_tables import build
 
 from acktrail.model.status_changes import UnknownReason
-from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail.times import instant_text
 

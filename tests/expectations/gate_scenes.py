@@ -17,7 +17,7 @@ from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.suite_totals import suite_totals
+from acktrail.view.health.status_reader import suite_totals
 from acktrail_expectations.gate import log_summary, pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, ValidationSummary
 

@@ -17,8 +17,8 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.export.export_run import observe
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
+from acktrail.view.health import status_reader
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

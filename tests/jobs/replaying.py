@@ -14,12 +14,12 @@ import pytest
 from acktrail.reconcile.coverage import Coverage, read_coverage
 from acktrail.reconcile.observed_run import Observation, read_observation
 from acktrail.reconcile.partition_replay import Replay
+from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.saved_states import REPLAY, with_cluster
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]
 

@@ -21,10 +21,10 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.model.status_changes import Cause, History, KnownState, StatusChange
+from acktrail.reconcile.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import NewRecords, RecordFiles
-from acktrail.tables.past.history_reader import HistoryReader
-from acktrail.tables.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history
 from acktrail_jobs.pipeline import history_run as job

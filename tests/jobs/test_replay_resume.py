@@ -18,10 +18,10 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.reconcile.coverage import Gap, read_coverage
 from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.past.saved_states import REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.export_ranges import read_ranges
-from acktrail.tables.saved_states import REPLAY, read_saved
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.pipeline.verify_tables import export_differences
 

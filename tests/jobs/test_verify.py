@@ -17,9 +17,9 @@ from jobs.world import World, key_of, snapshot
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.reconcile.past.history_tables import HistoryTables
+from acktrail.reconcile.past.saved_states import HISTORY, REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_tables import HistoryTables
-from acktrail.tables.saved_states import HISTORY, REPLAY, read_saved
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify
 
 

@@ -22,9 +22,9 @@ from acktrail.change.audit.audit_chain import AuditEntry, Event
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.model.status_changes import RecordPosition
-from acktrail.tables.health.open_findings import open_findings
+from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.open_runs import open_runs
-from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.view.health.open_findings import open_findings
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.views import register_views
 

@@ -16,9 +16,8 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.tables.branch_findings import write_branch_findings
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.open_runs import audit_run_id
+from acktrail.tables.open_runs import audit_run_id, write_branch_findings
 
 AUDIT, CLUSTER = "branch-audit", "c"
 SEEN_US = 1_000_000

@@ -19,9 +19,8 @@ from tables.conftest import RunningStorage
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
-from acktrail.tables import conditional_object
-from acktrail.tables.conditional_object import FolderObject, ObjectVersion
-from acktrail.tables.lease import WorkerLease, lease_path
+from acktrail.tables import lease
+from acktrail.tables.lease import FolderObject, ObjectVersion, WorkerLease, lease_path
 
 TTL = 10.0
 UNUSED = TablesConfig(uri="/unused")
@@ -208,7 +207,7 @@ def test_a_lease_that_something_else_wrote_is_taken_after_a_while(tmp_path: Path
 
 def test_a_folder_whose_lock_is_held_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was stopped within the lock costs others a time-out, not their life."""
-    monkeypatch.setattr(conditional_object, "_LOCK_S", 0.1)
+    monkeypatch.setattr(lease, "_LOCK_S", 0.1)
     place = FolderObject(tmp_path / "x.json")
     with place._locked(), pytest.raises(RetryableError, match="holds its lock"):
         FolderObject(tmp_path / "x.json").write(b"", over=None)

@@ -11,7 +11,7 @@ import pytest
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_at import files_with, quarantined_records, record_at
+from acktrail.tables.exported.record_files import files_with, quarantined_records, record_at
 
 COMMITS = 6
 

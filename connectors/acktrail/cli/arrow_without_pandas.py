@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from acktrail.config import TablesConfig
 
 if TYPE_CHECKING:
-    from acktrail.tables.past.history_reader import HistoryReader
+    from acktrail.reconcile.past.history_reader import HistoryReader
 
 
 def forgo_pandas() -> None:
@@ -84,7 +84,7 @@ def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesCo
 def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:
     """The history in the tables of a command that needs no pandas. Raises ConfigurationError also without one."""
     tables = lean_tables(uri, options_file)
+    from acktrail.reconcile.past.history_reader import HistoryReader
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.past.history_reader import HistoryReader
 
     return HistoryReader(Tables(tables))

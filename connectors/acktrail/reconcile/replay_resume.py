@@ -23,10 +23,7 @@ from acktrail.reconcile.coverage import (
 )
 from acktrail.reconcile.observed_run import Observation
 from acktrail.reconcile.partition_replay import SAVED_COLUMNS, Replay, SavedReplay
-from acktrail.reconcile.reconcile_due import records_version
-from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFiles
-from acktrail.tables.saved_states import (
+from acktrail.reconcile.past.saved_states import (
     REPLAY,
     SavedStates,
     all_used,
@@ -36,6 +33,9 @@ from acktrail.tables.saved_states import (
     save_files,
     source_of,
 )
+from acktrail.reconcile.reconcile_due import records_version
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import RECORDS, NewRecords, RecordFiles
 
 _REPEATED: Final = ("group_id", "topic_id", "record_type", "decode_status")
 """Columns whose texts are read once for a file, and as numbers for its rows."""

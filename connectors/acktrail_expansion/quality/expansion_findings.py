@@ -10,8 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.branch_findings import write_branch_findings
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import write_branch_findings
 from acktrail_expansion.branch import EXPANSION
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.settings import ordered_groups

@@ -6,9 +6,9 @@ from acktrail.model.queue_status import Urgency
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.open_findings import SeenFinding, open_findings
 from acktrail.tables.open_runs import open_runs
 from acktrail.times import utc_text
+from acktrail.view.health.open_findings import SeenFinding, open_findings
 from acktrail.view.notification import WELL, Known, Notification
 from acktrail_expansion.branch import EXPANSION
 

@@ -12,7 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.suite_totals import suite_totals
+from acktrail.view.health.status_reader import suite_totals
 from acktrail_dashboard.wording import SEVERITIES, canonical
 
 STATES: Final = ("fails", "not_evaluated", "noted", "holds")

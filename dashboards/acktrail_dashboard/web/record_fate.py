@@ -8,8 +8,8 @@ from acktrail.cli.text import history_text
 from acktrail.model.batches import DeliveryState
 from acktrail.model.status_changes import HistoryCompleteness
 from acktrail.plain_tables import printable
-from acktrail.tables.past.dead_letter_reader import DeadLetterReader, ExportedLetter
-from acktrail.tables.past.history_reader import HistoryReader, RecordInstance
+from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader, ExportedLetter
+from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
 from acktrail.times import instant_text
 from acktrail_dashboard.web.table_reader import TableReader
 

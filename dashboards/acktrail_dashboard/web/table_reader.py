@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError
-from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
+from acktrail.view.health import status_reader
 
 AnswerT = TypeVar("AnswerT")
 _ANSWERS: Final = 128

@@ -21,13 +21,13 @@ from acktrail.config import TablesConfig
 from acktrail.connect.activity import doing
 from acktrail.errors import ConfigurationError
 from acktrail.executors import Executors, InProcess, OpenExecutors
+from acktrail.reconcile.past.history_tables import CHANGES, HistoryTables, change_positions
+from acktrail.reconcile.past.saved_states import HISTORY, all_used, files_to_read, source_of
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles
-from acktrail.tables.past.history_tables import CHANGES, HistoryTables, change_positions
-from acktrail.tables.saved_states import HISTORY, all_used, files_to_read, source_of
 from acktrail_jobs.pipeline.history_step import HISTORY_STEP, PlannedStep, StepRecords, apply_share, planned_steps
 
 

@@ -26,13 +26,13 @@ from acktrail.executors import JobStep, Results, balanced_shares
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.model_values import RECORD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
+from acktrail.reconcile.past.history_tables import CHANGES, FULL_ROWS, HISTORY_ROWS, history_rows, in_lookup_order
+from acktrail.reconcile.past.saved_states import HISTORY, SavedStates, with_cluster
 from acktrail.reconcile.record_changes import record_changes
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS, bounds_of, later_records
-from acktrail.tables.past.history_tables import CHANGES, FULL_ROWS, HISTORY_ROWS, history_rows, in_lookup_order
-from acktrail.tables.saved_states import HISTORY, SavedStates, with_cluster
 
 RECORDS_OF_A_STEP: Final = 2_000_000
 """Records of one step, each of which is two commits, if one file does not have more: what a run that is stopped does

@@ -44,17 +44,17 @@ from acktrail.reconcile.findings import (
 )
 from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
 from acktrail.reconcile.partition_replay import SAVED_COLUMNS, replayed_states
+from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of, replay_shares
 from acktrail.reconcile.run_rows import counts_of
+from acktrail.reconcile.seen_archives import settled_archives
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.saved_states import REPLAY, with_cluster
-from acktrail.tables.seen_archives import settled_archives
 
 REPLAY_RECORDS: Final = JobStep(
     name="replay the state records", kinds={"saved": pa.schema([*SAVED_COLUMNS, pa.field(GROUP, pa.int32())])}

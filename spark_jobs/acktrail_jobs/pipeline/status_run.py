@@ -39,17 +39,17 @@ from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.past.history_tables import CHANGES, positions_at
+from acktrail.reconcile.past.trend_chunks import TRENDS, add_parts
 from acktrail.reconcile.run_rows import counts_of, read_run_rows, total_row
+from acktrail.reconcile.seen_archives import seen_archives
 from acktrail.reconcile.status_rows import RunStatuses, StatusRun, judge_run
 from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
-from acktrail.tables.cluster_overview import SAMPLED
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.record_files import bounds_of
-from acktrail.tables.past.history_tables import CHANGES, positions_at
-from acktrail.tables.seen_archives import seen_archives
-from acktrail.tables.trend_chunks import TRENDS, add_parts
+from acktrail.tables.open_runs import SAMPLED
 
 _INPUTS: Final = (*RATE_INPUTS, "state_partition", "record_offset")
 _TEXTS: Final = ("group_id", "topic_id", "before_standing", "standing", "cause")

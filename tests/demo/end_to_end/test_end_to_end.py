@@ -17,8 +17,8 @@ from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.record_history import StatusInterval, status_intervals
 from acktrail.model.status_changes import OffsetStatus, OffsetStatusKind, StatusChange, status_ranges
 from acktrail.reconcile.derived_columns import state_of
+from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.past.history_reader import HistoryReader
 from acktrail_demo.workload.scenario import Action
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]

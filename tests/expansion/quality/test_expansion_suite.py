@@ -13,7 +13,7 @@ import pytest
 from expansion.support.rows import CLUSTER, RUN, GrownTopic, Rows, rows_of, write_rows
 from samples.branch_names import metrics_of_branches
 from samples.health_tables import HOSTILE
-from tables.health.alert_cases import case, later, needs_promtool, promtool
+from view.health.alert_cases import case, later, needs_promtool, promtool
 
 from acktrail.branches import loaded
 from acktrail.config import TablesConfig
@@ -21,10 +21,10 @@ from acktrail.errors import QualityGateFailed
 from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.open_findings import open_findings
-from acktrail.tables.health.table_metrics import metrics_text
 from acktrail.tables.open_runs import open_runs
-from acktrail.tables.suite_totals import suite_totals
+from acktrail.view.health.open_findings import open_findings
+from acktrail.view.health.status_reader import suite_totals
+from acktrail.view.health.table_metrics import metrics_text
 from acktrail.view.notification import Notification
 from acktrail.view.sending import send_changes
 from acktrail_expansion.law.order import OrderVerdict

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acktrail.format.wire.raw_record import AddressedRecord
     from acktrail.model.records import StateRecord
     from acktrail.model.status_changes import KnownState, StatusChange
-    from acktrail.tables.past.settled_history import SettledHistory
+    from acktrail.reconcile.past.settled_history import SettledHistory
 
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
 
@@ -77,8 +77,8 @@ def _unknown(facts: PartitionFacts, span: Span, reason: str) -> PassedFacts:
 def _read(
     connection: Cluster | None, tables: TablesConfig, snapshot: Snapshot, wanted: _Wanted
 ) -> dict[_Key, PassedFacts]:
+    from acktrail.reconcile.past.settled_history import AffectedRange, SettledHistory
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.past.settled_history import AffectedRange, SettledHistory
 
     cluster = snapshot.cluster
     ranges = {

@@ -15,7 +15,7 @@ from acktrail.model.share_dead_letters import DeadLetterDoubt
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail.tables.past.dead_letter_reader import DeadLetterReader, MissingLetters, PartitionLetters
+    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader, MissingLetters, PartitionLetters
 
 _HEADERS: Final = ("TOPIC", "PARTITION", "ARCHIVED", "WITH", "WITHOUT", "NOT ARCHIVED", "RECORDS", "REPEATED", "")
 _DOUBTS: Final = {
@@ -44,7 +44,7 @@ def dead_letters(
     Example: acktrail record dead-letters fraud-scoring --tables /data/acktrail
     """
     history = lean_history(tables, tables_options)
-    from acktrail.tables.past.dead_letter_reader import DeadLetterReader
+    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 
     reader = DeadLetterReader(history)
     rows, missing = reader.of_group(group), reader.missing(group)

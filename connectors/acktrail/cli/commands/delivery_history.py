@@ -19,8 +19,8 @@ from acktrail.times import duration_ms, instant_text, time_ms
 if TYPE_CHECKING:
     from acktrail.model.record_history import ArchivedRange
     from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
-    from acktrail.tables.past.dead_letter_reader import DeadLetterReader, ExportedLetter
-    from acktrail.tables.past.history_reader import HistoryReader, RecordInstance
+    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader, ExportedLetter
+    from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
 
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
 
@@ -45,7 +45,7 @@ def record(
     history = lean_history(tables, tables_options)
     instances = history.instances(group, topic, partition, offset)
     completeness = history.completeness(group, topic=topic, partition=partition)
-    from acktrail.tables.past.dead_letter_reader import DeadLetterReader
+    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 
     letters = [_letters_of(DeadLetterReader(history), instance, group, partition) for instance in instances]
     pairs = [*zip(instances, letters, strict=True)]

@@ -115,8 +115,8 @@ def export(
         raise
     show_summary(summary, as_json=as_json)
     if not as_json and "group_observations" not in summary.rows:
-        from acktrail.tables.cluster_overview import no_share_group
         from acktrail.tables.delta.store import Tables
+        from acktrail.view.health.cluster_overview import no_share_group
 
         nothing = no_share_group(Tables(target), summary.run_id)
         if nothing is not None:

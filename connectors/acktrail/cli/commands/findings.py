@@ -19,7 +19,7 @@ from acktrail.times import time_ms
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.health.open_findings import SeenFinding
+    from acktrail.view.health.open_findings import SeenFinding
 
 
 def findings(
@@ -55,8 +55,8 @@ def findings(
     from_ms = None if since is None else time_ms("--since", since)
     config = row_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.health.open_findings import SEVERITIES, open_findings
     from acktrail.tables.open_runs import open_runs
+    from acktrail.view.health.open_findings import SEVERITIES, open_findings
 
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
@@ -80,7 +80,7 @@ def findings(
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.tables.seen_archives import note_seen
+    from acktrail.reconcile.seen_archives import note_seen
 
     if not groups or not seen_by.strip():
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")

@@ -20,7 +20,7 @@ from acktrail.profiles import Profile
 from acktrail.times import ago_text, instant_text, utc_text
 
 if TYPE_CHECKING:
-    from acktrail.tables.cluster_overview import ClusterOverview
+    from acktrail.view.health.cluster_overview import ClusterOverview
 
 _AT_ONCE: Final = 8
 _SEVERITIES: Final = ("critical", "error", "warning", "info")
@@ -180,8 +180,8 @@ def _connected(listed: NamedCluster) -> NamedCluster:
 def _tables_checked(listed: NamedCluster) -> NamedCluster:
     from acktrail.format.columns.schemas.table_schemas import TABLES
     from acktrail.tables.cluster_check import ensure_same_cluster
-    from acktrail.tables.cluster_overview import cluster_overview
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.health.cluster_overview import cluster_overview
 
     try:
         tables = Tables(config.TablesConfig.from_environment(profile=listed.name))
@@ -195,8 +195,8 @@ def _tables_checked(listed: NamedCluster) -> NamedCluster:
 
 
 def _looked_at(name: str) -> tuple[str, ClusterOverview]:
-    from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.health.cluster_overview import ClusterOverview, cluster_overview
 
     try:
         return name, cluster_overview(Tables(config.TablesConfig.from_environment(profile=name)))

@@ -18,7 +18,7 @@ from acktrail.errors import QualityGateFailed
 from acktrail.times import duration_ms
 
 if TYPE_CHECKING:
-    from acktrail.tables.health.cluster_health import ClusterHealth
+    from acktrail.view.health.cluster_health import ClusterHealth
 
 ACT_ON_IT: Final = QualityGateFailed.exit_code
 _REDRAW: Final = "\033[H\033[2J"
@@ -55,7 +55,7 @@ def status(
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
     config = row_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.health.cluster_health import cluster_health
+    from acktrail.view.health.cluster_health import cluster_health
 
     def look() -> tuple[ClusterHealth, dt.datetime]:
         now = dt.datetime.now(dt.UTC)

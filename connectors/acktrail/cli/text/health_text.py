@@ -11,8 +11,8 @@ from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import ago_text, instant_text, utc_text
 
 if TYPE_CHECKING:
-    from acktrail.tables.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
-    from acktrail.tables.health.open_findings import SeenFinding
+    from acktrail.view.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
+    from acktrail.view.health.open_findings import SeenFinding
 
 _LEAST_ROWS: Final = 3
 _GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
@@ -131,7 +131,7 @@ def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
 
 
 def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
-    from acktrail.tables.health.export_gaps import LOSSES
+    from acktrail.view.health.cluster_overview import LOSSES
 
     if found.gaps is None:
         return "gaps unknown"
@@ -145,7 +145,7 @@ def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
 
 
 def _findings_line(found: ClusterHealth) -> str:
-    from acktrail.tables.health.open_findings import SEVERITIES
+    from acktrail.view.health.open_findings import SEVERITIES
 
     if found.findings is None:
         return "unknown"

@@ -11,13 +11,13 @@ the others shows whether they are still the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from operator import or_
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,10 @@ _STATISTICS: Final = (
 )
 _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 _Span = tuple[int, int]
+_QUARANTINED: Final = ("state_partition", "offset", "timestamp_ms", "decode_status", "decode_error")
+_DECODED: Final = "decoded"
+_STATUS_BOUNDS: Final = ("min.decode_status", "max.decode_status")
+_BOUNDS: Final = ("min.state_partition", "max.state_partition", "min.offset", "max.offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +196,35 @@ class RecordFiles:
             found = grouped.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
             self._spans[path] = {row["state_partition"]: (row["offset_min"], row["offset_max"]) for row in found}
         return self._spans[path]
+
+
+def record_at(tables: Tables, state_partition: int, offset: int) -> dict[str, Any] | None:
+    """The row of ``state_records`` with this address; None: there is none. Raises as `Tables.read`."""
+    snapshot = tables.followed(RECORDS)
+    if snapshot is None:
+        return None
+    where = (pc.field("state_partition") == state_partition) & (pc.field("offset") == offset)
+    rows = tables.read_files(RECORDS, files_with(snapshot, state_partition, offset), where=where)
+    return rows.slice(0, 1).to_pylist()[0] if rows.num_rows else None
+
+
+def files_with(snapshot: TableSnapshot, state_partition: int, offset: int) -> Sequence[str]:
+    """The files that may hold the record; one without statistics may."""
+    found = []
+    for path, bounds in snapshot.statistics(_BOUNDS).items():
+        first, last, lowest, highest = (bounds[name] for name in _BOUNDS)
+        if _may_hold(first, state_partition, last) and _may_hold(lowest, offset, highest):
+            found.append(path)
+    return found
+
+
+def _may_hold(least: int | None, value: int, most: int | None) -> bool:
+    return least is None or most is None or least <= value <= most
+
+
+def quarantined_records(tables: Tables) -> pa.Table:
+    """Address, time, status and reason of every record that could not be decoded. Raises as `Tables.read`."""
+    snapshot = tables.followed(RECORDS)
+    bounds = {} if snapshot is None else snapshot.statistics(_STATUS_BOUNDS)
+    paths = [path for path, each in bounds.items() if set(each.values()) != {_DECODED}]
+    return tables.read_files(RECORDS, paths, columns=_QUARANTINED, where=pc.field("decode_status") != _DECODED)

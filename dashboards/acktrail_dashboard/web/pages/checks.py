@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.tables.suite_totals import COUNTED_COLUMNS
+from acktrail.view.health.status_reader import COUNTED_COLUMNS
 from acktrail_dashboard.lists.check_grid import (
     EPOCH,
     STATES,

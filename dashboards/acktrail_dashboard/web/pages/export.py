@@ -7,8 +7,7 @@ from typing import Any, Final
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.record_at import quarantined_records
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import RECORDS, quarantined_records
 from acktrail_dashboard.lists.export_list import (
     CONNECTORS_SHOWN,
     GAPS_SHOWN,

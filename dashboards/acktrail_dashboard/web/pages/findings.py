@@ -8,8 +8,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
-from acktrail.tables.exported.record_at import record_at
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.record_files import RECORDS, record_at
 from acktrail.tables.open_runs import OpenRuns, newest_audits
 from acktrail.times import ago_ms, time_ms
 from acktrail_dashboard.lists.finding_list import (

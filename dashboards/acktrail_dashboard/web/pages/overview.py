@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.open_runs import OpenRuns, newest_audits
-from acktrail.tables.suite_totals import COUNTED_COLUMNS, suite_totals
+from acktrail.view.health.status_reader import COUNTED_COLUMNS, suite_totals
 from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.lists.finding_list import FindingLine
 from acktrail_dashboard.status_wording import critical_first, is_trouble, status_text, status_tone

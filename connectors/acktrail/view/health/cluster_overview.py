@@ -10,17 +10,14 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import LOG_REPLACED, PRUNED_BEFORE_FIRST_EXPORT
+from acktrail.connect.source_batches import LOG_REPLACED, LOST_FROM_TABLES, PRUNED, PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.errors import AcktrailError
 from acktrail.tables.cluster_check import EXPORTED_TABLES, cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.health.export_gaps import export_gaps
-from acktrail.tables.open_runs import newest_reconciliation, open_runs
+from acktrail.tables.open_runs import SAMPLED, newest_reconciliation, open_runs
 from acktrail.times import utc_text
 
-SAMPLED: Final = ("group_observations", "offset_observations")
-"""What an observation writes on each side of the export."""
 _SHARE: Final = "share"
 _GROUP_ID_NOT_FOUND: Final = 69
 _UNKNOWN_TOPIC: Final = 3
@@ -30,6 +27,8 @@ _STALE: Final = dt.timedelta(hours=1)
 """Without an export for that long, records are being lost wherever a group works: Kafka prunes every five minutes."""
 _FIELDS: Final = ("newest_record_ms", "exported_at", "share_groups", "gaps", "reconciled_at", "verdicts", "findings")
 _Found = dict[str, Any]
+LOSSES: Final = (PRUNED, LOST_FROM_TABLES, LOG_REPLACED)
+"""Gaps that are losses. The others are what a person asked for, or what was pruned before there was an export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,3 +213,36 @@ def _greatest_of(tables: Tables, snapshot: TableSnapshot, column: str) -> Any:
 def _aware(value: Any) -> Any:
     """Statistics may leave out that their instants are in UTC."""
     return value.replace(tzinfo=dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo is None else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapsOfReason:
+    """All gaps of one reason; `offsets` are in no row. `newest_at`: when the newest was recorded."""
+
+    gaps: int
+    offsets: int
+    newest_at: dt.datetime | None
+
+
+def export_gaps(tables: Tables) -> dict[str, GapsOfReason]:
+    """By reason; a reason without a gap is left out. Raises ConfigurationError, RetryableError: the table cannot be
+    read."""
+    columns = ["gap_first", "gap_last", "gap_reason", "exported_at"]
+    rows = tables.read("export_ranges", columns=columns, where=pc.field("gap_first").is_valid()).to_pylist()
+    found: dict[str, list[dict[str, object]]] = {}
+    for row in rows:
+        found.setdefault(str(row["gap_reason"]), []).append(row)
+    return {reason: _summed(reason, own) for reason, own in sorted(found.items())}
+
+
+def _summed(reason: str, rows: list[dict[str, object]]) -> GapsOfReason:
+    """A break of a log is one offset of the tables that no record of Kafka's ever had."""
+    times = [row["exported_at"] for row in rows]
+    lost = 0 if reason == LOG_REPLACED else sum(_length(row) for row in rows)
+    known = [at for at in times if isinstance(at, dt.datetime)]
+    return GapsOfReason(gaps=len(rows), offsets=lost, newest_at=max(known, default=None))
+
+
+def _length(row: dict[str, object]) -> int:
+    first, last = row["gap_first"], row["gap_last"]
+    return last - first + 1 if isinstance(first, int) and isinstance(last, int) else 0

@@ -12,7 +12,7 @@ from acktrail.format.columns.model_values import change_table
 from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
 from acktrail.model.status_changes import History, OffsetStatusKind, StatusChange
-from acktrail.tables.past.settled_offsets import SettledCounts, by_share_partition, settled_counts, settled_filter
+from acktrail.reconcile.past.settled_history import SettledCounts, by_share_partition, settled_counts, settled_filter
 
 _SETTLED = (2, 4)
 OFFSETS = 40

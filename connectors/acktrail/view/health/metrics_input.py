@@ -16,11 +16,10 @@ from acktrail.branches import branches, load
 from acktrail.errors import AcktrailError
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_SUITES
-from acktrail.tables.cluster_overview import greatest
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.cluster_health import ClusterHealth, cluster_health
-from acktrail.tables.status_reader import run_totals
-from acktrail.tables.suite_totals import COUNTED_COLUMNS, suite_totals
+from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
+from acktrail.view.health.cluster_overview import greatest
+from acktrail.view.health.status_reader import COUNTED_COLUMNS, run_totals, suite_totals
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
 """Verdicts that no normal life of a group explains, once they last."""

@@ -17,10 +17,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.reconcile.past.history_tables import FULL_ROWS, first_rewritten
 from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.past.history_tables import FULL_ROWS, first_rewritten
 
 TRENDS: Final = "queue_trends"
 OF_GROUPS: Final = 1 << 40

@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 
 import yaml
 from samples.branch_names import is_of_branch
-from tables.health.alert_cases import (
+from view.health.alert_cases import (
     MINUTES,
     NOW,
     ROOT,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
-from acktrail.tables import status_reader
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.status_reader import bucket_for
+from acktrail.view.health import status_reader
+from acktrail.view.health.status_reader import bucket_for
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 HOSTILE = "';--<b>\n\u202e"

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from acktrail.model.share_dead_letters import DeadLetterCounts, DeadLetterDoubt, doubted, match_dead_letters
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.model.status_changes import HistoryCompleteness
+from acktrail.reconcile.past.history_reader import HistoryReader, TopicName
 from acktrail.tables.delta.table_snapshot import all_of
-from acktrail.tables.past.history_reader import HistoryReader, TopicName
 
 _TABLE: Final = "dead_letter_records"
 _LETTER: Final = ("dlq_topic", "dlq_partition", "dlq_offset", "timestamp_ms", "delivery_count", "message")

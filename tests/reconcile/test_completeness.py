@@ -9,7 +9,7 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 from samples.history_tables import build
 
 from acktrail.model.status_changes import HistoryCompleteness, MissingRecords, UnknownReason
-from acktrail.tables.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_reader import HistoryReader
 
 KEY = key_of("g")
 

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.reconcile.past.trend_chunks import OF_GROUPS, TRENDS, add_parts
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, lengthened
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import creation
-from acktrail.tables.trend_chunks import OF_GROUPS, TRENDS, add_parts
 
 MINUTE_US = 60_000_000
 BEGIN_US = 1_800_000_000_000_000 // (DAY_MS * 1_000) * DAY_MS * 1_000
@@ -49,7 +49,7 @@ def stored(tables: Tables) -> pa.Table:
 @pytest.mark.full
 def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
-    monkeypatch.setattr("acktrail.tables.trend_chunks._WORTH_ROWS", 1)
+    monkeypatch.setattr("acktrail.reconcile.past.trend_chunks._WORTH_ROWS", 1)
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     every = [parts(run, number) for number, run in enumerate(RUNS)]
     for run, own in zip(RUNS, every, strict=True):

@@ -17,13 +17,18 @@ import pyarrow.compute as pc
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.tables import status_reader
-from acktrail.tables.cluster_overview import ClusterOverview, cluster_overview, no_share_group
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.export_gaps import GapsOfReason, export_gaps
-from acktrail.tables.health.open_findings import SEVERITIES, SeenFinding, open_findings
 from acktrail.tables.open_runs import open_runs
 from acktrail.times import ago_text
+from acktrail.view.health import status_reader
+from acktrail.view.health.cluster_overview import (
+    ClusterOverview,
+    GapsOfReason,
+    cluster_overview,
+    export_gaps,
+    no_share_group,
+)
+from acktrail.view.health.open_findings import SEVERITIES, SeenFinding, open_findings
 
 _OUTCOMES: Final = ("acknowledged", "released", "archived")
 _COLUMNS: Final = (

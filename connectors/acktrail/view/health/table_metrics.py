@@ -34,9 +34,9 @@ from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.health.cluster_health import GroupHealth
-from acktrail.tables.health.metrics_input import MetricsInput, metrics_input
-from acktrail.tables.health.open_findings import SEVERITIES
+from acktrail.view.health.cluster_health import GroupHealth
+from acktrail.view.health.metrics_input import MetricsInput, metrics_input
+from acktrail.view.health.open_findings import SEVERITIES
 
 EVERY_S: Final = 30.0
 MOST_GROUPS: Final = 1_000

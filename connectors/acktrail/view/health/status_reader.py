@@ -25,6 +25,10 @@ _WITHOUT_WINDOW: Final = tuple(name for name in TABLES["queue_statuses"].names i
 _MS: Final = dt.timedelta(milliseconds=1)
 _DAY: Final = dt.timedelta(days=1)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+COUNTED_COLUMNS: Final = ("run_id", "evaluated_at", "suite", "severity", "state", "element_count")
+"""The columns of ``quality_results`` that totals are made of."""
+_VALIDATION: Final = ("run_id", "evaluated_at", "suite")
+_STATES: Final = ("holds", "fails", "noted", "not_evaluated")
 
 
 def statuses(tables: Tables, columns: Sequence[str] = _WITHOUT_WINDOW) -> pa.Table:
@@ -113,3 +117,16 @@ def _floored(instant: dt.datetime, length_ms: int) -> dt.datetime:
     from acktrail.replay.time_buckets import floored
 
     return _EPOCH + dt.timedelta(microseconds=floored((instant - _EPOCH) // dt.timedelta(microseconds=1), length_ms))
+
+
+def suite_totals(results: pa.Table) -> pa.Table:
+    """One row for each validation and suite in rows of ``quality_results``: how many expectations have each of
+    ``_STATES``, how many of those that fail are critical (`critical_fails`), and how many rows they compared
+    (`rows_compared`)."""
+    flags = {state: pc.equal(results["state"], state) for state in _STATES}
+    flags["critical_fails"] = pc.and_(flags["fails"], pc.equal(results["severity"], "critical"))
+    counts = {name: flag.cast(pa.int64()) for name, flag in flags.items()}
+    counts["rows_compared"] = pc.fill_null(results["element_count"], 0)
+    rows = pa.table({**{name: results[name] for name in _VALIDATION}, **counts})
+    summed = rows.group_by(list(_VALIDATION), use_threads=False).aggregate([(name, "sum") for name in counts])
+    return summed.rename_columns([name.removesuffix("_sum") for name in summed.column_names])

@@ -30,19 +30,19 @@ from acktrail.model.status_changes import (
     UnknownReason,
     status_ranges,
 )
-from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
-from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
-from acktrail.tables.exported.record_files import DROPPED_BEFORE
-from acktrail.tables.past.history_completeness import (
+from acktrail.reconcile.past.history_completeness import (
     NotedGaps,
     Scope,
     dropped_gap,
     noted_gaps,
     read_completeness,
 )
-from acktrail.tables.past.history_tables import CHANGES, HELD, saved_rows
-from acktrail.tables.saved_states import RECORDS_USED
+from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
+from acktrail.reconcile.past.saved_states import RECORDS_USED
+from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
+from acktrail.tables.exported.record_files import DROPPED_BEFORE
 
 _NEAREST: Final = 3
 _BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})

@@ -25,7 +25,7 @@ from acktrail.connect.metrics.worker_metrics import WorkerMetrics
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.group_gauges import group_gauges
-from acktrail.tables.health.table_metrics import metrics_text
+from acktrail.view.health.table_metrics import metrics_text
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "dashboards/grafana"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.tables.past.history_tables import FULL_ROWS, first_rewritten
+from acktrail.reconcile.past.history_tables import FULL_ROWS, first_rewritten
 
 TIERS = 7
 

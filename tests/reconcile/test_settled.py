@@ -10,8 +10,8 @@ from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
 from acktrail.model.status_changes import History
+from acktrail.reconcile.past.settled_history import AffectedRange, RangeOutcome, SettledHistory
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-from acktrail.tables.past.settled_history import AffectedRange, RangeOutcome, SettledHistory
 
 KEY = key_of("g")
 

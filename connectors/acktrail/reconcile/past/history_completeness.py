@@ -27,10 +27,10 @@ from acktrail.model.status_changes import (
     RecordPosition,
     UnknownReason,
 )
+from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import all_of
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
-from acktrail.tables.past.history_tables import CHANGES, HELD, change_positions
 
 _EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
 _WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})

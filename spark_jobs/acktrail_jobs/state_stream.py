@@ -26,16 +26,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from acktrail import errors
+from acktrail.backoff import Outage
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.activity import doing
-from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.connect.runtime.outage import Outage
 from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.connect.source_batches import state_source_partition
 from acktrail.errors import AcktrailError, LeaseLost, OutcomeUnknown, RetryableError
 from acktrail.executors import balanced_shares
 from acktrail.export.export_run import ExportRun, Written
-from acktrail.kafka.state.state_range import state_topic_now
+from acktrail.kafka.log_reader import state_topic_now
 from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
@@ -187,7 +186,7 @@ class TableStream:
         """A micro-batch every `every_s` seconds where there are new records, until the stop; another holder of the
         lease and an outage of broker or storage are waited for, with a line when that begins and one when it ends.
         Raises what a person must correct."""
-        outage = Outage(ErrorPolicy(), lambda _, text: doing(f"stream {text}", stays=True))
+        outage = Outage(lambda _, text: doing(f"stream {text}", stays=True))
         self._landed = outage.end
         while not self.stop.is_set():
             try:

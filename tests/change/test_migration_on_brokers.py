@@ -25,7 +25,7 @@ from acktrail.cli.main import _run
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

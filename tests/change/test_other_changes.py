@@ -71,7 +71,7 @@ def test_groups_are_deleted_where_they_are_share_groups(
     """A share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
     from confluent_kafka import Consumer, TopicPartition
 
-    from acktrail.kafka.client.librdkafka import to_librdkafka
+    from acktrail.kafka.client.client_settings import to_librdkafka
 
     consumers = f"consumers-{uuid4().hex[:8]}"
     consumer = Consumer({**to_librdkafka(world.kafka), "group.id": consumers})

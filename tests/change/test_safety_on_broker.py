@@ -24,8 +24,8 @@ from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, NewStartOffset, Outcome
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.coordinators import SendResult
-from acktrail.kafka.client.librdkafka import to_librdkafka
 from acktrail.kafka.groups.change_requests import ChangeTarget, PartResponse, results_per_target
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

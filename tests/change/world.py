@@ -26,7 +26,7 @@ from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 
 __all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
 

@@ -32,7 +32,7 @@ from acktrail.connect.testing import (
     SinkSuite,
     SourceSuite,
 )
-from acktrail.kafka.state.state_connector import ShareGroupStateSource
+from acktrail.kafka.state.state_source import ShareGroupStateSource
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id

@@ -25,8 +25,8 @@ from acktrail.config import KafkaConfig, TablesConfig, environment
 from acktrail.connect.contract import LeaseTerms
 from acktrail.errors import ForeignCluster, LeaseLost, LogChanged, Unreachable
 from acktrail.export.export_run import ExportRun, ExportSummary, observe
+from acktrail.kafka import log_reader
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state import state_range
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import log_lease
@@ -178,7 +178,7 @@ def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, grou
 def test_what_was_pruned_is_left_to_do(kafka: KafkaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the log has nothing else: the tables lack the gap."""
     topic = f"stream-{uuid4().hex}"
-    monkeypatch.setattr(state_range, "STATE_TOPIC", topic)
+    monkeypatch.setattr(log_reader, "STATE_TOPIC", topic)
     plan = StreamPlan(kafka=kafka, tables=tables_in(tmp_path), run_id="r")
     assert plan.backlog()[1] == {}
     workload = Workload(kafka)

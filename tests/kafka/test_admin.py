@@ -17,7 +17,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAShareGroup, UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ConfigsChange, NewStartOffset, Outcome
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import ShareOffset, TopicPartition
 
 pytestmark = pytest.mark.broker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,97 +105,12 @@ def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker)
     assert "controller" in unreachable(controller).hint
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and self-signed certificate for 127.0.0.1 in one PEM file."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, made, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    both.write_text(key.read_text() + made.read_text())
-    return both
-
-
-@pytest.fixture(scope="module")
-def secured(certificate: Path) -> Iterator[tuple[EmbeddedBroker, dict[str, str]]]:
-    """A broker that listens in plain text, with TLS, and with SCRAM over TLS; its addresses by protocol."""
-    plain, tls = free_ports(), free_ports()
-    ports = {"CLIENT": plain.client, "CONTROLLER": plain.controller, "TLS": tls.client, "LOGIN": tls.controller}
-    properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "advertised.listeners": ",".join(
-            f"{name}://127.0.0.1:{port}" for name, port in ports.items() if name != "CONTROLLER"
-        ),
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
-        "controller.quorum.voters": f"1@127.0.0.1:{plain.controller}",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(certificate),
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-        "listener.name.login.scram-sha-256.sasl.jaas.config": (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        ),
-    }
-    with EmbeddedBroker(port=plain.client, properties=properties) as broker:
-        yield broker, {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-
-
-Secured = tuple[EmbeddedBroker, dict[str, str]]
-
-
 def misconfigured(address: str, **properties: str) -> ConfigurationError:
     """The error for a configuration that a person must correct."""
     named = {name.replace("_", "."): value for name, value in properties.items()}
     with pytest.raises(ConfigurationError) as caught:
         ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
     return caught.value
-
-
-_LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "ann", "sasl_password": SECRET}
-
-
-@pytest.mark.parametrize(
-    ("listener", "configured", "spoken"),
-    [
-        ("TLS", {"security_protocol": "PLAINTEXT"}, "SSL"),
-        ("LOGIN", {"security_protocol": "PLAINTEXT"}, "SASL_SSL"),
-        ("CLIENT", {"security_protocol": "SSL"}, "PLAINTEXT"),
-        ("LOGIN", {"security_protocol": "SSL"}, "SASL_SSL"),
-        ("CLIENT", {"security_protocol": "SASL_SSL", **_LOGIN}, "PLAINTEXT"),
-        ("TLS", {"security_protocol": "SASL_PLAINTEXT", **_LOGIN}, "SSL"),
-    ],
-)
-def test_a_wrong_security_protocol_is_a_configuration_error(
-    secured: Secured, certificate: Path, listener: str, configured: dict[str, str], spoken: str
-) -> None:
-    """What the listener speaks and what is configured are both named: trying again does not help."""
-    files = {"ssl_ca_location": str(certificate)} if "SSL" in configured["security_protocol"] else {}
-    error = misconfigured(secured[1][listener], **configured, **files)
-    assert f"speaks {spoken}," in error.message
-    assert f"security.protocol to {spoken}" in error.hint
-    assert SECRET not in error.message + error.hint
-
-
-def test_an_untrusted_certificate_is_a_configuration_error(secured: Secured) -> None:
-    """It says what to set."""
-    error = misconfigured(secured[1]["TLS"], security_protocol="SSL")
-    assert "not trusted" in error.message
-    assert "ssl.ca.location" in error.hint
-
-
-def test_a_certificate_for_another_host_is_told_apart_from_an_untrusted_one(
-    secured: Secured, certificate: Path
-) -> None:
-    """The authority is right and the name is not: the message blames the name."""
-    address = secured[1]["TLS"].replace("127.0.0.1", "localhost")
-    error = misconfigured(address, security_protocol="SSL", ssl_ca_location=str(certificate))
-    assert "another host name" in error.message
-    assert "ssl.ca.location" not in error.hint
 
 
 @pytest.mark.parametrize("content", [None, b"\x00 no PEM", b"-----BEGIN CERTIFICATE-----\nrubbish\n"])
@@ -210,35 +124,6 @@ def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, cont
     assert "ssl.ca.location" in error.message
 
 
-def tls(secured: Secured, certificate: Path) -> KafkaConfig:
-    return KafkaConfig(
-        bootstrap_servers=secured[1]["TLS"],
-        properties={"security.protocol": "SSL", "ssl.ca.location": str(certificate)},
-    )
-
-
-def test_tls_and_scram_give_the_same_answers(secured: Secured, certificate: Path) -> None:
-    """With the right settings both clients work on every listener."""
-    with ShareGroupAdmin(secured[0].config()) as admin:
-        expected = admin.cluster_id
-    workload = Workload(secured[0].config())
-    workload.set_scram_password("ann", "right-password")
-    login = KafkaConfig(
-        bootstrap_servers=secured[1]["LOGIN"],
-        properties={
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-256",
-            "sasl.username": "ann",
-            "sasl.password": "right-password",
-            "ssl.ca.location": str(certificate),
-        },
-    )
-    for config in (tls(secured, certificate), login):
-        with ShareGroupAdmin(config) as admin:
-            assert admin.cluster_id == expected
-        assert Workload(config).admin.list_topics(timeout=120).cluster_id == expected
-
-
 def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded: EmbeddedBroker) -> None:
     """It names the user, not the secret, and comes at once."""
     right = guarded.client_properties("reader")
@@ -250,8 +135,10 @@ def test_a_wrong_password_is_a_configuration_error_without_the_password(guarded:
 
 
 def test_no_login_where_one_is_wanted_is_hinted_at(guarded: EmbeddedBroker) -> None:
-    """A listener with SASL closes a connection without a login: its protocol is probed."""
-    assert "speaks SASL_PLAINTEXT" in misconfigured(guarded.bootstrap_servers).message
+    """A listener with SASL closes a connection without a login."""
+    with pytest.raises(Unreachable) as caught:
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=guarded.bootstrap_servers))
+    assert "want TLS (SSL) or a login (SASL_PLAINTEXT" in caught.value.hint
 
 
 def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:
@@ -299,11 +186,10 @@ def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workloa
 
 
 @pytest.mark.full  # tests/cli/test_continuous.py outlives a broker
-def test_a_restarted_broker_is_found_again(secured: Secured) -> None:
+def test_a_restarted_broker_is_found_again() -> None:
     """One client lives through a restart of its broker: the next question is answered. A dead one is a
     retryable error."""
-    broker = secured[0]
-    with ShareGroupAdmin(broker.config()) as admin:
+    with EmbeddedBroker() as broker, ShareGroupAdmin(broker.config()) as admin:
         before = admin.describe_groups(["g"])
         restart(broker)
         assert [g.error_code for g in admin.describe_groups(["g"])] == [g.error_code for g in before] == [69]

@@ -25,7 +25,7 @@ from acktrail.connect.source_batches import SourceBatch
 from acktrail.connect.testing import SourceSuite
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import TopicPartition as TopicPlace
 from acktrail.kafka.groups.dead_letter_connector import DeadLetterSource
 from acktrail.tables.delta.store import Tables

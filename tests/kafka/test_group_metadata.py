@@ -19,7 +19,7 @@ from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.testing import SourceSuite
 from acktrail.format.wire.group_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import GroupDescription
 from acktrail.kafka.groups.metadata_connector import ShareGroupMetadataSource
 from acktrail.model.group_records import ShareGroupMetadata

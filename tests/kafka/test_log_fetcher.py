@@ -18,7 +18,7 @@ from state_topics.segment_bytes import batch
 
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.broker_client import BrokerClient
-from acktrail.kafka.state.log_fetcher import FetchEvent, LogFetcher
+from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
 from acktrail.model.share_partition import topic_id_text
 
 NAME: Final = "logs"

@@ -11,7 +11,7 @@ from servers.workload import Workload, until
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.broker_client import BrokerClient
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 
 pytestmark = pytest.mark.broker

@@ -30,7 +30,7 @@ from acktrail.errors import ChangeRefused, NotAuthorized, PlanStale
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan
 

@@ -8,8 +8,7 @@ import pytest
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError
-from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import ClientCredentials, ClientSettings, addresses_of, to_librdkafka
 
 SECRET = 'pass"word\\ 1'
 OAUTH = {

@@ -19,11 +19,8 @@ from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
 from acktrail.format.wire.dialects.released import encode
-from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import to_librdkafka
-from acktrail.kafka.state.state_consumer import StateTopicConsumer
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.state.state_source import StateTask
-from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import STATE_TOPIC
 
@@ -116,18 +113,10 @@ def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular
 
 def read_all(config: KafkaConfig, topic: str) -> list[int]:
     """The offsets that a bounded reading of partition 0 of another topic gives."""
-    with ShareGroupAdmin(config) as admin:
-        log = StateTopicConsumer(config, StateTopic(admin, topic), run_id="r", bounded=True)
-        log.open(0, None)
-        found: list[int] = []
-
-        def is_over() -> bool:
-            for batch in log.read(0.2):
-                found.extend(batch.rows["state_records"].column("offset").to_pylist())
-            return log.is_finished
-
-        until(is_over, what="the end of a bounded reading")
-        log.close()
+    task, found = StateTask(config, topic, partitions=[0]), list[int]()
+    task.start(SourceTaskContext())
+    for batch in drain(task):
+        found += batch.rows["state_records"].column("offset").to_pylist()
     return found
 
 

@@ -24,9 +24,9 @@ from acktrail.errors import ForeignCluster, NotAuthorized
 from acktrail.export import export_run, repair_run
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.descriptions import TopicPartition as AskedPartition
-from acktrail.kafka.state.state_source import StateSourceStatus, StateTask
+from acktrail.kafka.state.state_source import StateTask
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.tables.delta.store import Tables
 
@@ -203,7 +203,7 @@ def test_without_a_state_topic_there_is_nothing_to_do(pruning: EmbeddedBroker) -
     assert absent, "another test of this module made state before"
     for task in (StateTask(pruning.config()), StateTask(pruning.config(), bounded=False, waits=False)):
         assert drain(task, SourceTaskContext()) == []
-        assert task.status is StateSourceStatus.STATE_TOPIC_ABSENT
+        assert not task.is_present
 
     waiting = StateTask(pruning.config(), bounded=False)
     waiting.start(SourceTaskContext())
@@ -214,7 +214,7 @@ def test_without_a_state_topic_there_is_nothing_to_do(pruning: EmbeddedBroker) -
     workload.produce("orders", 3)
     workload.acknowledge("auditors", "orders", 3)
     until(lambda: waiting.poll(0.2), what="the first records of the topic")
-    assert waiting.status is StateSourceStatus.PRESENT
+    assert waiting.is_present
     waiting.stop()
 
 

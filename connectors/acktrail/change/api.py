@@ -59,8 +59,8 @@ def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]
 def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: float) -> Sequence[GroupFacts]:
     """The groups when none has a member, after at most `timeout_s` seconds (a killed member counts until its session
     ends). Raises GroupNotEmpty: one still has members; it names them."""
+    from acktrail.backoff import Backoff
     from acktrail.change.collection.collect import describe_groups
-    from acktrail.kafka.client.broker_client import Backoff
 
     backoff = Backoff(timeout_s)
     while True:

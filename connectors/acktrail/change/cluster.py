@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(ExitStack):
-    """Opens its admin connection, and its consumer of the state topic, at the first use; closes both at the end of the
-    block. One thread."""
+    """Opens its admin connection at the first use; closes it at the end of the block. One thread."""
 
     def __init__(self, kafka: KafkaConfig) -> None:
         super().__init__()
@@ -35,5 +34,5 @@ class Cluster(ExitStack):
         from acktrail.kafka.state.state_lookup import StateLookup
 
         if topic.topic_id not in self._lookups:
-            self._lookups[topic.topic_id] = self.enter_context(StateLookup(self.kafka, topic))
+            self._lookups[topic.topic_id] = StateLookup(topic)
         return self._lookups[topic.topic_id]

@@ -11,7 +11,6 @@ from acktrail.kafka.acl_probes import granted
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import NONE
-from acktrail.kafka.client.principal import principal_of
 from acktrail.model.acls import ALL, Acl, command, needed
 
 _PLACEHOLDER: Final = "User:PRINCIPAL"
@@ -29,7 +28,7 @@ def acl_checks(
     """For each ACL whether it is there, and the command that grants it. Without `topics` those that `groups` have
     state of, where they may be seen."""
     settings = ClientSettings.from_config(kafka)
-    principal = principal_of(settings)
+    principal = settings.principal()
     named = tuple(topics) or _topics_of(admin, groups)
     is_secured = settings.security_protocol != "PLAINTEXT"
     for purpose in purposes:

@@ -129,7 +129,7 @@ def _configs(admin: ShareGroupAdmin, names: Sequence[str]) -> str:
 
 def _dead_letters(admin: ShareGroupAdmin) -> str:
     """Whether brokers drop what groups give up (Kafka 4.4)."""
-    from acktrail.kafka.groups.dead_letter_task import dead_letter_topics, dropped_by_group
+    from acktrail.kafka.groups.dead_letter_connector import dead_letter_topics, dropped_by_group
 
     named = dead_letter_topics(admin)
     dropped = dropped_by_group(admin, named)
@@ -151,12 +151,12 @@ def _ensure_none(refused: dict[str, str | None], hint: str) -> None:
 def _state_topic(kafka: KafkaConfig) -> str:
     """READ on the state topic: one record is read, or the end is seen."""
     from acktrail.connect.contract import SourceTaskContext
-    from acktrail.kafka.state.state_source import StateSourceStatus, StateTask
+    from acktrail.kafka.state.state_source import StateTask
 
     task = StateTask(kafka)
     try:
         task.start(SourceTaskContext(run_id="doctor"))
-        if task.status is StateSourceStatus.STATE_TOPIC_ABSENT:
+        if not task.is_present:
             return "not there yet: no share consumer ever came to this cluster"
         if not task.is_finished:
             task.poll(_TIMEOUT_S)

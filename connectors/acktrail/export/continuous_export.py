@@ -9,14 +9,13 @@ from dataclasses import replace
 from threading import Event
 from typing import Final
 
+from acktrail.backoff import Outage
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress
-from acktrail.errors import AcktrailError, InputError, OutcomeUnknown, RetryableError
+from acktrail.errors import InputError, OutcomeUnknown, RetryableError
 from acktrail.export.export_run import CONNECTORS, Deadline, ExportRun, ExportSummary, check_connectors
 from acktrail.times import new_run_id
 
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 10.0
 _TOPIC_PAUSE_S: Final = 2.0
 
 
@@ -42,7 +41,7 @@ def export_continuously(
     check_connectors(connectors)
     if "state" not in connectors:
         raise InputError("a continuous export follows the state topic", hint="leave out --connector offsets")
-    outage = _Outage(notice)
+    outage = Outage(lambda _, text: notice(f"export {text}"))
 
     def on_progress(now: Progress) -> None:
         if not now.pending_rows:
@@ -83,27 +82,3 @@ class _Follower:
                     self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
                 self._waits = True
                 self._stop.wait(min(left_s, _TOPIC_PAUSE_S))
-
-
-class _Outage:
-    """Reports one line when it begins, one when it ends."""
-
-    def __init__(self, notice: Callable[[str], None]) -> None:
-        self._notice = notice
-        self._began_at: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
-
-    def begin(self, error: AcktrailError) -> float:
-        """Seconds to wait before the next try."""
-        if self._began_at is None:
-            self._began_at = time.monotonic()
-            self._notice(f"export pauses, trying again: {error.message}")
-        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        return pause_s
-
-    def end(self) -> None:
-        """What was read is committed."""
-        if self._began_at is not None:
-            seconds = time.monotonic() - self._began_at
-            self._began_at, self._pause_s = None, _FIRST_PAUSE_S
-            self._notice(f"export continues after {seconds:.0f} s")

@@ -22,7 +22,7 @@ from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnsw
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.observation import observe as observe_brokers
 from acktrail.kafka.groups.observation import unanswered_groups
-from acktrail.kafka.state.state_source import StateSourceStatus, StateTask
+from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.known_names import known_names
@@ -296,7 +296,7 @@ class ExportRun:
                 run.run(stop)
         finally:
             self._add(run.summary)
-        self.is_topic_absent = source.status is StateSourceStatus.STATE_TOPIC_ABSENT
+        self.is_topic_absent = not source.is_present
         if run.summary.was_stopped and self._stop.is_set():
             self._is_stopped = True
 

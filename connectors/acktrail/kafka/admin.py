@@ -24,9 +24,10 @@ from uuid import UUID
 
 from kafka.protocol.admin.groups import ListGroupsRequest
 
+from acktrail.backoff import Backoff
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName, WrongType, WrongValue
 from acktrail.kafka.arguments import indices_of, partitions_of, text_of, texts_of, time_of
-from acktrail.kafka.client.broker_client import Backoff, BrokerClient, NoResponse
+from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
     ASK_AGAIN,
     COORDINATOR_NOT_AVAILABLE,

@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
+from acktrail.backoff import Backoff
 from acktrail.errors import MalformedRecord, MissingDependency
 from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, batch_records, read_header
-from acktrail.kafka.client.broker_client import Backoff, BrokerClient, NoResponse
+from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.model.offset_ranges import Span, joined

@@ -34,8 +34,8 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
 from acktrail.format.wire.dialects.released import decode
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.client.librdkafka import to_librdkafka
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId
 from acktrail_demo.workload.scenario import DemoRecord

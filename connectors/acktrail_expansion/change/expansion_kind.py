@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from acktrail.backoff import Backoff
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.change_kind import ChangeKind, ChangeOutcome, ChangeRun, Row, Settled
 from acktrail.change.execution.attempt import Attempt, Execution
@@ -20,7 +21,6 @@ from acktrail.change.verification.verify import check_free, note_found
 from acktrail.errors import AcktrailError, OutcomeUnknown, PlanStale, RetryableError, UnknownName
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.changes import ChangeResult, Outcome
-from acktrail.kafka.client.broker_client import Backoff
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 from acktrail_expansion.change.expansion_plan import ExpansionPlan

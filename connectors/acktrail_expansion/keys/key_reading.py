@@ -26,7 +26,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.state.state_range import Incarnation, StateRange
+from acktrail.kafka.log_reader import Incarnation, LogRange
 from acktrail.kafka.topic_configs import is_compacted
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
@@ -129,7 +129,7 @@ def _stretches(
         if low is None:
             continue
         for at in range(max(0, min(low - _BELOW, stood.get(partition, low))), end, _AT_ONCE):
-            wanted = StateRange(
+            wanted = LogRange(
                 incarnation=incarnation, partition=partition, first_offset=at, end_offset=min(at + _AT_ONCE, end)
             )
             yield KeyStretch(kafka=kafka, event=event, wanted=wanted, fence_low=low, fence_high=high)

@@ -26,7 +26,7 @@ from acktrail.config import KafkaConfig
 from acktrail.executors import JobStep, Results
 from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, schema
-from acktrail.kafka.state.state_range import PrunedOffsets, StateRange, read_raw_range
+from acktrail.kafka.log_reader import LogRange, PrunedOffsets, read_range
 from acktrail_expansion.law.partition_ledger import KeyMapping
 
 ANY_PARTITION: Final = -1
@@ -60,15 +60,15 @@ class KeyStretch:
 
     kafka: KafkaConfig = field(repr=False)
     event: Mapping[str, Any]
-    wanted: StateRange
+    wanted: LogRange
     fence_low: int
     fence_high: int | None
 
 
 def find_moves(share: Iterable[KeyStretch]) -> Results:
-    """Results of ``FIND_KEYS`` for each stretch. Raises as ``read_raw_range``."""
+    """Results of ``FIND_KEYS`` for each stretch. Raises as ``read_range``."""
     for stretch in share:
-        yield from moves_in(stretch, read_raw_range(stretch.kafka, stretch.event["topic"], stretch.wanted))
+        yield from moves_in(stretch, read_range(stretch.kafka, stretch.event["topic"], stretch.wanted))
 
 
 def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> Results:

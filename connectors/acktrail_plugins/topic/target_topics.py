@@ -14,8 +14,8 @@ from confluent_kafka.admin import RESOURCE_TOPIC, AdminClient, ConfigResource, N
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError, RetryableError, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
-from acktrail.kafka.client.librdkafka import to_librdkafka
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _WAIT_S: Final = 0.1

@@ -9,20 +9,17 @@ another connector lies what is still to be seen.
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from typing import Any, Final
-
-from confluent_kafka import KafkaError
+from typing import Final
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import ConfigurationError, RetryableError
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.librdkafka import AT_THE_END, GONE, LogReader, read_failure
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail_plugins.topic.transactional_writer import OutRecord
 
-_GROUP: Final = "acktrail-positions"
 _PARTITION: Final = "partition"
 
 
@@ -45,20 +42,17 @@ class TopicPositions:
     def read(self, patience_s: float) -> dict[SourcePartition, Position]:
         """All committed positions; none where there is no such topic. Raises HeldUp when a transaction stays open for
         `patience_s`, NotAuthorized (READ), RetryableError."""
+        found: dict[SourcePartition, tuple[int, Position | None]] = {}
         with ShareGroupAdmin(self._config) as admin:
             topic = StateTopic(admin, self._topic)
             if not topic.is_present:
                 return {}
-            logs = topic.log_offsets()
-        ends = {number: log.high_watermark or 0 for number, log in logs.items()}
-        starts = {number: log.log_start_offset or 0 for number, log in logs.items() if ends[number]}
-        found: dict[SourcePartition, tuple[int, Position | None]] = {}
-        with LogReader(self._config, self._topic, group_id=_GROUP, timeout_s=patience_s) as reader:
-            left = set(starts)
+            logs = topic.log_offsets().items()
+            ends = {number: (log.log_start_offset or 0, log.high_watermark or 0) for number, log in logs}
             try:
-                with closing(reader.messages(starts)) as messages:
-                    while left:
-                        self._take(next(messages), ends, left, found)
+                for part in LogReader(topic, patience_s=patience_s).read(ends):
+                    for record in () if isinstance(part, PrunedOffsets) else raw_records(part):
+                        self._take(record, found)
             except RetryableError:
                 raise HeldUp(
                     f"{self._topic} has an open transaction, or does not answer",
@@ -66,38 +60,18 @@ class TopicPositions:
                 ) from None
         return {each: position for each, (_, position) in found.items() if position is not None}
 
-    def _take(
-        self,
-        message: Any,
-        ends: dict[int, int],
-        left: set[int],
-        found: dict[SourcePartition, tuple[int, Position | None]],
-    ) -> None:
-        number, error = message.partition(), message.error()
-        if error is None:
-            self._take_record(message, found)
-        elif error.code() in GONE:
-            raise RetryableError(f"{self._topic} was deleted while it was read", hint="try again")
-        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # it joins no group
-            return
-        elif error.code() != AT_THE_END:
-            raise read_failure(self._topic, error)
-        reached = message.offset() + (1 if error is None else 0)
-        if reached >= ends.get(number, 0):
-            left.discard(number)
-
-    def _take_record(self, message: Any, found: dict[SourcePartition, tuple[int, Position | None]]) -> None:
-        source_partition = self._own(message.key())
+    def _take(self, record: RawRecord, found: dict[SourcePartition, tuple[int, Position | None]]) -> None:
+        source_partition = self._own(record.key)
         if source_partition is None:
             return
-        partition, _ = found.get(source_partition, (message.partition(), None))
-        if partition != message.partition():
+        partition, _ = found.get(source_partition, (record.state_partition, None))
+        if partition != record.state_partition:
             raise ConfigurationError(
                 f"{self._topic} has positions of {source_partition} in two partitions: which is newer is not known",
                 hint="partitions were added: copy the topic into one of a constant number",
                 data={"topic": self._topic, "source_partition": str(source_partition)},
             )
-        found[source_partition] = partition, self._value(message)
+        found[source_partition] = partition, self._value(record)
 
     def _own(self, key: bytes | None) -> SourcePartition | None:
         """The source partition of this connector that a key names."""
@@ -109,16 +83,16 @@ class TopicPositions:
         name = fields[1].get(_PARTITION) if is_own and isinstance(fields[1], dict) else None
         return SourcePartition(name) if isinstance(name, str) else None
 
-    def _value(self, message: Any) -> Position | None:
-        if message.value() is None:
+    def _value(self, record: RawRecord) -> Position | None:
+        if record.value is None:
             return None
         try:
-            position = json.loads(message.value())
+            position = json.loads(record.value)
         except ValueError:
             position = None
         if not isinstance(position, int | dict) or isinstance(position, bool):
             raise ConfigurationError(
-                f"{self._topic}, partition {message.partition()}, offset {message.offset()}: that is no position",
+                f"{self._topic}, partition {record.state_partition}, offset {record.offset}: that is no position",
                 hint="write a number, an object of JSON or a tombstone with the same key",
             )
         return position

@@ -11,7 +11,7 @@ from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InvalidConfiguration, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.kafka_keys import KAFKA_KEYS, kafka_config
+from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
 from acktrail.model.acls import POSITIONS_TOPIC
 from acktrail_plugins.topic.target_topics import TargetTopics, TopicCreation, check_topic_name
 from acktrail_plugins.topic.topic_positions import TopicPositions

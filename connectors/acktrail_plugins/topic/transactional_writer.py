@@ -21,8 +21,7 @@ from acktrail.errors import (
     OutcomeUnknown,
     RetryableError,
 )
-from acktrail.kafka.client.client_settings import ClientSettings
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.token_source import token_source
 
 _LOG: Final = logging.getLogger("librdkafka")

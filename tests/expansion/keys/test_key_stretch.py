@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.kafka.state.state_range import Incarnation, PrunedOffsets, StateRange
+from acktrail.kafka.log_reader import Incarnation, LogRange, PrunedOffsets
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading
@@ -35,7 +35,7 @@ def stretches(draw: st.DrawFn) -> KeyStretch:
     mapping = draw(st.sampled_from([KeyMapping.MURMUR2, KeyMapping.CRC32]))
     event = {"old_count": old_count, "new_count": old_count + more, "key_mapping": mapping}
     partition, high = draw(st.integers(0, old_count + more - 1)), draw(st.none() | st.integers(low, low + 20))
-    wanted = StateRange(incarnation=Incarnation("c", "t"), partition=partition, first_offset=0, end_offset=100)
+    wanted = LogRange(incarnation=Incarnation("c", "t"), partition=partition, first_offset=0, end_offset=100)
     kafka = KafkaConfig(bootstrap_servers="nowhere:1")
     return KeyStretch(kafka=kafka, event=event, wanted=wanted, fence_low=low, fence_high=high)
 
@@ -49,7 +49,7 @@ def test_moved_keys_and_counts_are_those_of_the_plain_law(
     records = [(pruned + 2 * number, key) for number, key in enumerate(keys)]
     names = pa.schema({"offset": pa.int64(), "key": pa.binary()})
     table = pa.Table.from_pylist([{"offset": at, "key": key} for at, key in records], schema=names)
-    parts = [PrunedOffsets(0, pruned - 1), table.slice(0, cut), table.slice(cut)]
+    parts = [PrunedOffsets(0, pruned - 1, partition), table.slice(0, cut), table.slice(cut)]
 
     found = FIND_KEYS.gathered(moves_in(stretch, parts))
 

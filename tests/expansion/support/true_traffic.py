@@ -21,7 +21,7 @@ from drivers.whole_topic import messages_of
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 
 KEYS: Final = tuple(b"key-%02d" % number for number in range(16))
 DELIVERIES: Final = 10

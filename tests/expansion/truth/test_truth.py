@@ -15,7 +15,7 @@ from expansion.support.true_traffic import SharingMember
 from servers.workload import until
 
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.kafka.state.state_range import state_topic_now
+from acktrail.kafka.log_reader import state_topic_now
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -32,7 +32,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import UnknownName
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, NewStartOffset, raise_unless_done
-from acktrail.kafka.client.librdkafka import to_librdkafka
+from acktrail.kafka.client.client_settings import to_librdkafka
 
 __all__ = ["Worked", "Workload", "start_at", "until"]
 

@@ -19,7 +19,7 @@ from acktrail.model.mirrored_offsets import (
 )
 
 if TYPE_CHECKING:
-    from acktrail.kafka.log_records import TopicRecord
+    from acktrail.kafka.log_reader import TopicRecord
 
 _LOOK_BACK: Final = 100
 """Offsets before the end of a log in which its last record is looked for: some may be control records or gaps."""
@@ -98,11 +98,11 @@ def _mirror_records(
     clusters: Sequence[Cluster],
 ) -> Iterator[RecordT]:
     """The records of one of MirrorMaker's topics, on the first cluster that has it; none when it is not named."""
-    from acktrail.kafka.log_records import read_topic
+    from acktrail.kafka.log_reader import read_topic
 
     if topic is None:
         return
-    found = (read_topic(cluster.kafka, cluster.admin, topic) for cluster in clusters)
+    found = (read_topic(cluster.admin, topic) for cluster in clusters)
     records = next((each for each in found if each is not None), None)
     if records is None:
         where = "on neither cluster" if len(clusters) > 1 else "not on the target"
@@ -164,7 +164,7 @@ class _Comparison:
     def _anchors(self, offsets: Sequence[SourceOffset]) -> dict[SourceOffset, TopicRecord]:
         """The first record of the source at or after each offset, else the last one before it."""
         from acktrail.kafka.descriptions import TopicPartition
-        from acktrail.kafka.log_records import read_records
+        from acktrail.kafka.log_reader import read_records
         from acktrail.kafka.logs import LogStretch
 
         partitions = [TopicPartition(topic=each.topic, partition=each.partition) for each in offsets]
@@ -179,8 +179,8 @@ class _Comparison:
             whole = LogStretch(topic=each.topic, partition=each.partition, first_offset=start, end_offset=end)
             ahead[each] = replace(whole, first_offset=at)
             behind[each] = replace(whole, first_offset=max(start, at - _LOOK_BACK), end_offset=min(at, end))
-        found = read_records(self._source.kafka, ahead.values(), most=1)
-        before = read_records(self._source.kafka, [behind[each] for each in ahead if not found[ahead[each]]])
+        found = read_records(self._source.admin, ahead.values(), most=1)
+        before = read_records(self._source.admin, [behind[each] for each in ahead if not found[ahead[each]]])
         anchors = {}
         for each, stretch in ahead.items():
             own = found[stretch][:1] or before[behind[each]][-1:]
@@ -210,7 +210,7 @@ def _records_at(
 ) -> dict[SourceOffset, TopicRecord]:
     """The first record from an offset on, where there is one."""
     from acktrail.kafka.descriptions import TopicPartition
-    from acktrail.kafka.log_records import read_records
+    from acktrail.kafka.log_reader import read_records
     from acktrail.kafka.logs import LogStretch
 
     partitions = {TopicPartition(topic=topic, partition=index) for topic, index, _ in wanted.values()}
@@ -222,7 +222,7 @@ def _records_at(
             first = max(at, log.log_start_offset or 0)
             end = log.high_watermark
             stretches[each] = LogStretch(topic=topic, partition=index, first_offset=first, end_offset=end)
-    records = read_records(cluster.kafka, stretches.values(), most=1)
+    records = read_records(cluster.admin, stretches.values(), most=1)
     return {each: records[stretch][0] for each, stretch in stretches.items() if records[stretch]}
 
 

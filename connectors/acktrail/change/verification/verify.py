@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from acktrail.backoff import Backoff
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeRun, Settled
@@ -34,7 +35,6 @@ from acktrail.change.verification.partition_outcome import (
 )
 from acktrail.errors import ChangeInProgress, RetryableError
 from acktrail.kafka.changes import Outcome
-from acktrail.kafka.client.broker_client import Backoff
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.share_partition import SharePartition
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 from typing import Final
 
+from acktrail.backoff import Notice, Outage, passing
 from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan
-from acktrail.connect.runtime.outage import Notice, Outage, passing
 from acktrail.connect.runtime.resolved_config import Redaction
 from acktrail.connect.runtime.task_thread import TaskParts, TaskThread, TransformedSource
 from acktrail.connect.runtime.worker_answers import RunState, RunStatus, TargetState
@@ -72,7 +72,9 @@ class ConnectorRun:
         self._is_sink_started = False
         self._restarts = False
         self._failed = False
-        self._outage = Outage(plan.errors, self._notice)
+        self._outage = Outage(
+            self._notice, timeout_s=plan.errors.timeout_s, longest_pause_s=plan.errors.longest_pause_s
+        )
         self._thread = Thread(target=self._live, name=f"acktrail-{plan.name}", daemon=True)
 
     def start(self) -> None:

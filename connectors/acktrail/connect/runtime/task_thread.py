@@ -13,9 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from acktrail.backoff import Notice, Outage, passing
 from acktrail.connect.contract import CommittedPositions, Gauge, SinkTask, SourceTask, SourceTaskContext, Transform
 from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.connect.runtime.outage import Notice, Outage, passing
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
 from acktrail.connect.runtime.worker_answers import RunState, RunStatus
 from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition, all_dead, dead_letters
@@ -45,7 +45,7 @@ class TaskThread:
     def __init__(self, parts: TaskParts, notice: Notice, redact: Callable[[str], str] = str) -> None:
         """`notice` hides secrets itself; `redact` hides them in traces."""
         self._parts, self._notice, self._redact = parts, notice, redact
-        self._outage = Outage(parts.errors, notice)
+        self._outage = Outage(notice, timeout_s=parts.errors.timeout_s, longest_pause_s=parts.errors.longest_pause_s)
         self._stop = Event()
         self._lock = Lock()
         self._status = RunStatus(state=RunState.UNASSIGNED)

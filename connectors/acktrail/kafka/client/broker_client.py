@@ -6,7 +6,6 @@ and only during a call: between calls nothing happens in the background.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,30 +14,23 @@ from uuid import UUID
 
 from kafka.errors import (
     IncompatibleBrokerVersion,
-    KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
     UnknownBrokerIdError,
 )
-from kafka.net.inet import create_connection
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import MetadataRequest
 
+from acktrail.backoff import Backoff
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable, WrongValue
 from acktrail.kafka.client.client_settings import ClientSettings
-from acktrail.kafka.client.closing_sockets import CLOSING_SOCKETS, tls_handshake
-from acktrail.kafka.client.connection_errors import explain
-from acktrail.kafka.client.tls_files import tls_context
+from acktrail.kafka.client.connections import ConnectionManager, explain
 from acktrail.kafka.client.token_source import token_source
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
-_LONGEST_WAIT_S: Final = 1.0
 _LARGEST_ANSWER: Final = 100_000_000
-_PIECE_BYTES: Final = 256 * 1024
 
 _metadata_request = partial(MetadataRequest, allow_auto_topic_creation=False)
 
@@ -49,33 +41,6 @@ if _LOG.level == logging.NOTSET:
     _LOG.setLevel(logging.WARNING)
 for _name in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_name).setLevel(logging.WARNING)
-
-
-class Backoff:
-    """Waits between tries, each longer than the one before, until `seconds` have passed in all."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.renew()
-
-    def renew(self) -> None:
-        """Begin again: something was done, and what is left has all its time."""
-        self._deadline = time.monotonic() + self._seconds
-        self._wait_s = 0.05
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until the deadline; 0 when it has passed."""
-        return max(0.0, self._deadline - time.monotonic())
-
-    def wait(self) -> bool:
-        """Wait before the next try. False, at once, when the deadline has passed: there is no next try."""
-        left = self.left_s
-        if left <= 0:
-            return False
-        time.sleep(min(self._wait_s, left))
-        self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
-        return True
 
 
 class NoResponse(NamedTuple):
@@ -92,53 +57,6 @@ class NoResponse(NamedTuple):
         return not isinstance(self.error, RequestTimedOutError)
 
 
-class _LargePieces:
-    """A transport, and its socket, to its own method that receives: kafka-python takes 4 KiB at a time, which costs
-    more than all else where megabytes come."""
-
-    def __init__(self, transport: Any) -> None:
-        self._transport, self._sock = transport, self
-
-    def recv(self, _: int) -> bytes:
-        return bytes(self._transport._sock.recv(_PIECE_BYTES))  # noqa: SLF001  # kafka-python has no hook
-
-    def __str__(self) -> str:
-        return str(self._transport)
-
-
-class _ConnectionManager(KafkaConnectionManager):
-    """Still delivers a response that arrives together with the end of the stream, which kafka-python 3.0.12 drops: that
-    is how brokers refuse a login, they answer and close at once. And closes every socket that led to no connection,
-    which kafka-python leaves to the garbage collector: each try of a long outage would cost a file descriptor."""
-
-    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        options = self.config["socket_options"]
-        sock = await create_connection(
-            self._net, node.host, node.port, options, proxy_url=CLOSING_SOCKETS, timeout_at=timeout_at
-        )
-        try:
-            if self.ssl_enabled:
-                transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
-                sock = transport._sock  # noqa: SLF001  # kafka-python has no hook; TLS took the first one over
-                await tls_handshake(self._net, sock, timeout_at)
-            else:
-                transport = KafkaTCPTransport(self._net, sock, host=node.host)
-        except BaseException as error:
-            sock.close()
-            if isinstance(error, OSError | KafkaError):
-                raise KafkaConnectionError(f"Handshake failed: {error}") from None
-            raise
-        pieces, receive = _LargePieces(transport), type(transport)._sock_recv  # noqa: SLF001  # see above
-
-        def receive_data_first() -> tuple[bytes, Exception | None]:
-            """The end of the stream is there the next time as well."""
-            data, error = receive(pieces)
-            return data, None if data else error
-
-        transport._sock_recv = receive_data_first  # noqa: SLF001  # see above
-        return transport
-
-
 class BrokerClient:
     """Talks to the brokers of one cluster. Not thread-safe. Use it as a context manager.
 
@@ -152,9 +70,9 @@ class BrokerClient:
         self._tokens = None if self._settings.oauth is None else token_source(self._settings.oauth)
         self._bootstrap_servers = config.bootstrap_servers
         self._timeout_s = bootstrap_timeout_s
-        context = tls_context(self._settings)
+        context = self._settings.tls_context()
         self._net = NetworkSelector()
-        self._manager = _ConnectionManager(
+        self._manager = ConnectionManager(
             self._net,
             **asdict(self._settings),
             ssl_context=context,

@@ -5,15 +5,18 @@ understood as well.
 
 from __future__ import annotations
 
+import difflib
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError
-from acktrail.kafka.client.client_properties import ensure_known, jaas_options
+from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.kafka.client.tls_files import tls_context
+from acktrail.kafka.client.token_source import ClientCredentials, token_source
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -31,21 +34,21 @@ credentials grant."""
 _EXTENSION: Final = "extension_"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LARGEST_PORT: Final = 65_535
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentials:
-    """How to get a token for OAUTHBEARER: OAuth's client credentials grant (RFC 6749, 4.4). `ca_file` None: the
-    system's authorities are trusted. `encodes_login`: id and secret are URL-encoded before they become Basic
-    authentication, as the RFC says and Kafka does not by default. `extensions` go to the broker (KIP-342)."""
-
-    token_url: str
-    client_id: str
-    client_secret: str = field(repr=False)
-    scope: str | None = None
-    extensions: tuple[tuple[str, str], ...] = ()
-    ca_file: str | None = None
-    encodes_login: bool = False
+_SECURITY_NAMES: Final = """
+    security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config ssl.ca.location
+    ssl.truststore.location ssl.truststore.type ssl.certificate.location ssl.key.location ssl.key.password
+    ssl.keystore.location ssl.keystore.type ssl.endpoint.identification.algorithm ssl.protocol ssl.enabled.protocols
+    sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.client.credentials.client.id
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+    sasl.oauthbearer.scope sasl.oauthbearer.extensions sasl.oauthbearer.method sasl.oauthbearer.header.urlencode
+    sasl.oauthbearer.jwt.retriever.class sasl.login.callback.handler.class
+    sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms
+    sasl.login.retry.backoff.max.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter https.ca.location
+"""
+_SECURITY: Final = frozenset(_SECURITY_NAMES.split())
+_ALMOST: Final = 0.85
+_JAAS_OPTION: Final = re.compile(r'([A-Za-z_][\w.-]*)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;]+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,31 @@ class ClientSettings:
         """As whom the client logs in: the user, or the OAuth client; empty without SASL."""
         return self.oauth.client_id if self.oauth else self.sasl_plain_username or ""
 
+    def principal(self) -> str | None:
+        """``User:NAME``, as which a broker with Kafka's own principal builder sees this client; None: not known (a
+        certificate, or a token without a subject)."""
+        if self.oauth is not None:
+            try:
+                subject = token_source(self.oauth).current().subject
+            except AcktrailError:
+                return None
+            return None if subject is None else f"User:{subject}"
+        if self.uses_sasl:
+            return f"User:{self.sasl_plain_username}"
+        return None if self.uses_tls and self.ssl_certfile is not None else "User:ANONYMOUS"
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What TLS connections are made with; None for a client without TLS. Raises as `tls_context` of files."""
+        if not self.uses_tls:
+            return None
+        return tls_context(
+            self.ssl_cafile,
+            self.ssl_certfile,
+            self.ssl_keyfile,
+            password=self.ssl_password,
+            check_hostname=self.ssl_check_hostname,
+        )
+
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:
         """Read the properties. Those that Kafka's clients know and acktrail does not need have no effect. Raises
@@ -100,6 +128,53 @@ class ClientSettings:
             client_id=properties.get("client.id", "acktrail"),
             request_timeout_ms=config.request_timeout_ms,
         )
+
+
+def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
+    """librdkafka's properties for how to connect; raises as ``ClientSettings.from_config``."""
+    settings = ClientSettings.from_config(config)
+    properties: dict[str, Any] = {
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
+        "client.id": settings.client_id,
+        "security.protocol": settings.security_protocol.lower(),
+        "socket.timeout.ms": settings.request_timeout_ms,
+    }
+    if settings.oauth is not None:
+        # A callback instead of librdkafka's own OIDC: both clients use one token, and fail with the same words.
+        callback = token_source(settings.oauth).for_librdkafka
+        properties |= {"sasl.mechanism": settings.sasl_mechanism, "oauth_cb": callback}
+    elif settings.uses_sasl:
+        properties |= {
+            "sasl.mechanism": settings.sasl_mechanism,
+            "sasl.username": settings.sasl_plain_username,
+            "sasl.password": settings.sasl_plain_password,
+        }
+    if settings.uses_tls:
+        properties |= {
+            "ssl.ca.location": settings.ssl_cafile,
+            "ssl.certificate.location": settings.ssl_certfile,
+            "ssl.key.location": settings.ssl_keyfile,
+            "ssl.key.password": settings.ssl_password,
+            "ssl.endpoint.identification.algorithm": "https" if settings.ssl_check_hostname else "none",
+        }
+    return {name: value for name, value in properties.items() if value is not None}
+
+
+def ensure_known(properties: Mapping[str, str]) -> None:
+    """A misspelt ``security.protocol`` must not mean plain text. Raises ConfigurationError with the nearest name for a
+    property about security that acktrail does not follow, and for one that is spelt almost so. Others may be for
+    Kafka's tools, which read the same file."""
+    for name in sorted(properties.keys() - _SECURITY):
+        near = difflib.get_close_matches(name, _SECURITY, n=1, cutoff=_ALMOST)
+        if near or name.startswith(("security.", "sasl.", "ssl.")):
+            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(sorted(_SECURITY))}"
+            _refuse(f"client property {name} is not supported", hint)
+
+
+def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The options of ``sasl.jaas.config`` (``name="value" ...;``) by name; they may be secrets."""
+    found = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
+    return {name: re.sub(r"\\(.)", r"\1", v[1:-1]) if v.startswith('"') else v for name, v in found}
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, Any]:

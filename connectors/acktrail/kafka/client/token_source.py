@@ -22,7 +22,6 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Re
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
-from acktrail.kafka.client.client_settings import ClientCredentials
 from acktrail.kafka.client.tls_files import trust
 
 _TIMEOUT_S: Final = 5.0
@@ -37,6 +36,21 @@ _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")
 """The errors of RFC 6749, 5.2; any other text of an endpoint is not shown."""
 _CLIENT_ERRORS: Final = range(400, 500)
 _TOO_MANY: Final = 429
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """How to get a token for OAUTHBEARER: OAuth's client credentials grant (RFC 6749, 4.4). `ca_file` None: the
+    system's authorities are trusted. `encodes_login`: id and secret are URL-encoded before they become Basic
+    authentication, as the RFC says and Kafka does not by default. `extensions` go to the broker (KIP-342)."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    ca_file: str | None = None
+    encodes_login: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,226 @@
-"""``DeadLetterSource``: what brokers write of the records that share groups gave up (KIP-1191)."""
+"""``DeadLetterSource``: what brokers write of the records that share groups gave up (KIP-1191). The dead-letter topics
+that are named, or those that groups name, are one source task; each record is one row of ``dead_letter_records``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+
+from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
-from acktrail.connect.contract import Config
-from acktrail.connect.source_batches import SourcePartition
-from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.dead_letter_task import DeadLetterTask, dead_letter_source_partition
-from acktrail.kafka.log_source import LOG_KEYS, LogSource
-from acktrail.model.share_dead_letters import TOPIC_OF_GROUP
+from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import SourceBatch, SourcePartition
+from acktrail.errors import InputError, UnsupportedRecord
+from acktrail.format.columns.decoding.batch_columns import DataBatch, columns_with_headers
+from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS
+from acktrail.format.wire.dead_letter_headers import DeadLetterStatus, read_dead_letter
+from acktrail.kafka.acl_probes import missing_rights
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.error_codes import error_for
+from acktrail.kafka.log_task import TopicRows, TopicTask
+from acktrail.kafka.source_connectors import LOG_KEYS, LogSource
+from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.topic_configs import broker_config
+from acktrail.model.acls import Purpose, needed
+from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 
+_TABLE: Final = "dead_letter_records"
+_TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
+_FIELDS: Final = ("group_id", "topic", "partition", "offset", "delivery_count", "message")
 _MS: Final = 1_000
+
+
+def dead_letter_rows(records: pa.Table, constants: Mapping[str, str]) -> pa.Table:
+    """The rows of `records` (``RECORDS_WITH_HEADERS``), in their order, with `constants` by column. Keys and values are
+    not kept: they are copies of what a producer wrote."""
+    rows = [{**constants, **row} for row in _rows(records)]
+    return pa.Table.from_pylist(rows, schema=DEAD_LETTER_RECORDS)
+
+
+def _rows(records: pa.Table) -> Iterator[dict[str, Any]]:
+    for row in records.to_pylist():
+        yield {
+            "dlq_partition": row["partition"],
+            "dlq_offset": row["offset"],
+            "timestamp_ms": row["timestamp"],
+            "key_bytes": None if row["key"] is None else len(row["key"]),
+            "value_bytes": None if row["value"] is None else len(row["value"]),
+            **_content(row["headers"]),
+        }
+
+
+def _content(headers: bytes) -> dict[str, Any]:
+    try:
+        letter = read_dead_letter(headers)
+    except InputError as error:
+        is_foreign = isinstance(error, UnsupportedRecord)
+        status = DeadLetterStatus.NOT_A_DEAD_LETTER if is_foreign else DeadLetterStatus.MALFORMED_HEADERS
+        return {"headers": headers, "decode_status": status.value, "decode_error": error.message}
+    return {**{name: getattr(letter, name) for name in _FIELDS}, "decode_status": DeadLetterStatus.DECODED.value}
+
+
+def dead_letter_source_partition(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
+    """Names the reading of one partition of one incarnation of a dead-letter topic."""
+    return SourcePartition(f"dead_letters/{cluster_id}/{topic_id}/{partition}")
+
+
+def dead_letter_topics(admin: ShareGroupAdmin) -> dict[str, str]:
+    """The dead-letter topics that the share groups of a cluster name now, by group, whether they exist or not. A group
+    that this principal may not DESCRIBE is not seen. Raises NotAuthorized when DESCRIBE_CONFIGS is missing on one that
+    is."""
+    named: dict[str, str] = {}
+    for group in admin.group_configs([listed.group_id for listed in admin.list_groups()]):
+        if group.configs is None:
+            raise error_for(
+                group.error_code, group.error, operation="DESCRIBE_CONFIGS", kind="group", name=group.group_id
+            )
+        if group.configs.get(TOPIC_OF_GROUP):
+            named[group.group_id] = group.configs[TOPIC_OF_GROUP]
+    return named
+
+
+def dropped_by_group(admin: ShareGroupAdmin, topics: Mapping[str, str]) -> dict[str, str]:
+    """Why brokers drop the dead letters of groups that name these `topics`, by group; none where they do not."""
+    prefix = broker_config(client_of(admin), TOPIC_PREFIX) if topics else None
+    why = {group_id: dropped_letters(topic, prefix) for group_id, topic in sorted(topics.items())}
+    return {group_id: text for group_id, text in why.items() if text is not None}
+
+
+class _DeadLetterTopic(TopicTask):
+    """One dead-letter topic."""
+
+    table: ClassVar[str] = _TABLE
+
+    def __init__(self, config: KafkaConfig, topic: str, counts: Counter[str], **options: Any) -> None:
+        super().__init__(config, topic, **options)
+        self._counts = counts
+
+    @staticmethod
+    def columns(batches: Sequence[DataBatch]) -> pa.Table:
+        """With headers."""
+        return columns_with_headers(batches)
+
+    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
+        return dead_letter_source_partition(topic.cluster_id, topic.topic_id, partition)
+
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> TopicRows:
+        rows = dead_letter_rows(
+            records,
+            {
+                "cluster_id": topic.cluster_id,
+                "run_id": run_id,
+                "dlq_topic": topic.name,
+                "dlq_topic_id": topic.topic_id,
+            },
+        )
+        self._counts.update(rows["decode_status"].to_pylist())
+        return TopicRows(rows)
+
+
+class DeadLetterTask(SourceTask):
+    """Reads every partition of `topics`; none named: of those that the cluster's share groups name, looked up again
+    every `refresh_s` seconds. A topic that is not there yet is waited for, unless `bounded`. Raises as ``TopicTask``
+    and ``dead_letter_topics``."""
+
+    def __init__(
+        self, config: KafkaConfig, topics: Sequence[str], *, bounded: bool, refresh_s: float, linger_s: float
+    ) -> None:
+        self._config, self._named, self._refresh_s = config, tuple(topics), refresh_s
+        self._bounded, self._linger_s = bounded, linger_s
+        self._context = SourceTaskContext()
+        self._admin: ShareGroupAdmin | None = None
+        self._topics: dict[str, _DeadLetterTopic] = {}
+        self._counts: Counter[str] = Counter()
+        self._looked_at = 0.0
+        self._limits = ""
+
+    def start(self, context: SourceTaskContext) -> None:
+        self._context = context
+        if not self._named:
+            self._admin = ShareGroupAdmin(self._config)
+        self._look()
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        """The next batches of every topic, each asked in turn for its part of `timeout_s`."""
+        if not self._bounded and time.monotonic() - self._looked_at >= self._refresh_s:
+            self._look()
+        if not self._topics:
+            self._context.stop.wait(timeout_s)
+        share_s = timeout_s / max(1, len(self._topics))
+        return [batch for topic in self._topics.values() for batch in topic.poll(share_s)]
+
+    def stop(self) -> None:
+        """Close connections. May be called twice."""
+        for topic in self._topics.values():
+            topic.stop()
+        if self._admin is not None:
+            self._admin.close()
+
+    @property
+    def limits(self) -> str:
+        return self._limits
+
+    @property
+    def is_finished(self) -> bool:
+        return self._bounded and bool(self._looked_at) and all(topic.is_finished for topic in self._topics.values())
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        found = [topic.partitions for topic in self._topics.values()]
+        return sum(read for read, _ in found), sum(count for _, count in found)
+
+    def gauges(self) -> Sequence[Gauge]:
+        """Records by whether they could be read, offsets that logs began behind, and how many topics are followed."""
+        topics = [*self._topics.values()]
+        records = [
+            Gauge(
+                name="acktrail_dead_letter_records",
+                about="Records of dead-letter topics that the task has read since its start.",
+                value=self._counts[status.value],
+                labels={"status": status.value},
+            )
+            for status in DeadLetterStatus
+        ]
+        return (
+            *records,
+            Gauge(
+                name="acktrail_dead_letter_records_passed_offsets",
+                about="Offsets between a position and the start of its dead-letter log.",
+                value=sum(topic.passed_offsets for topic in topics),
+            ),
+            *(
+                Gauge(
+                    name="acktrail_dead_letter_topics",
+                    about="Dead-letter topics that are named, by whether they are there.",
+                    value=sum(topic.is_present is present for topic in topics),
+                    labels={"state": state},
+                )
+                for state, present in (("present", True), ("missing", False))
+            ),
+        )
+
+    def _look(self) -> None:
+        """Begin to read the topics that were not known. One that no group names any more is read on."""
+        names: Sequence[str] = self._named
+        if self._admin is not None:
+            missing, found = missing_rights(self._admin, _TO_FIND_TOPICS), dead_letter_topics(self._admin)
+            dropped = [f"group {group_id!r}: {why}" for group_id, why in dropped_by_group(self._admin, found).items()]
+            self._limits = "; ".join([*([missing] if missing else []), *dropped])
+            names = sorted(set(found.values()))
+        for name in names:
+            if name not in self._topics:
+                topic = _DeadLetterTopic(
+                    self._config, name, self._counts, bounded=self._bounded, linger_s=self._linger_s
+                )
+                self._topics[name] = topic
+                topic.start(self._context)
+        self._looked_at = time.monotonic()
 
 
 class DeadLetterSource(LogSource):

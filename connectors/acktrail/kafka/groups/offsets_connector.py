@@ -16,7 +16,7 @@ from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.group_gauges import group_gauges
 from acktrail.kafka.groups.observation import observe
-from acktrail.kafka.scheduled_source import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
+from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.model.acls import Acl, Purpose
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id

@@ -1,27 +1,24 @@
-"""The present state of some share partitions, without Arrow: for a question about one group (`state_source` copies
-whole partitions in bulk)."""
+"""The present state of some share partitions: for a question about one group (`state_source` copies whole partitions
+in bulk)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import KafkaError
-
-from acktrail.config import KafkaConfig
 from acktrail.errors import InputError, RetryableError
 from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.format.wire.raw_record import AddressedRecord, decode_raw
-from acktrail.kafka.client.librdkafka import AT_THE_END, PRUNED, LogReader, raw_record, read_failure
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
 _ATTEMPTS: Final = 3
+_PATIENCE_S: Final = 60.0
 
 _KeyedRecord = tuple[SharePartition, AddressedRecord[StateRecord]]
 
@@ -47,19 +44,17 @@ class _Pruned(Exception):  # an event, not an error
     """Records were pruned before they could be read."""
 
 
-class StateLookup(LogReader):
-    """Reads records of share partitions from the state topic. Use it as a context manager; one thread. Cost: every
-    record of the state partitions that hold the share partitions is fetched; those of others are dropped by their key,
-    undecoded.
+class StateLookup:
+    """Reads records of share partitions from the state topic, on the connection that `topic` has. Cost: every record of
+    the state partitions that hold the share partitions is fetched; those of others are dropped by their key, undecoded.
     """
 
-    def __init__(self, config: KafkaConfig, topic: StateTopic) -> None:
-        super().__init__(config, topic.name, group_id="acktrail-state-reader", timeout_s=60.0)
-        self._state_topic = topic
+    def __init__(self, topic: StateTopic) -> None:
+        self._topic = topic
 
     def state_partition(self, key: SharePartition) -> int:
         """Where the records of `key` are."""
-        return state_partition_of(key, self._state_topic.partition_count)
+        return state_partition_of(key, self._topic.partition_count)
 
     def read(
         self, keys: Collection[SharePartition], groups: Collection[str] = ()
@@ -73,16 +68,16 @@ class StateLookup(LogReader):
         for _ in range(_ATTEMPTS):
             readings = {key: PartitionReading(state_partition=self.state_partition(key)) for key in keys}
             own = {reading.state_partition for reading in readings.values()}
-            starts, ends = self.bounds(range(self._state_topic.partition_count) if groups else own)
+            starts, ends = self.bounds(range(self._topic.partition_count) if groups else own)
             try:
                 for key, record in self._records(_chosen(keys, groups), starts, ends):
                     before = readings.get(key) or PartitionReading(state_partition=record.raw.state_partition)
                     readings[key] = after_record(before, record)
             except _Pruned:
                 continue
-            self._state_topic.check_incarnation()
+            self._topic.check_incarnation()
             return readings, ends
-        raise RetryableError(f"{self._topic} is pruned faster than it is read", hint="try again")
+        raise RetryableError(f"{self._topic.name} is pruned faster than it is read", hint="try again")
 
     def read_from(
         self, keys: Collection[SharePartition], starts: Mapping[int, int]
@@ -93,11 +88,11 @@ class StateLookup(LogReader):
         try:
             return list(self._records(_chosen(keys), starts, ends)), ends
         except _Pruned:
-            raise RetryableError(f"{self._topic} was pruned while it was watched", hint="describe again") from None
+            raise RetryableError(f"{self._topic.name} was pruned while it was watched", hint="describe again") from None
 
     def bounds(self, partitions: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
         """Where the logs of state partitions start and end now. Raises as `read`."""
-        logs = self._state_topic.log_offsets(partitions).items()
+        logs = self._topic.log_offsets(partitions).items()
         return {p: log.log_start_offset or 0 for p, log in logs}, {p: log.last_stable_offset or 0 for p, log in logs}
 
     def _records(
@@ -105,28 +100,18 @@ class StateLookup(LogReader):
         chosen: Callable[[bytes], SharePartition | None],
         starts: Mapping[int, int],
         ends: Mapping[int, int],
-    ) -> Generator[_KeyedRecord, None, None]:
+    ) -> Iterator[_KeyedRecord]:
         """The records with a `chosen` key from `starts` up to `ends`, in the order of each log."""
-        unfinished = {p: end for p, end in ends.items() if starts[p] < end}
-        with closing(self.messages({p: starts[p] for p in unfinished})) as messages:
-            while unfinished:
-                message = next(messages)
-                partition, offset, error = message.partition(), message.offset(), message.error()
-                end = unfinished.get(partition)
-                if end is None:
-                    continue
-                key = chosen(message.key() or b"") if error is None else None
-                if key is not None and offset < end:
-                    yield key, decode_raw(raw_record(message))
-                if offset + 1 >= end if error is None else self._is_end(error):
-                    del unfinished[partition]
-
-    def _is_end(self, error: Any) -> bool:
-        if error.code() in PRUNED:
-            raise _Pruned
-        if error.code() not in (AT_THE_END, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            raise read_failure(self._topic, error)
-        return bool(error.code() == AT_THE_END)
+        reader = LogReader(self._topic, patience_s=_PATIENCE_S)
+        for part in reader.read({number: (starts[number], end) for number, end in ends.items()}):
+            if isinstance(part, PrunedOffsets):
+                raise _Pruned
+            keys = [chosen(key or b"") for key in part.column("key").to_pylist()]
+            own = [row for row, key in enumerate(keys) if key is not None]
+            for row, raw in zip(own, raw_records(part.take(own)), strict=True) if own else ():
+                key = keys[row]
+                assert key is not None
+                yield key, decode_raw(raw)
 
 
 def _chosen(keys: Collection[SharePartition], groups: Collection[str] = ()) -> Callable[[bytes], SharePartition | None]:

@@ -1,49 +1,60 @@
-"""The state topic as a source task: all partitions of it, or some, through one consumer."""
+"""``ShareGroupStateSource``: the records of the state topic, as they are written."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import SourceBatch, state_source_partition
+from acktrail.connect.contract import Config
+from acktrail.connect.source_batches import (
+    LOG_REPLACED,
+    PRUNED,
+    PRUNED_BEFORE_FIRST_EXPORT,
+    LogEnds,
+    LogSpan,
+    Position,
+    SourceBatch,
+    SourcePartition,
+    state_source_partition,
+)
+from acktrail.errors import InputError
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
+from acktrail.format.wire.raw_record import DecodeStatus
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state.state_consumer import StateTopicConsumer
+from acktrail.kafka.descriptions import LogOffsets
+from acktrail.kafka.log_reader import partition_runs, records_at
+from acktrail.kafka.log_task import LogPlace, LogTask
+from acktrail.kafka.source_connectors import PARTITIONS, LogSource
+from acktrail.kafka.state.log_continuity import Opening, Resumption, openings
 from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.model.share_partition import STATE_TOPIC
 
-_LOOK_AGAIN_S: Final = 2.0
-
-
-class StateSourceStatus(StrEnum):
-    """Whether the state topic was found. Absent: no share consumer ever came to this cluster: there is nothing to
-    export."""
-
-    NOT_ASKED = "not_asked"
-    PRESENT = "present"
-    STATE_TOPIC_ABSENT = "state_topic_absent"
+_DECODED: Final = pa.scalar(DecodeStatus.DECODED.value)
+_NO_RECORDS: Final = STATE_RECORDS.empty_table()
 
 
-class StateTask(SourceTask):
-    """Reads ``__share_group_state`` record by record, decoded, nothing left out.
+class StateTask(LogTask):
+    """Reads ``__share_group_state`` (or another topic `name`) record by record, decoded, nothing left out.
 
     A batch has consecutive rows of ``state_records`` of one partition, or none and a gap in its span: offsets that were
-    pruned before they could be read. `bounded`: it ends where the logs ended when it was started, or at the offsets
-    `ends` of Kafka's logs, by partition, where they come first. `partitions` None: all of them. `linger_s`: how long
-    records may wait for others after all that was there has been read; a longer wait costs less. Where the context has
-    the sink's logs, a log that Kafka replaced, and a state topic that was deleted or recreated, are noticed. A
-    continuous task waits for a state topic that is not there yet, unless `waits` is False: then it is finished.
+    pruned before they could be read. A bounded reading also ends at the offsets `ends` of Kafka's logs, by partition.
 
-    Raises NotAuthorized (READ on the topic is missing), ForeignCluster (the stored records are of another incarnation
-    of the topic, or it is gone), LogChanged (the leader of a partition changed: start again), Unreachable,
-    RetryableError, ConfigurationError.
+    Where the context has the sink's logs, and the leader of a partition is another one than when it was stored, its log
+    is compared with the stored records before any batch is given: where Kafka has another one now, the reading begins
+    at the first difference, with a break before it. A state topic that was deleted or recreated is noticed, too:
+    ForeignCluster.
     """
 
     def __init__(
         self,
         config: KafkaConfig,
+        name: str = STATE_TOPIC,
         *,
         bounded: bool = True,
         partitions: Collection[int] | None = None,
@@ -51,67 +62,145 @@ class StateTask(SourceTask):
         linger_s: float = 0.0,
         waits: bool = True,
     ) -> None:
-        self._config, self._bounded, self._chosen, self._linger_s = config, bounded, partitions, linger_s
-        self._ends = ends
-        self._waits = waits and not bounded
-        self._context = SourceTaskContext()
-        self._admin: ShareGroupAdmin | None = None
-        self._consumer: StateTopicConsumer | None = None
-        self._looked_at = 0.0
-        self.status = StateSourceStatus.NOT_ASKED
+        super().__init__(config, name, bounded=bounded, partitions=partitions, linger_s=linger_s, waits=waits)
+        self._ends = ends or {}
 
-    def start(self, context: SourceTaskContext) -> None:
-        """Begin at the positions of `context`. When a log starts after its position, the gap comes first."""
-        self._context = context
-        self._admin = ShareGroupAdmin(self._config)
-        self._look(self._admin)
+    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
+        return state_source_partition(topic.cluster_id, topic.topic_id, partition)
 
-    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-        """As ``StateTopicConsumer.read``."""
-        if self._consumer is not None:
-            return self._consumer.read(timeout_s)
-        self._context.stop.wait(timeout_s)
-        if self._admin is not None and time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
-            self._look(self._admin)
-        return ()
+    def check_topic(self, topic_id: str | None) -> None:
+        """Raises ForeignCluster when the stored records are of another incarnation."""
+        if self._context.stored is not None:
+            self._context.stored.check_state_topic(topic_id)
 
-    def stop(self) -> None:
-        """Close consumer and connections. May be called twice."""
-        if self._consumer is not None:
-            self._consumer.close()
-        if self._admin is not None:
-            self._admin.close()
+    def check_incarnation(self, topic: StateTopic) -> None:
+        """Tables of one incarnation cannot be continued from another one."""
+        topic.check_incarnation()
 
-    @property
-    def is_finished(self) -> bool:
-        if self._consumer is None:
-            return not self._waits and self.status is StateSourceStatus.STATE_TOPIC_ABSENT
-        return self._consumer.is_finished
+    def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
+        """At the positions; where a log is another one than the stored one, at the first difference."""
+        resumed: dict[int, Resumption] = {}
+        opened: dict[int, Opening] = {}
+        for number, log in logs.items():
+            name = self.source_partition(topic, number)
+            position, stored = self.position(name), self._context.stored
+            if position is None or stored is None:
+                self.begin(topic, log, position, end=self._ends.get(number))
+                self._places[number].next_offset = position or 0
+                continue
+            each = Resumption(partition=number, position=position, stored=stored.stored_log(name, number), now=log)
+            if each.needs_comparison:
+                resumed[number] = each
+            else:
+                opened[number] = each.in_same_log()
+        opened |= openings(resumed, partial(records_at, topic))
+        for number, opening in opened.items():
+            self._open(topic, logs[number], opening)
 
-    @property
-    def partitions(self) -> tuple[int, int]:
-        return (0, 0) if self._consumer is None else self._consumer.partitions
+    def _open(self, topic: StateTopic, log: LogOffsets, opening: Opening) -> None:
+        place = self.begin(topic, log, opening.next_offset, end=self._ends.get(log.partition))
+        place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
+        if opening.is_verified:
+            self.give(_batch(topic, place, _NO_RECORDS, place.next_offset))
+        if opening.is_break:
+            before = place.next_offset - 1
+            self.give(_batch(topic, place, _NO_RECORDS, place.next_offset, (before, before, LOG_REPLACED)))
 
-    def _look(self, admin: ShareGroupAdmin) -> None:
-        """Find the topic, and open its partitions if it is there."""
-        self._looked_at = time.monotonic()
-        topic, stored = StateTopic(admin), self._context.stored
-        if stored is not None:
-            stored.check_state_topic(topic.topic_id if topic.is_present else None)
-        if not topic.is_present:
-            self.status = StateSourceStatus.STATE_TOPIC_ABSENT
-            return
-        self.status = StateSourceStatus.PRESENT
-        consumer = self._consumer = StateTopicConsumer(
-            self._config,
-            topic,
-            run_id=self._context.run_id,
-            bounded=self._bounded,
-            ends=self._ends,
-            linger_s=self._linger_s,
+    def pass_to(self, place: LogPlace, log_start: int) -> None:
+        """A gap."""
+        assert self._topic is not None
+        is_first = place.next_offset == 0 and self.position(place.source_partition) is None
+        reason = PRUNED_BEFORE_FIRST_EXPORT if is_first else PRUNED
+        place.log_end = max(place.log_end, log_start)
+        gap = (place.next_offset, log_start - 1, reason)
+        self.give(_batch(self._topic, place, _NO_RECORDS, log_start, gap))
+
+    def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
+        """One batch a partition that has records: all are decoded at once."""
+        if records.num_rows:
+            rows = state_rows(records, topic.cluster_id, self._context.run_id)
+            for number, part in partition_runs(rows, "state_partition"):
+                place = self._places[number]
+                place.log_end = max(place.log_end, reached[number])
+                self.give(_batch(topic, place, part, _offset(part, -1) + 1))
+
+
+def state_rows(raw: pa.Table, cluster_id: str, run_id: str) -> pa.Table:
+    """Raw records (``RAW_RECORDS``) as rows of ``STATE_RECORDS``."""
+    decoded = decode_records(raw.combine_chunks())
+    origin = [pa.repeat(pa.scalar(text, pa.string()), decoded.num_rows) for text in (cluster_id, run_id)]
+    return pa.Table.from_arrays([*origin, *decoded.columns], schema=STATE_RECORDS)
+
+
+def _batch(
+    topic: StateTopic, place: LogPlace, records: pa.Table, position: int, gap: tuple[int, int, str] | None = None
+) -> SourceBatch:
+    """The batch after which Kafka's log is read from `position`. `gap`: offsets, both ends inclusive, that cannot be
+    read, and the reason."""
+    shift = place.shift
+    if shift and records.num_rows:
+        index = records.column_names.index("offset")
+        offsets = pc.add(records.column(index), pa.scalar(shift, pa.int64()))
+        records = records.set_column(index, records.schema.field(index), offsets)
+    quarantined = pc.sum(pc.not_equal(records.column("decode_status"), _DECODED)).as_py()
+    span = LogSpan(
+        topic_id=topic.topic_id,
+        partition=place.partition,
+        first_offset=_offset(records, 0) if records.num_rows else None,
+        last_offset=_offset(records, -1) if records.num_rows else None,
+        records=records.num_rows,
+        quarantined=quarantined or 0,
+        log_start_offset=place.log_start + shift,
+        log_end_offset=place.log_end + shift,
+        gap_first=gap[0] + shift if gap else None,
+        gap_last=gap[1] + shift if gap else None,
+        gap_reason=gap[2] if gap else None,
+        offset_shift=shift,
+        leader_epoch=place.leader_epoch,
+    )
+    rows = {"state_records": records}
+    return SourceBatch(source_partition=place.source_partition, rows=rows, position=position + shift, span=span)
+
+
+def _offset(records: pa.Table, row: int) -> int:
+    return int(records.column("offset")[row].as_py())
+
+
+class ShareGroupStateSource(LogSource):
+    """Exports every record of ``__share_group_state``: decoded, with its raw bytes, every gap recorded."""
+
+    description = "Every record of __share_group_state, decoded, every gap recorded."
+    reads_logs = True
+    topic = STATE_TOPIC
+    partition_name = staticmethod(state_source_partition)
+
+    def task(self, config: Config) -> StateTask:
+        return StateTask(
+            self._kafka, bounded=self.config["bounded"], partitions=config.get(PARTITIONS), linger_s=self.linger_s
         )
-        for number in range(topic.partition_count) if self._chosen is None else sorted(self._chosen):
-            source_partition = state_source_partition(topic.cluster_id, topic.topic_id, number)
-            position = self._context.position(source_partition)
-            assert position is None or isinstance(position, int)
-            consumer.open(number, position, None if stored is None else stored.stored_log(source_partition, number))
+
+    def ends(self) -> Mapping[SourcePartition, LogEnds]:
+        """The logs' starts and high watermarks, and the epochs of their leaders."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            topic = StateTopic(admin)
+            logs = topic.log_offsets() if topic.is_present else {}
+            return {
+                state_source_partition(topic.cluster_id, topic.topic_id, number): LogEnds(
+                    log.log_start_offset or 0, log.high_watermark or 0, log.leader_epoch
+                )
+                for number, log in logs.items()
+            }
+
+    def check_position(self, source_partition: SourcePartition, position: Position) -> None:
+        """A position lies at or before the end of the log as it is now: a log that ends before it is another one."""
+        super().check_position(source_partition, position)
+        assert isinstance(position, int)
+        number = int(source_partition.rpartition("/")[2])
+        with ShareGroupAdmin(self._kafka) as admin:
+            now = StateTopic(admin).log_offsets().get(number)
+        end = None if now is None else now.high_watermark
+        if end is None or position > end:
+            raise InputError(
+                f"{position} lies behind the end of {source_partition} ({'unknown' if end is None else end})",
+                hint="name an offset up to the log's end",
+            )

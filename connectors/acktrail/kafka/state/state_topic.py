@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 from acktrail.errors import ForeignCluster
-from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_for
 from acktrail.kafka.descriptions import LogOffsets, TopicDescription, TopicPartition
 from acktrail.model.share_partition import STATE_TOPIC
@@ -21,6 +22,11 @@ class StateTopic:
         self.name: Final = name
         self.cluster_id: Final = admin.cluster_id
         self._described = self._describe()
+
+    @property
+    def client(self) -> BrokerClient:
+        """The connection that reads the topic."""
+        return client_of(self._admin)
 
     @property
     def is_present(self) -> bool:

@@ -1,20 +1,24 @@
 """One topic's partitions fetched by the topic's id (Fetch version 13, KIP-516): whole record batches, which become
 columns without an object a record. The requests say which epoch the last fetched batch had, so that a broker whose log
-was truncated reports it (KIP-595: a diverging epoch).
+was truncated reports it (KIP-595: a diverging epoch). A task fetches on a thread of its own: records become columns
+while earlier ones are decoded.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from queue import Empty, Full, Queue, SimpleQueue
+from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
 from kafka.protocol.consumer.fetch import FetchRequest
 
+from acktrail.config import KafkaConfig
 from acktrail.errors import MalformedRecord, NotAuthorized, RetryableError
 from acktrail.format.columns.decoding.batch_columns import BatchColumns, DataBatch, batch_columns, read_batches
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
@@ -30,6 +34,7 @@ from acktrail.model.share_partition import TopicId, topic_id_bytes
 
 _BY_ID: Final = 13
 _NEWEST: Final = 16
+_READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _OUT_OF_RANGE: Final = 1
 _CORRUPT: Final = 2
@@ -44,6 +49,9 @@ _WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 1.0
 """Longer waits are made here, where they can be ended."""
 _RETRY_S: Final = 0.1
+_AHEAD: Final = 1
+_LOOK_UP_S: Final = 0.1
+_PATIENCE_S: Final = 2.0
 
 
 class FetchEvent(StrEnum):
@@ -97,7 +105,8 @@ class LogFetcher:
 
     Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. A
     broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
-    long a broker that has nothing but a few records waits for more. `columns` makes records of batches.
+    long a broker that has nothing but a few records waits for more. `columns` makes records of batches. Without
+    `is_committed` transactions are ignored. `most_bytes`: of a partition in one response.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
@@ -110,8 +119,12 @@ class LogFetcher:
         *,
         linger_s: float = 0.0,
         columns: BatchColumns = batch_columns,
+        is_committed: bool = True,
+        most_bytes: int | None = None,
     ) -> None:
         self._client, self._name, self._linger_s, self._columns = client, name, linger_s, columns
+        self._isolation = _READ_COMMITTED if is_committed else _READ_UNCOMMITTED
+        self._most_bytes = most_bytes or _MOST_OF_A_PARTITION
         self._topic_id = UUID(bytes=topic_id_bytes(TopicId(topic_id)))
         self._places: dict[int, _Place] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
@@ -183,7 +196,7 @@ class LogFetcher:
                 current_leader_epoch=self._leaders[number][1],
                 fetch_offset=self._places[number].offset,
                 last_fetched_epoch=self._places[number].last_epoch,
-                partition_max_bytes=_MOST_OF_A_PARTITION,
+                partition_max_bytes=self._most_bytes,
             )
             for number in numbers
         ]
@@ -191,7 +204,7 @@ class LogFetcher:
             max_wait_ms=round(1000 * wait_s),
             min_bytes=_ENOUGH_BYTES if lingers else 1,
             max_bytes=_MOST_BYTES,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=self._isolation,
             topics=[topic(topic_id=self._topic_id, partitions=rows)],
             min_version=_BY_ID,
             max_version=_NEWEST,
@@ -253,3 +266,69 @@ class LogFetcher:
     def _stop(self, number: int, event: FetchEvent, done: _Round) -> None:
         done.events[number] = event
         self.unassign(number)
+
+
+class FetchThread:
+    """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place. What was fetched before a
+    partition was assigned or unassigned is given all the same. `linger_s` and `columns` as of `LogFetcher`."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        name: str,
+        topic_id: str,
+        *,
+        linger_s: float = 0.0,
+        columns: BatchColumns = batch_columns,
+    ) -> None:
+        self._config, self._name, self._topic_id = config, name, topic_id
+        self._linger_s, self._columns = linger_s, columns
+        self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
+        self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="acktrail-fetch", daemon=True)
+        self._thread.start()
+
+    def assign(self, partition: int, offset: int) -> None:
+        """Read `partition` from `offset` on, from the next request on."""
+        self._calls.put(lambda fetcher: fetcher.assign(partition, offset))
+
+    def unassign(self, partition: int) -> None:
+        """Read `partition` no more, from the next request on."""
+        self._calls.put(lambda fetcher: fetcher.unassign(partition))
+
+    def take(self, timeout_s: float) -> Fetched | None:
+        """The next records and events; None when none came within `timeout_s`. Raises any error of the reading."""
+        try:
+            found = self._queue.get(timeout=timeout_s)
+        except Empty:
+            return None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the reading. A request that is under way for longer ends by itself."""
+        self._closed.set()
+        self._thread.join(_PATIENCE_S)
+
+    def _run(self) -> None:
+        try:
+            with BrokerClient(self._config) as client:
+                fetcher = LogFetcher(client, self._name, self._topic_id, linger_s=self._linger_s, columns=self._columns)
+                while not self._closed.wait(fetcher.pause_s):
+                    while not self._calls.empty():
+                        self._calls.get()(fetcher)
+                    fetched = fetcher.fetch()
+                    if not fetched.is_empty:
+                        self._put(fetched)
+        except Exception as error:  # noqa: BLE001  # raised again by ``take``
+            self._put(error)
+
+    def _put(self, found: Fetched | Exception) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put(found, timeout=_LOOK_UP_S)
+            except Full:
+                continue
+            return

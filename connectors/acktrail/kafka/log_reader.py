@@ -1,0 +1,299 @@
+"""Stretches of logs, read to their ends on the caller's thread: records at some offsets, whole small topics, and one
+range read on any machine, again and again with the same records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from acktrail.config import KafkaConfig
+from acktrail.errors import ForeignCluster, LogChanged, RetryableError, UnknownName
+from acktrail.format.wire.raw_record import RawRecord
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import LogOffsets, TopicPartition
+from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
+from acktrail.kafka.logs import LogStretch
+from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.model.share_partition import STATE_TOPIC
+
+_PATIENCE_S: Final = 90.0
+_FEW_BYTES: Final = 1 << 16
+"""Enough for the batch with one record, and not much more."""
+_NEXT: Final = "begin with a checkpoint of its own: offsets of one topic mean nothing in another"
+
+
+class PrunedOffsets(NamedTuple):
+    """Offsets of a partition, both ends inclusive, that the log does not hold any more."""
+
+    first_offset: int
+    last_offset: int
+    partition: int
+
+
+class LogReader:
+    """Reads partitions of `topic`, and gives up when nothing comes for `patience_s`. One thread; it shares the
+    connection of the topic. Without `is_committed` records of open and aborted transactions are among the others, as a
+    share group gets them by default. `most_bytes`: of a partition at once."""
+
+    def __init__(
+        self,
+        topic: StateTopic,
+        *,
+        is_committed: bool = True,
+        patience_s: float = _PATIENCE_S,
+        most_bytes: int | None = None,
+    ) -> None:
+        self._topic, self._patience_s = topic, patience_s
+        self._fetcher = LogFetcher(
+            topic.client, topic.name, topic.topic_id, is_committed=is_committed, most_bytes=most_bytes
+        )
+        self._at: dict[int, int] = {}
+        self._moved_at = 0.0
+
+    def read(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[pa.Table | PrunedOffsets]:
+        """The records from the first offset up to before the second one of each partition: tables (``RAW_RECORDS``) of
+        one partition, each partition's in order, and what was pruned. An open transaction before an end keeps it
+        waiting.
+
+        Raises ForeignCluster (the topic was recreated), LogChanged (a log was truncated), RetryableError (nothing
+        came in time), and as `LogFetcher`.
+        """
+        self._at = {number: first for number, (first, end) in ranges.items() if first < end}
+        self._moved_at = time.monotonic()
+        for number, offset in self._at.items():
+            self._fetcher.assign(number, offset)
+        while self._at:
+            fetched = self._fetcher.fetch()
+            for number, part in partition_runs(fetched.records, "partition"):
+                if number in self._at:
+                    rows = between(part, self._at[number], ranges[number][1])
+                    if rows.num_rows:
+                        yield rows
+            for number, reached in fetched.reached.items():
+                self._reach(number, reached, ranges)
+            for number, event in fetched.events.items():
+                yield from self._find_again(number, event, ranges)
+            self._wait()
+
+    def finish(self, partition: int) -> None:
+        """Read `partition` no more."""
+        self._at.pop(partition, None)
+        self._fetcher.unassign(partition)
+
+    def _reach(self, number: int, offset: int, ranges: Mapping[int, tuple[int, int]]) -> None:
+        if offset <= self._at.get(number, offset):
+            return
+        self._at[number], self._moved_at = offset, time.monotonic()
+        if offset >= ranges[number][1]:
+            self.finish(number)
+
+    def _find_again(
+        self, number: int, event: FetchEvent, ranges: Mapping[int, tuple[int, int]]
+    ) -> Iterator[PrunedOffsets]:
+        """The log does not have the next offset: it was pruned, or this is not the same log any more."""
+        at = self._at.get(number)
+        if at is None:
+            return
+        self._topic.check_incarnation()
+        log = self._topic.log_offsets([number])[number]
+        if event is FetchEvent.TRUNCATED or at > (log.high_watermark or 0):
+            raise truncated(self._topic.name, number)
+        start = min(log.log_start_offset or 0, ranges[number][1])
+        if start > at:
+            yield PrunedOffsets(at, start - 1, number)
+            self._reach(number, start, ranges)
+        if number in self._at:
+            self._fetcher.assign(number, self._at[number])
+
+    def _wait(self) -> None:
+        if self._at and self._fetcher.pause_s:
+            time.sleep(self._fetcher.pause_s)
+        if self._at and time.monotonic() - self._moved_at > self._patience_s:
+            raise RetryableError(
+                f"no record came from partitions {sorted(self._at)} of {self._topic.name} for {self._patience_s:g} s",
+                hint="do these partitions have a leader?",
+            )
+
+
+def truncated(topic: str, partition: int) -> LogChanged:
+    """The error for a log that lost its end, or may be another one."""
+    return LogChanged(
+        f"partition {partition} of {topic} was truncated, or its leader changed, while it was read",
+        hint="run again: what was read is compared with the log as it is now",
+        data={"topic": topic, "partition": partition},
+    )
+
+
+def partition_runs(rows: pa.Table, column: str) -> Iterator[tuple[int, pa.Table]]:
+    """Each run of rows with the same partition in `column`, in their order."""
+    partitions = rows.column(column).to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+    for start, end in pairwise(bounds):
+        if end > start:
+            yield int(partitions[start]), rows.slice(start, end - start)
+
+
+def between(rows: pa.Table, first: int, end: int | None) -> pa.Table:
+    """The rows with offsets from `first` up to before `end` (None: all)."""
+    offsets = rows.column("offset").to_numpy()
+    wanted = (offsets >= first) & (True if end is None else offsets < end)
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def raw_records(rows: pa.Table) -> Iterator[RawRecord]:
+    """Rows of ``RAW_RECORDS`` as records."""
+    for row in rows.to_pylist():
+        yield RawRecord(
+            state_partition=row["partition"],
+            offset=row["offset"],
+            timestamp_ms=row["timestamp"],
+            key=row["key"],
+            value=row["value"],
+        )
+
+
+def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:
+    """The record at one offset of each partition; None: there is no record at that offset. Raises as `LogReader`."""
+    found: dict[int, RawRecord | None] = dict.fromkeys(offsets)
+    reader = LogReader(topic, most_bytes=_FEW_BYTES)
+    for part in reader.read({number: (offset, offset + 1) for number, offset in offsets.items()}):
+        if not isinstance(part, PrunedOffsets):
+            found |= {raw.state_partition: raw for raw in raw_records(part)}
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A record of a topic partition; `timestamp_ms` None: it has none. `equals` compares what a mirror keeps."""
+
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+    @classmethod
+    def of(cls, raw: RawRecord) -> TopicRecord:
+        """A record as it was read."""
+        timestamp = raw.timestamp_ms if raw.timestamp_ms is not None and raw.timestamp_ms >= 0 else None
+        return cls(offset=raw.offset, timestamp_ms=timestamp, key=raw.key, value=raw.value)
+
+    def equals(self, other: TopicRecord) -> bool:
+        """Whether time, key and value are the same."""
+        return (self.timestamp_ms, self.key, self.value) == (other.timestamp_ms, other.key, other.value)
+
+
+def read_records(
+    admin: ShareGroupAdmin, stretches: Iterable[LogStretch], *, most: int | None = None
+) -> dict[LogStretch, tuple[TopicRecord, ...]]:
+    """The records in each stretch, at most the first `most`; those of open and aborted transactions are among them.
+    What the log does not hold any more is left out. Stretches of one partition are read one after the other.
+
+    Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
+    """
+    found: dict[LogStretch, tuple[TopicRecord, ...]] = {}
+    by_topic: dict[str, dict[int, list[LogStretch]]] = defaultdict(lambda: defaultdict(list))
+    for stretch in sorted(set(stretches)):
+        found[stretch] = ()
+        if stretch.first_offset < stretch.end_offset:
+            by_topic[stretch.topic][stretch.partition].append(stretch)
+    for name, queues in by_topic.items():
+        topic = StateTopic(admin, name)
+        if not topic.is_present:
+            raise UnknownName("topic", name)
+        while any(queues.values()):
+            now = {partition: own.pop() for partition, own in queues.items() if own}
+            records = _read(topic, now, most)
+            found |= {stretch: tuple(records[partition]) for partition, stretch in now.items()}
+    return found
+
+
+def _read(topic: StateTopic, stretches: Mapping[int, LogStretch], most: int | None) -> dict[int, list[TopicRecord]]:
+    """The records of one stretch of each partition."""
+    records: dict[int, list[TopicRecord]] = {partition: [] for partition in stretches}
+    few = None if most is None else _FEW_BYTES
+    reader = LogReader(topic, is_committed=False, patience_s=30.0, most_bytes=few)
+    for part in reader.read({p: (each.first_offset, each.end_offset) for p, each in stretches.items()}):
+        if isinstance(part, PrunedOffsets):
+            continue
+        number = part.column("partition")[0].as_py()
+        own = records[number]
+        own += map(TopicRecord.of, raw_records(part if most is None else part.slice(0, most - len(own))))
+        if len(own) == most:
+            reader.finish(number)
+    return records
+
+
+def read_topic(admin: ShareGroupAdmin, topic: str) -> list[TopicRecord] | None:
+    """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
+    as `read_records`; RetryableError: a partition has no leader."""
+    (described,) = admin.topics([topic])
+    if not described.partition_count:
+        return None
+    partitions = [TopicPartition(topic=topic, partition=index) for index in range(described.partition_count)]
+    stretches = []
+    for log in admin.list_offsets(partitions):
+        if log.log_start_offset is None or log.high_watermark is None:
+            raise RetryableError(f"{topic} cannot be read: {log.error}", hint="try again")
+        bounds: dict[str, Any] = {"first_offset": log.log_start_offset, "end_offset": log.high_watermark}
+        stretches.append(LogStretch(topic=topic, partition=log.partition, **bounds))
+    records = read_records(admin, stretches)
+    return [record for stretch in sorted(records) for record in records[stretch]]
+
+
+class Incarnation(NamedTuple):
+    """One topic of one cluster; `topic_id` empty: the cluster has no such topic yet."""
+
+    cluster_id: str
+    topic_id: str
+
+    def check(self, now: Incarnation) -> None:
+        """Raises ForeignCluster unless `now` is the same, or the topic was not there yet."""
+        if self.cluster_id != now.cluster_id:
+            raise ForeignCluster(
+                f"the offsets are of cluster {self.cluster_id}, and this is cluster {now.cluster_id}",
+                hint=_NEXT,
+                data={"cluster_id": self.cluster_id, "cluster_id_now": now.cluster_id},
+            )
+        if self.topic_id not in ("", now.topic_id):
+            raise ForeignCluster(
+                "the topic was deleted or recreated: the offsets are of another one",
+                hint=_NEXT,
+                data={"topic_id": self.topic_id, "topic_id_now": now.topic_id},
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """Offsets `first_offset` to before `end_offset` of one partition of an incarnation of a topic."""
+
+    incarnation: Incarnation
+    partition: int
+    first_offset: int
+    end_offset: int
+
+
+def read_range(config: KafkaConfig, topic_name: str, wanted: LogRange) -> Iterator[pa.Table | PrunedOffsets]:
+    """The records of a range of any topic, without those of aborted transactions, and what was pruned. Raises
+    ForeignCluster (another cluster, or the topic was recreated), and as ``LogReader.read``."""
+    with ShareGroupAdmin(config) as admin:
+        topic = StateTopic(admin, topic_name)
+        wanted.incarnation.check(Incarnation(topic.cluster_id, topic.topic_id if topic.is_present else ""))
+        yield from LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)})
+
+
+def state_topic_now(config: KafkaConfig) -> tuple[Incarnation, Mapping[int, LogOffsets]]:
+    """The state topic and where its logs begin and end, by partition; none while there is no such topic. Raises
+    NotAuthorized (READ on the topic is missing), Unreachable, RetryableError."""
+    with ShareGroupAdmin(config) as admin:
+        topic = StateTopic(admin, STATE_TOPIC)
+        if not topic.is_present:
+            return Incarnation(topic.cluster_id, ""), {}
+        return Incarnation(topic.cluster_id, topic.topic_id), topic.log_offsets()

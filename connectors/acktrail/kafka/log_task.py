@@ -1,0 +1,347 @@
+"""One topic as a source task: all partitions of it, or some, record by record.
+
+Offsets between two records are no gap: a compacted topic, and a transaction's end, have some without a record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+
+from acktrail.config import KafkaConfig
+from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import RowCounts, SourceBatch, SourcePartition
+from acktrail.errors import ForeignCluster, LogChanged, RetryableError
+from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.descriptions import LogOffsets
+from acktrail.kafka.log_fetcher import FetchEvent, FetchThread
+from acktrail.kafka.log_reader import between, partition_runs, truncated
+from acktrail.kafka.state.state_topic import StateTopic
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_AGAIN_S: Final = 2.0
+_SILENCE_S: Final = 5.0
+_STALL_S: Final = 90.0
+_SHORTEST_WAIT_S: Final = 0.005
+"""The least wait of a read, or the caller would spin while the next records are on their way."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPlace:
+    """Where a partition is read: the next offset, and where a bounded reading ends (exclusive; None: never). The log
+    was that of `leader_epoch` when it was opened, and goes from `log_start` to `log_end` as far as is known. All
+    offsets are Kafka's; `shift` is added to those that are given."""
+
+    partition: int
+    source_partition: SourcePartition
+    next_offset: int
+    end_offset: int | None
+    log_start: int
+    log_end: int
+    leader_epoch: int | None
+    shift: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        return self.end_offset is not None and self.next_offset >= self.end_offset
+
+    def reach(self, offset: int) -> None:
+        """The log was read up to `offset`."""
+        self.next_offset = max(self.next_offset, offset)
+        self.log_end = max(self.log_end, offset)
+
+
+class LogTask(SourceTask):
+    """Reads the topic `name`, each batch has consecutive records of one partition. `bounded`: it ends where the logs
+    ended when it was started; else it also waits for a topic that is not there yet, unless `waits` is False.
+    `partitions` None: all of them. `linger_s` as of ``LogFetcher``.
+
+    Records of open transactions, and those behind them, come when the transaction ends. Memory: two `Fetched` of the
+    thread, of some 4 MB a broker.
+
+    Raises NotAuthorized (READ on the topic is missing), ForeignCluster (a log ends before its position), LogChanged
+    (the log was truncated or the topic recreated: start again), Unreachable, RetryableError, ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        name: str,
+        *,
+        bounded: bool = True,
+        partitions: Collection[int] | None = None,
+        linger_s: float = 0.0,
+        waits: bool = True,
+    ) -> None:
+        self._config, self._name, self._bounded, self._waits = config, name, bounded, waits and not bounded
+        self._chosen, self._linger_s = partitions, linger_s
+        self._context = SourceTaskContext()
+        self._admin: ShareGroupAdmin | None = None
+        self._topic: StateTopic | None = None
+        self._thread: FetchThread | None = None
+        self._places: dict[int, LogPlace] = {}
+        self._ready: list[SourceBatch] = []
+        self._looked_at = self._received_at = self._moved_at = 0.0
+
+    def start(self, context: SourceTaskContext) -> None:
+        """Begin at the positions of `context`, else where the logs start."""
+        self._context = context
+        self._admin = ShareGroupAdmin(self._config)
+        self._look(self._admin)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        """The next batches of all partitions; none when nothing came within `timeout_s`."""
+        if self._topic is not None:
+            if not self._ready and not self.is_finished:
+                self._read(self._topic, max(timeout_s, _SHORTEST_WAIT_S))
+            ready, self._ready = self._ready, []
+            return ready
+        self._context.stop.wait(timeout_s)
+        if self._admin is not None and time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
+            self._look(self._admin)
+        return ()
+
+    def stop(self) -> None:
+        """Close connections. May be called twice."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
+        if self._admin is not None:
+            self._admin.close()
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the topic was found."""
+        return self._topic is not None
+
+    @property
+    def is_finished(self) -> bool:
+        if self._topic is None:
+            return self._admin is not None and not self._waits
+        return not self._ready and all(place.is_read for place in self._places.values())
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        waiting = {batch.source_partition for batch in self._ready}
+        read = sum(place.is_read and place.source_partition not in waiting for place in self._places.values())
+        return read, len(self._places)
+
+    @staticmethod
+    def columns(batches: Sequence[DataBatch]) -> pa.Table:
+        """What is read of the records (``BatchColumns``)."""
+        return batch_columns(batches)
+
+    @abstractmethod
+    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
+        """The permanent name of a partition's reading."""
+
+    def check_topic(self, topic_id: str | None) -> None:
+        """Whether what is stored can be continued from this incarnation; None: there is no such topic."""
+
+    @abstractmethod
+    def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
+        """`begin` each partition of `logs`."""
+
+    @abstractmethod
+    def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
+        """`give` what was read: the wanted records of all partitions, and the new offset of each of them."""
+
+    @abstractmethod
+    def pass_to(self, place: LogPlace, log_start: int) -> None:
+        """The log starts at `log_start` now, behind the next offset: note what cannot be read."""
+
+    def begin(self, topic: StateTopic, log: LogOffsets, position: int | None, *, end: int | None = None) -> LogPlace:
+        """Where a partition is read from `position` on (None: from its start), bounded by `end` where that comes
+        first. Raises ForeignCluster for a log that ends before."""
+        log_end, stable = log.high_watermark or 0, log.last_stable_offset or 0
+        if position is not None and position > log_end:
+            raise ForeignCluster(
+                f"partition {log.partition} of {self._name} ends at {log_end}, before the position {position}",
+                hint="the topic was recreated or its log truncated: use tables of its own, or set the position",
+                data={"partition": log.partition, "position": position, "log_end_offset": log_end},
+            )
+        start = log.log_start_offset or 0
+        place = self._places[log.partition] = LogPlace(
+            partition=log.partition,
+            source_partition=self.source_partition(topic, log.partition),
+            next_offset=start if position is None else position,
+            end_offset=(stable if end is None else min(stable, end)) if self._bounded else None,
+            log_start=start,
+            log_end=log_end,
+            leader_epoch=log.leader_epoch,
+        )
+        return place
+
+    def give(self, batch: SourceBatch) -> None:
+        """Hand out `batch` at this or the next poll."""
+        self._ready.append(batch)
+
+    def position(self, source_partition: SourcePartition) -> int | None:
+        """The offset that was committed."""
+        found = self._context.position(source_partition)
+        assert found is None or isinstance(found, int)
+        return found
+
+    def _look(self, admin: ShareGroupAdmin) -> None:
+        """Find the topic, and begin to read its partitions if it is there."""
+        self._looked_at = self._received_at = self._moved_at = time.monotonic()
+        topic = StateTopic(admin, self._name)
+        self.check_topic(topic.topic_id if topic.is_present else None)
+        if not topic.is_present:
+            return
+        chosen = range(topic.partition_count) if self._chosen is None else self._chosen
+        self.open(topic, dict(sorted(topic.log_offsets(chosen).items())))
+        self._topic = topic
+        for place in self._places.values():
+            self._go_on(topic, place, place.log_start)
+
+    def _go_on(self, topic: StateTopic, place: LogPlace, log_start: int) -> None:
+        """Read from the next offset on, or from where the log starts behind it."""
+        place.log_start = log_start
+        if log_start > place.next_offset:
+            self.pass_to(place, log_start)
+            place.reach(log_start)
+        if place.is_read:
+            return
+        if self._thread is None:
+            self._thread = FetchThread(
+                self._config, self._name, topic.topic_id, linger_s=self._linger_s, columns=self.columns
+            )
+        self._thread.assign(place.partition, place.next_offset)
+
+    def _read(self, topic: StateTopic, timeout_s: float) -> None:
+        assert self._thread is not None
+        fetched = self._thread.take(timeout_s)
+        if fetched is None:
+            self._check_silence(topic)
+            return
+        self._received_at = time.monotonic()
+        self._check_leaders(fetched.epochs)
+        reached = {number: self._wanted_end(number, offset) for number, offset in fetched.reached.items()}
+        reached = {number: end for number, end in reached.items() if end > self._places[number].next_offset}
+        if reached:
+            self._moved_at = self._received_at
+            self.deliver(topic, self._wanted(fetched.records), reached)
+        for number, end in reached.items():
+            self._places[number].reach(end)
+            if self._places[number].is_read:
+                self._thread.unassign(number)
+        for number, event in fetched.events.items():
+            self._find_again(topic, self._places[number], event)
+
+    def _wanted_end(self, number: int, reached: int) -> int:
+        end = self._places[number].end_offset
+        return reached if end is None else min(reached, end)
+
+    def _wanted(self, records: pa.Table) -> pa.Table:
+        """The records that are waited for. One that was fetched before its partition was assigned again is not."""
+        found = [
+            (part, between(part, self._places[number].next_offset, self._places[number].end_offset))
+            for number, part in partition_runs(records, "partition")
+        ]
+        # What is decoded together costs as much for two rows as for thousands: a delivery stays one chunk.
+        return records if all(part is own for part, own in found) else pa.concat_tables(own for _, own in found)
+
+    def _check_leaders(self, epochs: Mapping[int, int]) -> None:
+        """A record with a newer leader epoch than the log had when it was opened may be one of another log."""
+        for number, epoch in epochs.items():
+            opened = self._places[number].leader_epoch
+            if opened is not None and epoch > opened:
+                raise truncated(self._name, number)
+
+    def _find_again(self, topic: StateTopic, place: LogPlace, event: FetchEvent) -> None:
+        """The log does not have the next offset: its start moved, or it is not the same log any more."""
+        if event is FetchEvent.TRUNCATED:
+            raise truncated(self._name, place.partition)
+        self.check_incarnation(topic)
+        log = topic.log_offsets([place.partition])[place.partition]
+        if place.next_offset > (log.high_watermark or 0):
+            raise truncated(self._name, place.partition)
+        self._go_on(topic, place, log.log_start_offset or 0)
+
+    def check_incarnation(self, topic: StateTopic) -> None:
+        """Raises LogChanged when the topic was deleted or recreated."""
+        try:
+            topic.check_incarnation()
+        except ForeignCluster as error:
+            raise LogChanged(error.message, hint="the new topic is read from its start") from error
+
+    def _check_silence(self, topic: StateTopic) -> None:
+        """A quiet topic and a lost cluster look the same: ask, from time to time."""
+        now = time.monotonic()
+        if now - self._received_at < _SILENCE_S:
+            return
+        self._received_at = now
+        self.check_incarnation(topic)
+        if self._bounded and now - self._moved_at > _STALL_S:
+            stuck = sorted(number for number, place in self._places.items() if not place.is_read)
+            raise RetryableError(
+                f"no record came from partitions {stuck} of {self._name} for {_STALL_S:g} s",
+                hint="do these partitions have a leader?",
+            )
+
+
+class TopicRows(NamedTuple):
+    """Rows of one table, and how many records are in none of them."""
+
+    rows: pa.Table
+    left_out: int = 0
+
+
+class TopicTask(LogTask):
+    """A topic whose records become rows of `table`; those that are left out are counted as filtered.
+
+    A log that starts behind the position is read from its start; the offsets between are counted, and are a line in
+    the log. What an unclean election took back stays in the tables.
+    """
+
+    table: ClassVar[str]
+    passed_offsets = 0
+    """Offsets between a position and the start of its log."""
+
+    @abstractmethod
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> TopicRows:
+        """The rows of at least one of `records`, which have the columns that `columns` gives."""
+
+    def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
+        """At the positions, whatever the logs are now."""
+        for number, log in logs.items():
+            self.begin(topic, log, self.position(self.source_partition(topic, number)))
+
+    def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
+        """One batch a partition, also where nothing but the position changed."""
+        parts = dict(partition_runs(records, "partition"))
+        for number, end in reached.items():
+            own = parts.get(number)
+            found = None if own is None else self.rows(topic, own, self._context.run_id)
+            self.give(
+                SourceBatch(
+                    source_partition=self._places[number].source_partition,
+                    rows={self.table: found.rows} if found is not None and found.rows.num_rows else {},
+                    position=end,
+                    counts=RowCounts(
+                        read=0 if own is None else own.num_rows, filtered=0 if found is None else found.left_out
+                    ),
+                )
+            )
+
+    def pass_to(self, place: LogPlace, log_start: int) -> None:
+        """Counted, and a line in the log."""
+        passed = log_start - place.next_offset
+        _LOG.info(
+            "partition %d of %s starts at %d, %d offsets behind the position %d: reading continues there",
+            place.partition,
+            self._name,
+            log_start,
+            passed,
+            place.next_offset,
+            extra={"event": "log_start_passed"},
+        )
+        self.passed_offsets += passed

@@ -1,0 +1,260 @@
+"""What connectors that read a cluster have in common: how to reach it, logs of a topic with positions that are
+offsets, and looks at the cluster on a schedule.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from acktrail.config import KafkaConfig
+from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance, NonEmpty
+from acktrail.connect.config_values import ConfigType, under
+from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.errors import InputError
+from acktrail.kafka.acl_probes import missing_rights
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.model.acls import Acl, needed
+from acktrail.secrets import resolved_properties
+
+_PREFIX: Final = "kafka."
+_SERVERS: Final = "bootstrap.servers"
+_FILE: Final = "client.config"
+_TIMEOUT: Final = "request.timeout.ms"
+PARTITIONS: Final = "partitions"
+"""The key of a task's configuration: the partitions that it reads; without it: all."""
+_FIELDS: Final = ("cluster_id", "topic_id", "partition")
+OBSERVATION: Final = "Observation"
+"""The group of the keys about looks."""
+_INTERVAL: Final = "interval.ms"
+_MS: Final = 1_000
+
+KAFKA_KEYS: Final = ConfigDef(
+    [
+        ConfigKey(
+            name=_PREFIX + _SERVERS,
+            type=ConfigType.STRING,
+            documentation="Brokers, host:port[,host:port].",
+            importance=Importance.HIGH,
+            validator=NonEmpty(),
+            group="Kafka",
+        ),
+        ConfigKey(
+            name=_PREFIX + _FILE,
+            type=ConfigType.STRING,
+            default=None,
+            documentation="A file with key=value lines for the Kafka clients; keys given here win over it.",
+            importance=Importance.MEDIUM,
+            group="Kafka",
+            lines_under=_PREFIX,
+        ),
+        ConfigKey(
+            name=_PREFIX + _TIMEOUT,
+            type=ConfigType.INT,
+            default=30_000,
+            documentation="Milliseconds that a broker has for a response.",
+            importance=Importance.LOW,
+            group="Kafka",
+        ),
+    ],
+    {_PREFIX: "any property of Kafka's clients: security.protocol, sasl.*, ssl.* ..."},
+)
+
+
+def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
+    """How to reach the cluster of a connector's parsed configuration. Raises ConfigurationError when the file cannot be
+    read."""
+    own = under(config, _PREFIX)
+    servers, file, timeout = own.pop(_SERVERS), own.pop(_FILE), own.pop(_TIMEOUT)
+    properties = {} if file is None else resolved_properties(Path(file))
+    properties |= {name: str(value) for name, value in own.items()}
+    return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)
+
+
+LOG_KEYS: Final = KAFKA_KEYS.with_keys(
+    ConfigDef(
+        [
+            ConfigKey(
+                name="linger.ms",
+                type=ConfigType.INT,
+                default=1_000,
+                validator=Between(least=0),
+                documentation="How long records may wait for others when all that was there has been read. Longer "
+                "costs less, and a row can be read so much later.",
+                group="Reading",
+            ),
+            ConfigKey(
+                name="bounded",
+                type=ConfigType.BOOLEAN,
+                default=False,
+                documentation="End where the logs ended at the start, instead of following them.",
+                group="Reading",
+            ),
+        ]
+    )
+)
+"""How to reach the cluster, and how to read."""
+
+
+class LogSource(SourceConnector):
+    """Reads the partitions of `topic`. A source partition is a partition of one incarnation of it in one cluster, its
+    position the offset to read next."""
+
+    config_def: ClassVar[ConfigDef] = LOG_KEYS
+    topic: ClassVar[str]
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._kafka = kafka_config(config)
+        self._cluster_id: str | None = None
+        self._topic_id = ""
+        self._partition_count = 0
+
+    @staticmethod
+    @abstractmethod
+    def partition_name(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
+        """The permanent name of a source partition: kind, cluster, topic id and number, with slashes between."""
+
+    def start(self) -> None:
+        """Find the topic; a cluster without one is waited for."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            self._cluster_id = admin.cluster_id
+            topic = StateTopic(admin, self.topic)
+            if topic.is_present:
+                self._topic_id, self._partition_count = topic.topic_id, topic.partition_count
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cluster_id
+
+    @property
+    def linger_s(self) -> float:
+        """How long a task's records may wait for others; a bounded task has no time to lose."""
+        return 0.0 if self.config["bounded"] else float(self.config["linger.ms"]) / _MS
+
+    def task_configs(self, most: int) -> Sequence[Config]:
+        """Partitions dealt out in turn; one task for all where their number is not known yet."""
+        tasks = max(1, min(most, self._partition_count))
+        if tasks == 1:
+            return [{}]
+        return [{PARTITIONS: list(range(first, self._partition_count, tasks))} for first in range(tasks)]
+
+    def source_partitions(self) -> Sequence[SourcePartition]:
+        numbers = range(self._partition_count)
+        return [self.partition_name(self._cluster_id or "", self._topic_id, number) for number in numbers]
+
+    def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
+        """Cluster, topic id and number."""
+        _, cluster_id, topic_id, number = source_partition.split("/")
+        return dict(zip(_FIELDS, (cluster_id, topic_id, int(number)), strict=True))
+
+    def source_partition(self, fields: Mapping[str, Any]) -> SourcePartition:
+        if set(fields) != set(_FIELDS) or not isinstance(fields["partition"], int):
+            raise InputError(
+                f"a source partition of {self.topic} has cluster_id, topic_id and the number partition",
+                hint="take it from GET /connectors/NAME/offsets",
+            )
+        return self.partition_name(fields["cluster_id"], fields["topic_id"], fields["partition"])
+
+    def check_position(self, source_partition: SourcePartition, position: Position) -> None:
+        if not isinstance(position, int) or position < 0:
+            raise InputError(f"the position of {source_partition} is an offset: a number of at least 0")
+
+
+def scheduled_keys(interval_ms: int, about: str, *others: ConfigKey) -> ConfigDef:
+    """The keys of a cluster and of a schedule, and `others`. `about`: what the interval, by default `interval_ms`, is
+    for."""
+    interval = ConfigKey(
+        name=_INTERVAL,
+        type=ConfigType.LONG,
+        default=interval_ms,
+        validator=Between(least=1_000),
+        documentation=about,
+        group=OBSERVATION,
+    )
+    return KAFKA_KEYS.with_keys(ConfigDef([interval, *others]))
+
+
+class ScheduledSource(SourceConnector):
+    """One look at a whole cluster is one task, however many are wanted. `config_def` is of ``scheduled_keys``;
+    `purpose` names the ACLs that a look needs."""
+
+    purpose: ClassVar[str]
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._kafka = kafka_config(config)
+        self._cluster_id: str | None = None
+
+    def start(self) -> None:
+        """Ask for the cluster's id."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            self._cluster_id = admin.cluster_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cluster_id
+
+    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look is one task
+        return [{}]
+
+    def acls(self, topics: Sequence[str] = ()) -> tuple[Acl, ...]:
+        """What a look at `topics` (none named: at all) needs."""
+        return needed(self.purpose, (), topics)
+
+    def seconds(self, key: str = _INTERVAL) -> float:
+        """What `key` has in milliseconds."""
+        found: int = self.config[key]
+        return found / _MS
+
+
+class ScheduledTask(SourceTask):
+    """Looks at its start, then every `interval_s` seconds from the beginning of one look to that of the next. A time
+    that was missed is left out. `acls`: without one of them a look leaves something out, and the status says which."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        interval_s: float,
+        acls: Sequence[Acl] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._interval_s, self._clock = config, interval_s, clock
+        self._acls, self._limits = acls, ""
+        self._context = SourceTaskContext()
+        self._admin: ShareGroupAdmin | None = None
+        self._began_at = self._begins_at = 0.0
+
+    def start(self, context: SourceTaskContext) -> None:
+        self._context = context
+        self._admin = ShareGroupAdmin(self._config)
+        self._begins_at = self._clock()
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
+        """The next look when it is time for it."""
+        assert self._admin is not None
+        now = self._clock()
+        if now < self._begins_at:
+            self._context.stop.wait(min(timeout_s, self._begins_at - now))
+            return ()
+        self._began_at, self._begins_at = now, now + self._interval_s
+        self._limits = missing_rights(self._admin, self._acls)
+        return [self.look(self._admin)]
+
+    @property
+    def limits(self) -> str:
+        return self._limits
+
+    @abstractmethod
+    def look(self, admin: ShareGroupAdmin) -> SourceBatch:
+        """Look now."""
+
+    def stop(self) -> None:
+        if self._admin is not None:
+            self._admin.close()

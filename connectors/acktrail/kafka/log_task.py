@@ -311,7 +311,7 @@ class TopicTask(LogTask):
         """The rows of at least one of `records`, which have the columns that `columns` gives."""
 
     def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
-        """At the positions, whatever the logs are now."""
+        """At the positions, in the logs as they are now."""
         for number, log in logs.items():
             self.begin(topic, log, self.position(self.source_partition(topic, number)))
 

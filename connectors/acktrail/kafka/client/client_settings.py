@@ -162,8 +162,8 @@ def to_librdkafka(config: KafkaConfig) -> dict[str, Any]:
 
 def ensure_known(properties: Mapping[str, str]) -> None:
     """A misspelt ``security.protocol`` must not mean plain text. Raises ConfigurationError with the nearest name for a
-    property about security that acktrail does not follow, and for one that is spelt almost so. Others may be for
-    Kafka's tools, which read the same file."""
+    property about security that acktrail does not follow, and for one that differs from such a name by a letter or two.
+    Others may be for Kafka's tools, which read the same file."""
     for name in sorted(properties.keys() - _SECURITY):
         near = difflib.get_close_matches(name, _SECURITY, n=1, cutoff=_ALMOST)
         if near or name.startswith(("security.", "sasl.", "ssl.")):

@@ -1,5 +1,5 @@
 """Arguments that no request can hold, or that mean something else to Python than to the caller, are a TypeError or a
-ValueError before anything is sent; and a misspelt client property is no property."""
+ValueError before anything is sent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers.fake_kafka import FakeKafka, fake_kafka
 
-from acktrail.config import KafkaConfig
-from acktrail.errors import ConfigurationError, InputError
+from acktrail.errors import InputError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ConfigsChange, NewStartOffset
-from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.descriptions import TopicPartition
 
 WRONG_TYPES = st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.binary(), st.just(object()))
@@ -73,11 +71,8 @@ INDICES = st.one_of(st.text(min_size=1), st.none(), st.integers(), WHOLE.map(lam
 TYPES = st.one_of(COLLECTIONS, st.just(["shares"]))
 WRONG = {
     "alter_offsets": one_wrong(NAME, (OFFSETS, ONE_OFFSET)),
-    "alter_group_offsets": one_wrong((by_group(OFFSETS, ONE_OFFSET), None)),
     "delete_offsets": one_wrong(NAME, MANY),
-    "delete_group_offsets": one_wrong((by_group(COLLECTIONS, ["t"]), None)),
     "delete_group": one_wrong(NAME),
-    "delete_groups": one_wrong(MANY),
     "alter_group_configs": one_wrong((CONFIGS, None)),
     "list_groups": one_wrong((TYPES, None)),
     "describe_group": one_wrong(NAME),
@@ -144,27 +139,5 @@ def test_nothing_asked_for_is_nothing_sent(asked: tuple[ShareGroupAdmin, FakeKaf
     admin, fake = asked
     before = len(fake.asked)
     assert admin.alter_offsets("g", []) == admin.delete_offsets("g", []) == admin.describe_groups([]) == ()
-    assert admin.alter_group_offsets({"g": ()}) == {"g": ()}
-    assert admin.delete_groups([]) == admin.topics([]) == admin.list_offsets([]) == ()
+    assert admin.topics([]) == admin.list_offsets([]) == ()
     assert fake.asked[before:] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "nearest"), [("securty.protocol", "security.protocol"), ("clientid", "client.id"), ("Sasl.mechanism", "")]
-)
-def test_a_property_that_no_client_knows_is_refused(name: str, nearest: str) -> None:
-    """A misspelt security.protocol would silently mean plain text."""
-    with pytest.raises(ConfigurationError) as caught:
-        ClientSettings.from_config(KafkaConfig(bootstrap_servers="b:9092", properties={name: "SECRET"}))
-
-    assert name in caught.value.message
-    assert nearest in caught.value.hint
-    assert "SECRET" not in str(caught.value) + caught.value.hint
-
-
-@pytest.mark.parametrize("name", ["max.poll.records", "statistics.interval.ms", "default.api.timeout.ms", "group.id"])
-def test_properties_of_other_tools_may_stand_in_the_same_file(name: str) -> None:
-    """What Kafka's clients or librdkafka know, and acktrail does not need, has no effect."""
-    plain = ClientSettings.from_config(KafkaConfig(bootstrap_servers="b:9092"))
-
-    assert ClientSettings.from_config(KafkaConfig(bootstrap_servers="b:9092", properties={name: "7"})) == plain

@@ -230,49 +230,6 @@ def test_what_kafka_would_swallow_is_not_sent(offsets: list[NewStartOffset]) -> 
     assert fake.sent(ALTER) == []
 
 
-def test_many_groups_have_their_own_results() -> None:
-    """Coordinators are looked up together; each group's change is sent once; one that is lost is no other's."""
-    names = [f"g{number}" for number in range(40)]
-    first, *rest = (altered([("T1", 0, 0), ("T1", 1, 0)]) for _ in range(38))
-    with fake_kafka(2) as fake:
-        fake.answers[ALTER].extend([first, altered(error_code=68), altered(error_code=14), HANG_UP, *rest])
-        fake.answers[42].extend(group_deleted(name, 69 if name == "g1" else 0) for name in names)
-        fake.answers[92].extend([forgotten([("T1", 0)]), forgotten([("T2", 3)])])
-        with ShareGroupAdmin(fake.config(2_000)) as admin:
-            results = admin.alter_group_offsets(dict.fromkeys(names, TWO))
-            lookups = len(fake.sent(10))
-            deleted = admin.delete_groups(names)
-            forgot = admin.delete_group_offsets({"g0": ["T1"], "g1": ("T2",)})
-
-    assert list(results) == names
-    assert lookups <= 3
-    assert {name: outcomes(own) for name, own in results.items() if outcomes(own) != [Outcome.DONE] * 2} == {
-        "g1": [Outcome.REFUSED] * 2,
-        "g3": [Outcome.UNKNOWN] * 2,
-    }
-    assert [request.group_id for request in fake.sent(ALTER)] == [*names, "g2"]
-    assert [result.group_id for result in deleted] == names
-    assert [result.group_id for result in deleted if result.outcome is not Outcome.DONE] == ["g1"]
-    assert {name: outcomes(own) for name, own in forgot.items()} == {"g0": [Outcome.DONE], "g1": [Outcome.REFUSED]}
-
-
-def test_a_coordinator_that_kept_silent_is_sent_no_other_group() -> None:
-    """The lost change may have been done; the others were not sent: refused, run them again."""
-    with fake_kafka() as fake:
-        fake.answers[ALTER].append(SILENCE)
-        with ShareGroupAdmin(fake.config(300)) as admin:
-            results = admin.alter_group_offsets({"g0": TWO, "g1": TWO, "g2": ()})
-
-    assert {name: outcomes(own) for name, own in results.items()} == {
-        "g0": [Outcome.UNKNOWN] * 2,
-        "g1": [Outcome.REFUSED] * 2,
-        "g2": [],
-    }
-    assert len(fake.sent(ALTER)) == 1
-    with pytest.raises(RetryableError):
-        raise_unless_done(results["g1"], operation="READ")
-
-
 def test_deletions_and_configs_have_results_as_well() -> None:
     """Calls 92, 42 and 44: each part, refusals with what to do, silence left open."""
     with fake_kafka() as fake:

@@ -116,6 +116,7 @@ def test_a_clients_credentials_read_the_same_in_every_notation(notation: dict[st
         ("sasl.oauthbearer.client.credential.client.id", "sasl.oauthbearer.client.credentials.client.id"),
         ("ssl.truststore.locaton", "ssl.truststore.location"),
         ("https.ca.locatoin", "https.ca.location"),
+        ("Sasl.mechanism", "sasl.mechanism"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(misspelt: str, near: str) -> None:
@@ -123,6 +124,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(misspelt: str, near: str) -
     with pytest.raises(ConfigurationError) as caught:
         ClientSettings.from_config(KafkaConfig(bootstrap_servers="a:1", properties={misspelt: SECRET}))
     assert misspelt in caught.value.message
+    assert SECRET not in str(caught.value) + caught.value.hint
     assert caught.value.hint == f"did you mean {near}?"
 
 

@@ -1,4 +1,5 @@
-"""What ``acktrail doctor`` looks at: Java, the cluster and its rights, the tables; with ``--read-tables`` every row.
+"""What ``acktrail doctor`` looks at: Java, the cluster and its rights, the tables; with ``--acls`` the fewest ACLs that
+are needed, as commands; with ``--read-tables`` every row.
 
 Listings leave out what this principal may not DESCRIBE. So groups and topics that exported state records name are
 asked for by name as well.
@@ -6,7 +7,7 @@ asked for by name as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,8 +15,11 @@ from acktrail.cli.progress import table_progress
 from acktrail.config import KafkaConfig, TablesConfig, java_home
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.kafka.acl_probes import granted
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
+from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster, reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import DamageReport, find_damage
@@ -25,6 +29,9 @@ from acktrail.tables.known_names import KnownNames, known_names
 
 _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"
+_PLACEHOLDER: Final = "User:PRINCIPAL"
+_STATUS: Final = {True: "ok", False: "missing", None: "note"}
+_NOT_KNOWN: Final = "not known: there is nothing of this name, or nothing that may be seen"
 _REPAIR: Final = "`acktrail tables repair` shows what can be repaired"
 
 
@@ -164,6 +171,42 @@ def _state_topic(kafka: KafkaConfig) -> str:
         return f"{count} partitions, readable"
     finally:
         task.stop()
+
+
+def acl_checks(
+    admin: ShareGroupAdmin,
+    kafka: KafkaConfig,
+    purposes: Iterable[str],
+    groups: Sequence[str] = (),
+    topics: Sequence[str] = (),
+) -> Iterator[DoctorCheck]:
+    """For each ACL whether it is there, and the command that grants it. Without `topics` those that `groups` have
+    state of, where they may be seen."""
+    settings = ClientSettings.from_config(kafka)
+    principal = settings.principal()
+    named = tuple(topics) or _topics_of_groups(admin, groups)
+    is_secured = settings.security_protocol != "PLAINTEXT"
+    for purpose in purposes:
+        for acl, is_there in granted(admin, needed(purpose, groups, named)).items():
+            yield DoctorCheck(
+                what=f"ACL for {purpose}: {acl}",
+                status=_STATUS[is_there],
+                detail=_NOT_KNOWN if is_there is None else f"as {principal or 'the principal of this client'}",
+                hint=_hint(acl, principal, groups),
+                command=command(acl, principal or _PLACEHOLDER, kafka.bootstrap_servers, is_secured=is_secured),
+            )
+
+
+def _hint(acl: Acl, principal: str | None, groups: Sequence[str]) -> str:
+    if principal is None:
+        return f"put the broker's name for this client in place of {_PLACEHOLDER}"
+    is_wide = groups and acl.kind == "topic" and acl.name == ALL
+    return "the groups' topics are not known, or may not be seen: name them with --topic" if is_wide else ""
+
+
+def _topics_of_groups(admin: ShareGroupAdmin, groups: Sequence[str]) -> tuple[str, ...]:
+    answers = admin.describe_group_offsets(groups) if groups else ()
+    return tuple(sorted({row.topic for answer in answers if answer.error_code == NONE for row in answer.offsets}))
 
 
 def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[DoctorCheck]:

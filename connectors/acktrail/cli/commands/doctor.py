@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -21,16 +21,9 @@ _IN_COMMENT: Final = {"ok": "is there", "missing": "MISSING", "note": "not known
 
 if TYPE_CHECKING:
     from acktrail.cli.doctor_checks import DoctorCheck
-    from acktrail.kafka.admin import ShareGroupAdmin
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The ACLs that were asked about."""
-
-    acls: tuple[str, ...]
-    groups: tuple[str, ...]
-    topics: tuple[str, ...]
+_Asked = tuple[list[str], list[str], list[str]]
+"""Purposes of ACLs, groups and topics."""
 
 
 def _known(named: list[str] | None) -> list[str] | None:
@@ -76,8 +69,8 @@ def doctor(
     With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    wanted = Wanted(acls=tuple(acls or ()), groups=tuple(group or ()), topics=tuple(topic or ()))
-    checks = list(_checks(kafka, tables, tables_options, wanted, read_tables=read_tables))
+    asked = (acls or [], group or [], topic or [])
+    checks = list(_checks(kafka, tables, tables_options, asked, read_tables=read_tables))
     if as_json:
         echo_rows(map(asdict, checks))
     else:
@@ -92,7 +85,7 @@ def doctor(
 
 
 def _checks(
-    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, wanted: Wanted, *, read_tables: bool
+    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, asked: _Asked, *, read_tables: bool
 ) -> Iterator[DoctorCheck]:
     from acktrail.cli import doctor_checks
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -112,21 +105,12 @@ def _checks(
             cluster_id = admin.cluster_id
             found = list(doctor_checks.cluster_checks(admin, kafka, target))
             yield from found
-            yield from _acls(admin, kafka, wanted, found)
+            is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
+            acls, groups, topics = asked
+            yield from doctor_checks.acl_checks(admin, kafka, acls or [Purpose.EXPORT] * is_short, groups, topics)
     if target is None:
         yield failure
         return
     yield from doctor_checks.table_checks(target, cluster_id)
     if read_tables:
         yield from doctor_checks.reading_checks(target)
-
-
-def _acls(
-    admin: ShareGroupAdmin, kafka: KafkaConfig, wanted: Wanted, found: Sequence[DoctorCheck]
-) -> Iterator[DoctorCheck]:
-    """The ACLs that were asked about; those for an export also where a right is missing in what was `found`."""
-    from acktrail.cli.acl_checks import acl_checks
-
-    is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
-    asked = wanted.acls or ((Purpose.EXPORT,) if is_short else ())
-    yield from acl_checks(admin, kafka, asked, wanted.groups, wanted.topics)

@@ -34,7 +34,7 @@ _WORDS: Final = {
     "verdicts": "verdicts",
     "findings": "findings",
 }
-_BY_CHECK: Final = ("cluster_id", "cluster_error", "tables_present", "exported_at", "tables_error")
+_BY_CHECK: Final = ("cluster_id", "cluster_error", "tables_present", "tables_error")
 ResultT = TypeVar("ResultT")
 
 Names = Annotated[list[str] | None, typer.Option("--name", help="Only this profile; may be repeated.")]
@@ -46,7 +46,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 class NamedCluster:
     """A profile as the file has it, and what was found about it. Secrets are in neither: of `client_properties` only
     the names are here. `error`: what is wrong with the profile itself; the other errors are of what they are named
-    after. `tables_present`, `exported_at`: None where they were not looked at, or cannot be read."""
+    after. `tables_present`: None where
+    they were not looked at, or cannot be read."""
 
     name: str
     bootstrap_servers: str | None = None
@@ -58,7 +59,6 @@ class NamedCluster:
     cluster_id: str | None = None
     cluster_error: str | None = None
     tables_present: int | None = None
-    exported_at: dt.datetime | None = None
     tables_error: str | None = None
     exit_code: int = 0
     """0, or that of the first error."""
@@ -186,7 +186,7 @@ def _tables_checked(listed: NamedCluster) -> NamedCluster:
     try:
         tables = Tables(config.TablesConfig.from_environment(profile=listed.name))
         present = [name for name in TABLES if tables.exists(name)]
-        listed = replace(listed, tables_present=len(present), exported_at=cluster_overview(tables).exported_at)
+        listed = replace(listed, tables_present=len(present))
         if listed.cluster_id is not None:
             ensure_same_cluster(tables, listed.cluster_id, present)
     except AcktrailError as error:
@@ -218,20 +218,13 @@ def _list_text(found: Sequence[NamedCluster]) -> str:
 
 
 def _check_text(found: Sequence[NamedCluster]) -> str:
-    headers = ("PROFILE", "CLUSTER", "REACHABLE", "TABLES", "LAST EXPORT")
-    return table(headers, [_check_row(each) for each in found], numbers=(3,))
-
-
-def _check_row(each: NamedCluster) -> tuple[object, ...]:
-    reachable = "yes" if each.cluster_id else "no"
-    exported = None if each.exported_at is None else utc_text(each.exported_at)
-    return each.name, each.cluster_id, reachable, each.tables_present, exported
+    rows = [(each.name, each.cluster_id, "yes" if each.cluster_id else "no", each.tables_present) for each in found]
+    return table(("PROFILE", "CLUSTER", "REACHABLE", "TABLES"), rows, numbers=(3,))
 
 
 def _json(each: NamedCluster, *, checked: bool) -> dict[str, Any]:
-    form = {**asdict(each), "exported_at": None if each.exported_at is None else utc_text(each.exported_at)}
     left_out = ("exit_code",) if checked else ("exit_code", *_BY_CHECK)
-    return {name: value for name, value in form.items() if name not in left_out}
+    return {name: value for name, value in asdict(each).items() if name not in left_out}
 
 
 def _overview_row(name: str, each: ClusterOverview, now: dt.datetime) -> tuple[object, ...]:

@@ -6,14 +6,14 @@ sent again.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from acktrail.backoff import Backoff
-from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.errors import AcktrailError, RetryableError
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
     ASK_AGAIN,
@@ -205,57 +205,30 @@ class Coordinators:
                 break
         return responses
 
-    def send_once(
-        self, requests: Mapping[str, Any], top_error: Callable[[Any], tuple[int, str | None]]
-    ) -> dict[str, SendResult]:
-        """Send each group's change to its coordinator, one after the other. `top_error` reads the error on the whole
-        request in a response. A coordinator that kept silent on one is sent no other."""
-        results: dict[str, SendResult] = {}
+    def send_once(self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
+        """Send a group's change to its coordinator. `top_error` reads the error on the whole request in a response."""
         patience = Backoff(self._client.request_timeout_s)
-        silent: set[int] = set()
-        pending = list(requests)
-        while pending:
-            unsendable = self._unsendable(pending)
-            results |= unsendable
-            for group_id in (group_id for group_id in pending if group_id not in unsendable):
-                results[group_id] = self._send_one(group_id, requests[group_id], top_error, silent)
-            again = [group_id for group_id in pending if results[group_id].may_send_again]
-            again = [group_id for group_id in again if self._known.pop(group_id, None) not in silent]
-            if len(again) < len(pending):
-                patience.renew()
-            pending = again
-            if pending and not patience.wait():
-                break
-        return results
+        while True:
+            result = self._send(group_id, request, top_error)
+            if not result.may_send_again:
+                return result
+            self._known.pop(group_id, None)
+            if not patience.wait():
+                return result
 
-    def _unsendable(self, group_ids: Sequence[str]) -> dict[str, SendResult]:
-        """The reasons, by group, why its change cannot be sent. No answer at all is not asked for again:
-        that took a while."""
+    def _send(self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]]) -> SendResult:
         try:
-            missing = self._locate(group_ids)
+            missing = self._locate([group_id])
+            if group_id in missing:
+                return SendResult(missing[group_id].error_code, missing[group_id].message)
+            reply = self._client.send_once(request, self._known[group_id])
         except AcktrailError as error:
-            return {group_id: SendResult(unsent=error) for group_id in group_ids if group_id not in self._known}
-        return {group_id: SendResult(found.error_code, found.message) for group_id, found in missing.items()}
-
-    def _send_one(
-        self, group_id: str, request: Any, top_error: Callable[[Any], tuple[int, str | None]], silent: set[int]
-    ) -> SendResult:
-        node = self._known[group_id]
-        if node in silent:
-            return SendResult(unsent=RetryableError("the coordinator kept silent on another group"))
-        try:
-            reply = self._client.send_once(request, node)
-        except ConfigurationError as error:
             return SendResult(unsent=error)
         if not isinstance(reply, NoResponse):
             return SendResult(*top_error(reply), reply)
         del self._known[group_id]
         reason = self._client.explain(reply)
-        if not reply.may_have_arrived:
-            return SendResult(unsent=reason)
-        if not reply.may_try_again:
-            silent.add(node)
-        return SendResult(lost=reason.message)
+        return SendResult(lost=reason.message) if reply.may_have_arrived else SendResult(unsent=reason)
 
     def _round(self, group_ids: Sequence[str], question: _Question) -> None:
         """A response for each group; a coordinator that went away or was silent is one that moved, and is not asked

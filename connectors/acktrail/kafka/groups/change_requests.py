@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, Self
 from acktrail.config import KafkaConfig
 from acktrail.errors import WrongType, WrongValue
 from acktrail.kafka.arguments import (
-    by_name,
     check_size,
     items_of,
     offset_of,
@@ -22,7 +21,6 @@ from acktrail.kafka.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.kafka.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
 from acktrail.kafka.client.coordinators import Coordinators, SendResult
 from acktrail.kafka.client.error_codes import (
-    COORDINATOR_NOT_AVAILABLE,
     NONE,
     ErrorScope,
     Outcome,
@@ -57,10 +55,9 @@ _Parts = Mapping[ChangeTarget, PartResponse]
 
 class GroupWriter:
     """Changes groups without members. Every request is sent once: after 14, 15, 16 and 27 on the whole request again,
-    after silence never; see ``acktrail.kafka.changes`` for the outcomes. The methods about one group raise
-    Unreachable, RetryableError or ConfigurationError when it could not be sent: nothing was changed. Those about many
-    have that in the results, as refused; their requests follow each other. All raise TypeError (WrongType) or
-    ValueError (WrongValue), before anything is sent, for what no request can hold.
+    after silence never; see ``acktrail.kafka.changes`` for the outcomes. Methods raise Unreachable, RetryableError or
+    ConfigurationError when it could not be sent: nothing was changed; TypeError (WrongType) or ValueError (WrongValue),
+    before anything is sent, for what no request can hold.
 
     Use it as a context manager; it is not thread-safe. Raises Unreachable when no broker answered within
     `bootstrap_timeout_s` (every address is tried once); ConfigurationError when the configuration is not understood, or
@@ -98,31 +95,40 @@ class GroupWriter:
         epoch. It checks no offset against the log, creates a group that does not exist (4.2 to 4.4), and takes topics
         that the group never subscribed to. Raises ValueError for a partition given twice.
         """
-        return self._alter({group_id: offsets}, raises=True)[group_id]
+        wanted = items_of(NewStartOffset, offsets)
 
-    def alter_group_offsets(
-        self, offsets: Mapping[str, Iterable[NewStartOffset]]
-    ) -> dict[str, tuple[ChangeResult, ...]]:
-        """CHANGES start offsets of many groups, given by group: the results of `alter_offsets` by group."""
-        return self._alter(offsets)
+        def parts(reply: Any) -> _Parts:
+            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
+            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
+
+        targets = [ChangeTarget(new.topic, new.partition) for new in wanted]
+        return self._change(group_id, targets, alter_request(group_id, wanted), parts, "READ")
 
     def delete_offsets(self, group_id: str, topics: Iterable[str]) -> tuple[ChangeResult, ...]:
         """DELETES the state of whole topics in a group (request 92): one result for each topic."""
-        return self._delete({group_id: topics}, raises=True)[group_id]
+        row = DeleteShareGroupOffsetsRequest.TopicToForget
+        names = texts_of("topic", topics)
+        request = DeleteShareGroupOffsetsRequest(
+            group_id=text_of("group id", group_id), topics=[row(topic_name=name) for name in names]
+        )
 
-    def delete_group_offsets(self, topics: Mapping[str, Iterable[str]]) -> dict[str, tuple[ChangeResult, ...]]:
-        """DELETES the state of whole topics in many groups, given by group: the results of `delete_offsets` by
-        group."""
-        return self._delete(topics)
+        def parts(reply: Any) -> _Parts:
+            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
+
+        return self._change(group_id, [ChangeTarget(name) for name in names], request, parts, "DELETE")
 
     def delete_group(self, group_id: str) -> ChangeResult:
         """DELETES a group with its state (request 42). Kafka deletes a group of any type: make sure first
         (`describe_group`) that it is a share group."""
-        return self._delete_groups([group_id], raises=True)[0]
+        from kafka.protocol.admin.groups import DeleteGroupsRequest
 
-    def delete_groups(self, group_ids: Iterable[str]) -> tuple[ChangeResult, ...]:
-        """DELETES many groups with their states; see `delete_group`. One result for each, in the order asked for."""
-        return self._delete_groups(group_ids)
+        request = DeleteGroupsRequest(groups_names=[text_of("group id", group_id)])
+
+        def parts(reply: Any) -> _Parts:
+            own = (row for row in reply.results if row.group_id == group_id)
+            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
+
+        return self._change(group_id, [ChangeTarget()], request, parts, "DELETE")[0]
 
     def alter_group_configs(self, change: ConfigsChange) -> ChangeResult:
         """CHANGES the configuration of one group (request 44, which any broker takes), all of it or nothing."""
@@ -141,67 +147,21 @@ class GroupWriter:
             sent = SendResult(lost=error.message)
         return results_per_target(change.group_id, [ChangeTarget()], sent, parts, "ALTER_CONFIGS")[0]
 
-    def _alter(self, offsets: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
-        wanted = {name: items_of(NewStartOffset, own) for name, own in by_name("group id", offsets).items()}
-        requests = {group_id: alter_request(group_id, own) for group_id, own in wanted.items()}
-        targets = {name: [ChangeTarget(new.topic, new.partition) for new in own] for name, own in wanted.items()}
-
-        def parts(_: str, reply: Any) -> _Parts:
-            rows = ((topic, row) for topic in reply.responses for row in topic.partitions)
-            return {ChangeTarget(topic.topic_name, row.partition_index): _part(row, topic) for topic, row in rows}
-
-        return self._change(targets, requests, parts, "READ", raises=raises)
-
-    def _delete(self, topics: object, *, raises: bool = False) -> dict[str, tuple[ChangeResult, ...]]:
-        wanted = {name: texts_of("topic", own) for name, own in by_name("group id", topics).items()}
-        row = DeleteShareGroupOffsetsRequest.TopicToForget
-        requests = {
-            group_id: DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[row(topic_name=name) for name in own])
-            for group_id, own in wanted.items()
-        }
-        targets = {group_id: [ChangeTarget(topic) for topic in own] for group_id, own in wanted.items()}
-
-        def parts(_: str, reply: Any) -> _Parts:
-            return {ChangeTarget(row.topic_name): _part(row, row) for row in reply.responses}
-
-        return self._change(targets, requests, parts, "DELETE", raises=raises)
-
-    def _delete_groups(self, group_ids: object, *, raises: bool = False) -> tuple[ChangeResult, ...]:
-        from kafka.protocol.admin.groups import DeleteGroupsRequest
-
-        wanted = texts_of("group id", group_ids)
-        requests = {group_id: DeleteGroupsRequest(groups_names=[group_id]) for group_id in wanted}
-
-        def parts(group_id: str, reply: Any) -> _Parts:
-            own = (row for row in reply.results if row.group_id == group_id)
-            return {ChangeTarget(): PartResponse(row.error_code, None) for row in own}
-
-        targets = {group_id: [ChangeTarget()] for group_id in wanted}
-        found = self._change(targets, requests, parts, "DELETE", raises=raises)
-        return tuple(result for own in found.values() for result in own)
-
     def _change(
         self,
-        targets: Mapping[str, Sequence[ChangeTarget]],
-        requests: Mapping[str, Any],
-        parts: Callable[[str, Any], _Parts],
+        group_id: str,
+        targets: Sequence[ChangeTarget],
+        request: Any,
+        parts: Callable[[Any], _Parts],
         operation: str,
-        *,
-        raises: bool,
-    ) -> dict[str, tuple[ChangeResult, ...]]:
-        """The results by group; a group without targets is sent nothing. `raises`: where a change could not be
-        sent, instead of a result."""
-        asked = {group_id: request for group_id, request in requests.items() if targets[group_id]}
-        answers = self._coordinators.send_once(asked, _top_error)
-        for error in (sent.unsent for sent in answers.values()):
-            if raises and error is not None:
-                raise error
-        return {
-            group_id: results_per_target(group_id, own, answers[group_id], partial(parts, group_id), operation)
-            if own
-            else ()
-            for group_id, own in targets.items()
-        }
+    ) -> tuple[ChangeResult, ...]:
+        """A result for each target; without any nothing is sent."""
+        if not targets:
+            return ()
+        sent = self._coordinators.send_once(group_id, request, _top_error)
+        if sent.unsent is not None:
+            raise sent.unsent
+        return results_per_target(group_id, targets, sent, parts, operation)
 
 
 def configs_request(change: ConfigsChange) -> Any:
@@ -253,7 +213,7 @@ def results_per_target(
     counts for every target; a target that the response does not mention was not attempted; where it is not known
     whether the request arrived, every outcome is unknown.
     """
-    is_answered = sent.lost is None and sent.unsent is None and sent.error_code == NONE
+    is_answered = sent.lost is None and sent.error_code == NONE
     parts = read(sent.reply) if is_answered else {}
     return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)
 
@@ -269,14 +229,6 @@ def _result(
             error=f"no answer: {sent.lost}",
             error_scope=ErrorScope.NO_ANSWER,
             advice="it was sent and may have been done: verify before anything else",
-        )
-    if sent.unsent is not None:
-        return result(
-            outcome=Outcome.REFUSED,
-            error_code=COORDINATOR_NOT_AVAILABLE,
-            error=f"it could not be sent: {sent.unsent.message}",
-            error_scope=ErrorScope.NO_ANSWER,
-            advice=sent.unsent.hint or advice_for(COORDINATOR_NOT_AVAILABLE, ErrorScope.TOP, operation),
         )
     scope = ErrorScope.PART
     if sent.error_code != NONE:

@@ -181,7 +181,6 @@ def _tables_checked(listed: NamedCluster) -> NamedCluster:
     from acktrail.format.columns.schemas.table_schemas import TABLES
     from acktrail.tables.cluster_check import ensure_same_cluster
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.cluster_overview import cluster_overview
 
     try:
         tables = Tables(config.TablesConfig.from_environment(profile=listed.name))

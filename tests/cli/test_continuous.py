@@ -24,8 +24,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ConfigurationError
-from acktrail.export.continuous_export import export_continuously
-from acktrail.export.export_run import ExportSummary, observe
+from acktrail.export.export_run import ExportSummary, export_continuously, observe
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker

@@ -1,4 +1,4 @@
-"""The sinks that the contract suite runs against, and records to move."""
+"""The sink that the contract tests run against, and records to move."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from samples.memory_source import MemorySink, MemoryTables
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTask
-from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.format.wire.dialects.released import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
@@ -33,18 +31,6 @@ class SinkKind:
     commits: Callable[[], int]
 
 
-def _memory() -> SinkKind:
-    tables = MemoryTables()
-
-    def rows(name: str) -> pa.Table:
-        parts = tables.rows.get(name, [])
-        return pa.concat_tables(parts) if parts else TABLES[name].empty_table()
-
-    return SinkKind(
-        open=lambda run_id="run": MemorySink(tables, run_id=run_id), rows=rows, commits=lambda: tables.commits
-    )
-
-
 def _delta(folder: Path) -> SinkKind:
     config = TablesConfig(uri=str(folder))
 
@@ -60,9 +46,9 @@ def _delta(folder: Path) -> SinkKind:
     )
 
 
-@pytest.fixture(params=["memory", "delta"])
-def kind(request: pytest.FixtureRequest, tmp_path: Path) -> SinkKind:
-    return _memory() if request.param == "memory" else _delta(tmp_path / "tables")
+@pytest.fixture
+def kind(tmp_path: Path) -> SinkKind:
+    return _delta(tmp_path / "tables")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What sinks of logs and observations promise beyond the suite (``test_suites``): in memory and in Delta tables."""
+"""What sinks of logs and observations promise beyond the suite (``test_suites``), in Delta tables."""
 
 from __future__ import annotations
 

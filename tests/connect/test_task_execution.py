@@ -77,7 +77,8 @@ def watched(log: MemoryLog, watch: Callable[[], None], *, batch_rows: int = 10) 
 
 
 def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
-    """Read = committed = all records of all logs; decoded and quarantined add up; the task is stopped."""
+    """Read = committed = all records of all logs; decoded and quarantined add up; the task is stopped. The
+    next run finds nothing new."""
     tables = MemoryTables()
     source = MemoryTask(logs(pairs, 70, 0, 7), batch_rows=10)
     summary = TaskExecution(source, MemorySink(tables)).run()
@@ -87,15 +88,8 @@ def test_bounded_run_reads_every_log_to_its_end(pairs: list[Any]) -> None:
     assert (summary.partitions, summary.partitions_finished, summary.was_stopped) == (3, 3, False)
     assert sorted(summary.positions.values()) == [7, 70]
     assert source.is_stopped
-
-
-def test_second_run_finds_nothing_new(pairs: list[Any]) -> None:
-    """A run right after another reads nothing and commits nothing."""
-    tables = MemoryTables()
-    some = logs(pairs, 20, 5)
-    TaskExecution(MemoryTask(some), MemorySink(tables)).run()
-    summary = TaskExecution(MemoryTask(some), MemorySink(tables)).run()
-    assert (summary.records_read, summary.commits, summary.rows) == (0, 0, {})
+    again = TaskExecution(MemoryTask(logs(pairs, 70, 0, 7)), MemorySink(tables)).run()
+    assert (again.records_read, again.commits, again.rows) == (0, 0, {})
 
 
 def test_flush_by_rows_bounds_what_is_pending(pairs: list[Any]) -> None:
@@ -136,24 +130,6 @@ def test_flush_by_time_while_idle(pairs: list[Any]) -> None:
     assert 10 <= committed_at[0] <= 12
 
 
-def test_stop_commits_what_was_read(pairs: list[Any]) -> None:
-    """A stop in the middle of a continuous run loses nothing that was read."""
-    stop, tables = threading.Event(), MemoryTables()
-    polls: list[int] = []
-
-    def watch() -> None:
-        polls.append(1)
-        if len(polls) == 4:
-            stop.set()
-
-    source = watched(MemoryLog(pairs=pairs, end_offset=1000), watch)
-    summary = TaskExecution(source, MemorySink(tables)).run(stop)
-    assert summary.was_stopped
-    assert summary.records_read == 40 == summary.rows["state_records"]
-    assert list(tables.positions.values()) == [40]
-    assert source.is_stopped
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_and_commits(pairs: list[Any], number: signal.Signals) -> None:
     """SIGTERM and SIGINT end a run with a commit; the handlers of before are back afterwards."""
@@ -172,20 +148,6 @@ def test_signal_stops_and_commits(pairs: list[Any], number: signal.Signals) -> N
     assert summary.was_stopped
     assert list(tables.positions.values()) == [summary.records_read]
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
-
-
-def test_continuous_run_takes_what_is_written_meanwhile(pairs: list[Any]) -> None:
-    """A log that grows during the run is followed until the stop."""
-    stop, tables = threading.Event(), MemoryTables()
-    log = MemoryLog(pairs=pairs)
-
-    def watch() -> None:
-        log.end_offset += 3
-        if log.end_offset == 300:
-            stop.set()
-
-    TaskExecution(watched(log, watch), MemorySink(tables)).run(stop)
-    assert list(tables.positions.values()) == [300]
 
 
 def test_gaps_are_reported(pairs: list[Any]) -> None:
@@ -340,20 +302,6 @@ def test_a_source_that_cannot_take_in_a_commit_does_not_undo_it(pairs: list[Any]
         run.run()
     assert run.summary.rows == {"state_records": 40}
     assert run.summary.positions == tables.positions
-
-
-def test_a_stop_after_the_last_record_leaves_the_run_finished(pairs: list[Any]) -> None:
-    """`was_stopped` says that something was left unread, not that somebody asked for a stop."""
-    stop = threading.Event()
-
-    class Last(MemoryTask):
-        def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-            batches = super().poll(timeout_s)
-            stop.set()
-            return batches
-
-    summary = TaskExecution(Last(logs(pairs, 10)), MemorySink(MemoryTables())).run(stop)
-    assert (summary.records_read, summary.was_stopped) == (10, False)
 
 
 def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 from faults.conftest import Export, OpenExport, recent_runs, writing
-from servers.real_broker import restart
 from servers.signed_s3_server import SignedS3, running_signed_s3
 from servers.workload import until
 
@@ -39,28 +38,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
 
 
 @pytest.mark.full
-def test_broker_and_store_go_away(broker: EmbeddedBroker, s3: SignedS3, export: OpenExport, counts: Any) -> None:
-    """The broker restarts; then the store dies with a commit that it has stored and nobody confirmed, and comes back.
-    The same process continues after both, and every offset is in one row of the bucket."""
-    running: Export = _past_faults(export(s3.bucket("worker")), s3)
-    with writing(broker, rate=100) as writer:
-        running.grows()
-        restart(broker)
-        running.grows()
-        before = running.outages()[0]
-        _die_in_mid_commit(s3, "hold_after")
-        running.pauses(before)
-        s3.start()
-        running.continues()
-        running.grows()
-    counts(written=writer.written, rows=running.complete(), outages=running.outages()[0])
-    assert running.worker.stop() == 0, running.worker.said
-    assert "Traceback" not in "\n".join(running.worker.said)
-
-
-@pytest.mark.full
 def test_whatever_the_store_does(broker: EmbeddedBroker, s3: SignedS3, export: OpenExport, counts: Any) -> None:
-    """Refusals, slowness, lost responses, cut connections; the server killed before a commit reached it; then two
+    """Refusals, slowness, lost responses, cut connections; the server killed before a commit reached it, and
+    with one that it has stored and nobody confirmed; then two
     workers at once, without a lease, both of which get commits in. Every offset is in one row."""
     config = s3.bucket("faults", timeout="1s", max_retries="1")
     running: Export = _past_faults(export(config, worker={"lease": False}), s3)
@@ -71,9 +51,12 @@ def test_whatever_the_store_does(broker: EmbeddedBroker, s3: SignedS3, export: O
             until(lambda: s3.proxy.hits >= 1, what=f"{action}, {fault}")
             running.grows()
             assert s3.proxy.heal() >= 1
-        _die_in_mid_commit(s3, "hold_before")
-        s3.start()
-        running.grows()
+        for action in ("hold_before", "hold_after"):
+            before = running.outages()[0]
+            _die_in_mid_commit(s3, action)
+            running.pauses(before)
+            s3.start()
+            running.grows()
         second = export(config, name="second", worker={"lease": False})
         until(lambda: len(recent_runs(running)) > 1, what="commits by both")
         s3.proxy.fail("status_after", COMMIT, code=503, times=5)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from faults.conftest import PARTITIONS, Export, exports, good, log_ends, writing
+from faults.conftest import Export, exports, writing
 from servers.broker_pair import BrokerPair, broker_pair
 from servers.real_broker import kill, restart
 from servers.workload import until
-from state_topics.filled_topic import STATE_TOPIC, fill, read_all
+from state_topics.filled_topic import STATE_TOPIC
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import RetryableError
@@ -91,45 +91,3 @@ def observations(export: Export) -> int:
     """How many times the coordinator described the share group."""
     rows = Tables(export.tables).read("group_observations", columns=["group_id", "error_code"]).to_pylist()
     return sum((row["group_id"], row["error_code"]) == (GROUP, 0) for row in rows)
-
-
-def test_a_log_that_lost_records_is_another_log(
-    moved: Export, pair: BrokerPair, broker: EmbeddedBroker, counts: Any
-) -> None:
-    """The leader's disk is gone with records that were exported, and a follower that never had them leads and gets
-    others at the same offsets: what was exported stays, behind it is a break, and behind that is what Kafka has now."""
-    pair.lead(STATE_TOPIC, [2] * PARTITIONS)
-    pair.link.go_down()
-    fill(broker, ((n % PARTITIONS, *good(n)) for n in range(200)))  # taken when node 1 is no replica in sync any more
-    moved.complete()
-    before = {(r.state_partition, r.offset): (r.key, r.value) for r in read_all(broker)}
-    kill(pair.second)
-    until(lambda: pair.leaders(STATE_TOPIC) == [1] * PARTITIONS, what="a leader without the records")
-    ends = log_ends(broker)
-    assert all((partition, end) in before for partition, end in ends.items())
-    fill(broker, ((n % PARTITIONS, b"another", b"%d" % n) for n in range(300)))
-    after = {(r.state_partition, r.offset): (r.key, r.value) for r in read_all(broker)}
-    breaks = until(lambda: found_breaks(moved, len(after)), what="breaks, and the records behind them")
-    rows = Tables(moved.tables).read("state_records").to_pylist()
-    stored = {(row["state_partition"], row["offset"]): (row["key"], row["value"]) for row in rows}
-    expected = dict(before)
-    for partition, (offset, shift) in breaks.items():
-        assert (partition, offset) not in before
-        first = offset + 1 - shift
-        assert first <= ends[partition]
-        expected |= {(p, at + shift): pair for (p, at), pair in after.items() if p == partition and at >= first}
-    counts(breaks=len(breaks), rows=len(rows))
-    assert len(stored) == len(rows)
-    assert stored == expected
-
-
-def found_breaks(export: Export, least: int) -> dict[int, tuple[int, int]] | None:
-    """By state partition: the offset of the break and the shift behind it, once the records behind all are there."""
-    ranges = Tables(export.tables).read("export_ranges").to_pylist()
-    found = {
-        row["state_partition"]: (row["gap_first"], row["offset_shift"])
-        for row in ranges
-        if row["gap_reason"] == "log_replaced"
-    }
-    newest = [row for row in Tables(export.tables).read("state_records").to_pylist() if row["key"] == b"another"]
-    return found if len(found) == PARTITIONS and len(newest) >= 300 else None

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 from faults import stream_process
-from faults.conftest import Export, OpenExport, log_ends, log_starts, writing
+from faults.conftest import Export, log_ends, log_starts, writing
 from faults.stream_process import DIES, MOMENTS
 from faults.test_log_faults import pruned
-from faults.test_worker_faults import LONG, SEED, all_runs, stands_by
+from faults.test_worker_faults import LONG, SEED
 from servers.connect_worker import ConnectWorker
 from servers.kafka_proxy import kafka_proxy
 from servers.workload import until
@@ -26,7 +26,6 @@ from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.export.export_run import observe
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -67,62 +66,6 @@ def dies(streamed: Export, moment: str) -> None:
     """One process from its start to its end at `moment`."""
     starts(streamed, moment)
     assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
-
-
-def unnamed(streamed: Export) -> set[str]:
-    """Data files that are no part of the table; what is a part is there."""
-    found = Tables(streamed.tables).snapshot("state_records")
-    assert found is not None
-    files = {file.name for file in Path(streamed.tables.uri, "state_records").glob("*.parquet")}
-    named = {file.path for file in found.files()}
-    assert files >= named
-    return files - named
-
-
-@pytest.mark.full  # tests/jobs/test_state_stream.py has the relief
-def test_a_stream_that_is_killed_and_a_worker_relieve_each_other(
-    streamed: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any
-) -> None:
-    """While the one has the lease the other one stands by, whichever came first; each continues where the other ended,
-    when that was killed and when it was stopped. SIGKILL of the stream's driver before its commit, and of Python under
-    an executor, lose and double nothing. Data files that got no name stay until the clean-up's time is over, and then
-    they alone are gone."""
-    with writing(broker, rate=50):
-        worker = export(streamed.tables)
-        worker.grows()
-        workers = until(lambda: all_runs(worker), what="ranges of the worker")
-        starts(streamed, "before its commit")
-        until(
-            lambda: any("exports into these tables" in line for line in streamed.worker.said),
-            what="a stream that waits",
-        )
-        worker.grows(20)
-        assert all_runs(worker) == workers
-        worker.worker.kill()
-        assert streamed.worker.wait() == -signal.SIGKILL, streamed.worker.said[-20:]
-        starts(streamed)
-        streamed.grows(20)
-        assert kill_a_worker(streamed)
-        streamed.grows(20)
-        exported = all_runs(streamed)
-        assert len(exported - workers) == 1
-        second = export(streamed.tables, name="second", worker={"metrics.listener": "127.0.0.1:0"})
-        until(lambda: stands_by(second), what="a worker that stands by")
-        streamed.grows(20)
-        assert all_runs(streamed) == exported
-        assert streamed.worker.stop() == 0
-        second.grows(20)
-    rows = second.complete()
-    assert second.worker.stop() == 0
-    assert len(all_runs(second) - exported) == 1
-    left = unnamed(streamed)
-    counts(rows=rows, kills=3, unnamed_files=len(left))
-    assert left
-    maintain(streamed.tables, MaintenancePolicy(vacuum_after_ms=3_600_000))
-    assert unnamed(streamed) >= left
-    maintain(streamed.tables, MaintenancePolicy(vacuum_after_ms=0))
-    assert unnamed(streamed) == set()
-    assert second.complete() == rows
 
 
 @pytest.mark.full

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -87,23 +86,6 @@ def test_the_disk_is_full(broker: EmbeddedBroker, export: OpenExport, tmp_path: 
         assert running.worker.stop() == 0
     assert running.outages() == (3, 3)
     assert any("the storage is full" in line for line in running.worker.said)
-
-
-def test_files_may_not_grow(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
-    """Where a file may have so many bytes and no more, each file is cut off while it is written: an outage, and no half
-    of a commit is ever seen."""
-    began, ended = running.outages()
-    with writing(broker):
-        running.grows()
-        process = running.worker.process
-        assert process is not None
-        for number, size in enumerate((3_000, 700)):
-            before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-            running.pauses(began + number)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
-            running.continues()
-    counts(rows=running.complete(), outages=running.outages()[0] - began)
-    assert running.outages() == (began + 2, ended + 2)
 
 
 def test_the_clock_jumps(running: Export, broker: EmbeddedBroker, clock: MovingClock | str, counts: Any) -> None:

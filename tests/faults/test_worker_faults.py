@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from faults.conftest import Export, OpenExport, recent_runs, writing
+from faults.conftest import Export, OpenExport, writing
 from servers.kafka_proxy import EVERYTHING
 from servers.real_broker import kill, restart
 from servers.workload import until
@@ -113,20 +113,6 @@ def test_the_only_broker_goes_away(running: Export, broker: EmbeddedBroker, coun
     assert began == ended
     assert restarted - before <= 2
     assert began - restarted <= 2
-
-
-@pytest.mark.full
-def test_two_workers(running: Export, broker: EmbeddedBroker, export: OpenExport, counts: Any) -> None:
-    """A worker that takes no lease races with the one that has it; they never double a record."""
-    with writing(broker):
-        second = export(running.tables, worker={"lease": False})
-        until(lambda: len(recent_runs(running)) > 1, what="commits by both")
-        running.worker.kill()
-        second.grows(50)
-        running.worker.start()
-        running.grows(50)
-    assert second.worker.stop() == 0
-    counts(rows=running.complete())
 
 
 def test_a_second_worker_stands_by_and_takes_over(

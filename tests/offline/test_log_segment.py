@@ -6,14 +6,11 @@ import gzip
 import struct
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from samples.dump_lines import dump_line
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
@@ -27,7 +24,6 @@ from acktrail.offline.read import log_segment as batches_module
 from acktrail.offline.read.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
 
 FOLDER = "__share_group_state-3"
-in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def record(offset: int, value: bytes | None = b"value") -> RawRecord:
@@ -142,17 +138,6 @@ def test_a_wrong_offset_of_a_batch(number: int, tmp_path: Path) -> None:
         assert records == [r for found in given for r in found], offset
 
 
-def test_two_damaged_batches_in_a_row(tmp_path: Path) -> None:
-    """Each has an address of its own."""
-    broken = [part[:-1] + b"\xaa" for part in PARTS[:2]]
-
-    records, damage = read(segment(tmp_path, *broken, PARTS[2]))
-
-    assert records == THREE[2]
-    assert [(d.position, d.first_offset, d.last_offset) for d in damage] == [(0, 0, 1), (EDGES[1], 5, 5)]
-    assert {d.reason for d in damage} == {"the CRC-32C is wrong"}
-
-
 def test_preallocated_zeros_are_no_damage(tmp_path: Path) -> None:
     """Zeros behind the last batch are no damage, and a segment of nothing has nothing."""
     assert read(segment(tmp_path, *PARTS, bytes(100_000))) == (ALL, [])
@@ -208,19 +193,6 @@ def test_decompression_bombs_are_not_unpacked(codec: str) -> None:
     assert unpacked(Compression(number), packed, most=100_000) == bytes(100_000)
     with pytest.raises(MalformedRecord, match="more than 99999 bytes"):
         unpacked(Compression(number), packed, most=99_999)
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy without frames", "lz4", "zstd"])
-@given(data=st.data())
-def test_damaged_codecs(codec: str, data: st.DataObject) -> None:
-    """Packed data cut off or changed anywhere is unpacked or refused, never anything else."""
-    number, compress = COMPRESSORS[codec]
-    packed = compress(b"some records of a batch, some records of a batch" * 3)
-    at = data.draw(st.integers(0, len(packed) - 1))
-    mutated = packed[:at] + data.draw(st.binary(max_size=3)) + packed[at + data.draw(st.integers(0, 2)) :]
-    for raw in (packed[:at], mutated):
-        with suppress(MalformedRecord):
-            assert len(unpacked(Compression(number), raw, most=10_000)) <= 10_000
 
 
 def test_a_file_full_of_headers_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,18 +263,6 @@ def test_the_state_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     said = run(capsys, "record", "decode", plain)
     assert {row["state_partition"] for row in said.rows} == {-1}
     assert "--state-partition" in said.stderr
-
-
-@in_one_folder
-@given(st.binary(max_size=400))
-def test_random_bytes(tmp_path: Path, raw: bytes) -> None:
-    """Random bytes are read as nothing, damage or no segment; before good batches they cost nothing of those."""
-    try:
-        records, _ = read(segment(tmp_path, raw))
-    except MalformedFile:
-        records = []
-    assert records == []
-    assert read(segment(tmp_path, raw, *PARTS))[0] == ALL
 
 
 def state_batches(count: int) -> list[RawRecord]:

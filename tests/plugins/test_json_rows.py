@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_plugins.topic.json_rows import json_rows
+from acktrail_plugins.topic.topic_sink_task import json_rows
 
 UTC = dt.UTC
 DAY = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
@@ -23,7 +23,7 @@ DAY = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     ("kind", "value", "expected"),
     [
         (pa.timestamp("us", tz="UTC"), DAY, "2026-01-02T03:04:05.678901Z"),
-        (pa.timestamp("ms", tz="Europe/Berlin"), DAY.replace(microsecond=1_000), "2026-01-02T03:04:05.001Z"),
+        (pa.timestamp("ms", tz="Europe/Berlin"), DAY.replace(microsecond=1_000), "2026-01-02T03:04:05.001000Z"),
         (pa.timestamp("us"), DAY.replace(tzinfo=None), "2026-01-02T03:04:05.678901"),
         (pa.date32(), dt.date(2026, 1, 2), "2026-01-02"),
         (pa.binary(), b"\x00\xff", base64.b64encode(b"\x00\xff").decode()),

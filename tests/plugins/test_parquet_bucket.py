@@ -28,7 +28,7 @@ from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, OutcomeUnknown, RetryableError
 from acktrail.tables.bucket import Bucket
-from acktrail_plugins.parquet.file_storage import BucketFiles, file_name, file_storage
+from acktrail_plugins.parquet.parquet_files import BucketFiles, file_name, file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSink, ParquetSinkTask
 
 PART = SourcePartition("p~ü/1")

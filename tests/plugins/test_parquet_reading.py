@@ -20,7 +20,7 @@ from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.tables.lease import WorkerLease
-from acktrail_plugins.parquet.file_storage import file_storage
+from acktrail_plugins.parquet.parquet_files import file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSinkTask
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -22,7 +22,7 @@ from acktrail.connect.source_batches import SourceBatch, SourcePartition, all_de
 from acktrail.errors import DamagedTables, RowsRefused
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail_plugins.parquet.file_storage import FolderFiles
+from acktrail_plugins.parquet.parquet_files import FolderFiles
 from acktrail_plugins.parquet.parquet_sink import ParquetSinkTask
 
 PART = SourcePartition("p")
@@ -78,7 +78,7 @@ sys.path[:0] = {json.dumps(sys.path)}
 from pathlib import Path
 from typing import Any
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail_plugins.parquet import file_storage as files
+from acktrail_plugins.parquet import parquet_files as files
 from plugins.test_parquet_sink import LOGS, MemoryTask, a_task, some_logs
 calls = 0
 def killing(own):

@@ -23,7 +23,7 @@ from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail_plugins.topic import topic_sink_task
-from acktrail_plugins.topic.topic_positions import HeldUp
+from acktrail_plugins.topic.target_topics import HeldUp
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink
 from acktrail_plugins.topic.topic_sink_task import TopicSinkTask
 from acktrail_plugins.topic.transactional_writer import TransactionalWriter

@@ -11,11 +11,13 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.connect.config_values import HIDDEN, JAVA_BLANK, PARSERS, ConfigType, text_of
 from acktrail.errors import ConfigurationError, InvalidConfiguration
+from acktrail.model.package_data import PackageData
 
 
 class Importance(StrEnum):
@@ -112,10 +114,28 @@ class NonEmptyWithoutControls:
         return "non-empty string without ISO control characters"
 
 
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Names, each once."""
+
+    def __call__(self, _name: str, value: Any) -> None:
+        if len(set(value or ())) < len(value or ()):
+            raise ValueError("Duplicate alias provided.")
+
+    def __str__(self) -> str:
+        return "unique names"
+
+
+_CHECKS: Final[Mapping[str, Validator]] = {
+    "name": NonEmptyWithoutControls(),
+    "non_empty": NonEmpty(),
+    "unique": Unique(),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key.
-    `group` and the order of definition arrange the reference. `lines_under`: the value names a file, whose
+    """One key. `group` and the order of definition arrange the reference. `lines_under`: the value names a file, whose
     ``key=value`` lines are keys under this prefix; a worker reads it, where it may."""
 
     name: str
@@ -263,3 +283,25 @@ def _default(text: str | None) -> str:
     if text is None:
         return "none"
     return f"`{text}`" if text else "empty"
+
+
+def keys_in(package: str, file: str) -> ConfigDef:
+    """The keys in a TOML file of `package`: each a table ``key`` with the fields of ``ConfigKey``, ``optional``: its
+    default is null, and what a value must be (``least``, ``most``, ``one_of``, ``check``). Raises ValueError, with the
+    line: it is no such file."""
+    data = PackageData(files(package).joinpath(file).read_text("utf-8"), file, "key")
+    return ConfigDef([data.made(row, _key_in) for row in data.data["key"]], data.data.get("open_prefixes", {}))
+
+
+def _key_in(row: Mapping[str, Any]) -> ConfigKey:
+    own = dict(row)
+    bounds = {name: own.pop(name) for name in ("least", "most") if name in own}
+    texts, check, is_optional = own.pop("one_of", ()), own.pop("check", None), own.pop("optional", False)
+    own["type"], own["importance"] = ConfigType(own["type"]), Importance(own.get("importance", Importance.MEDIUM))
+    if is_optional:
+        own["default"] = None
+    if bounds:
+        own["validator"] = Between(**bounds, or_null=is_optional)
+    elif texts or check:
+        own["validator"] = OneOf(tuple(texts)) if texts else _CHECKS[check]
+    return ConfigKey(**own)

@@ -24,8 +24,7 @@ from acktrail.tables.lease import SinkLease
 from acktrail.tables.sinks.connector_positions import packed, unpacked
 from acktrail.tables.sinks.open_tables import check_table_name, fitted
 from acktrail.tables.storage_keys import storage_config, storage_keys
-from acktrail_plugins.parquet.file_storage import FileStorage, file_storage
-from acktrail_plugins.parquet.parquet_files import Footer, ParquetFolder
+from acktrail_plugins.parquet.parquet_files import FileStorage, Footer, ParquetFolder, file_storage
 
 _RANGES: Final = "export_ranges"
 _LOG: Final = "state_records"

@@ -5,78 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, keys_in
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InvalidConfiguration, RowsRefused
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.source_connectors import KAFKA_KEYS, kafka_config
-from acktrail.model.acls import POSITIONS_TOPIC
-from acktrail_plugins.topic.target_topics import TargetTopics, TopicCreation, check_topic_name
-from acktrail_plugins.topic.topic_positions import TopicPositions
+from acktrail_plugins.topic.target_topics import TargetTopics, TopicCreation, TopicPositions, check_topic_name
 from acktrail_plugins.topic.topic_sink_task import LONG_S, TopicSinkTask, TopicTarget
 
 _LOOK_S: Final = 15.0
 _TOPIC, _PREFIX, _POSITIONS = "topic", "topic.prefix", "positions.topic"
 _PARTITIONS, _REPLICATION = "topics.partitions", "topics.replication.factor"
 
-TOPIC_KEYS: Final = KAFKA_KEYS.with_keys(
-    ConfigDef(
-        [
-            ConfigKey(
-                name=_TOPIC,
-                type=ConfigType.STRING,
-                default=None,
-                documentation="The topic that all rows go to. Give this or topic.prefix.",
-                importance=Importance.HIGH,
-                validator=NonEmpty(),
-                group="Topics",
-            ),
-            ConfigKey(
-                name=_PREFIX,
-                type=ConfigType.STRING,
-                default=None,
-                documentation="Rows of a table go to the topic of this prefix and the table's name.",
-                importance=Importance.HIGH,
-                group="Topics",
-            ),
-            ConfigKey(
-                name="key.columns",
-                type=ConfigType.LIST,
-                default="",
-                documentation="Columns whose values, as an object of JSON, are the record's key. Empty: no key.",
-                group="Topics",
-            ),
-            ConfigKey(
-                name=_POSITIONS,
-                type=ConfigType.STRING,
-                default=POSITIONS_TOPIC,
-                documentation="The compacted topic that has the positions; created with one partition when it is "
-                "missing.",
-                validator=NonEmpty(),
-                group="Topics",
-            ),
-            ConfigKey(
-                name=_PARTITIONS,
-                type=ConfigType.INT,
-                default=None,
-                documentation="Create missing topics for rows with this number of partitions. Not given: a missing "
-                "topic is an error.",
-                validator=Between(least=1, or_null=True),
-                group="Topics",
-            ),
-            ConfigKey(
-                name=_REPLICATION,
-                type=ConfigType.INT,
-                default=-1,
-                documentation="Replication factor of topics that are created; -1: the brokers' default.",
-                validator=Between(least=-1),
-                group="Topics",
-            ),
-        ]
-    )
-)
+TOPIC_KEYS: Final = KAFKA_KEYS.with_keys(keys_in(__package__, "topic_keys.toml"))
 
 
 class KafkaTopicSink(SinkConnector):

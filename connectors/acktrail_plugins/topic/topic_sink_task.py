@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -15,9 +19,7 @@ from acktrail.connect.contract import SinkTask, SinkTaskContext
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition, parts_of
 from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.model.acls import TRANSACTIONAL_IDS
-from acktrail_plugins.topic.json_rows import json_rows
-from acktrail_plugins.topic.target_topics import TargetTopics, TopicCreation, check_topic_name
-from acktrail_plugins.topic.topic_positions import HeldUp, TopicPositions
+from acktrail_plugins.topic.target_topics import HeldUp, TargetTopics, TopicCreation, TopicPositions, check_topic_name
 from acktrail_plugins.topic.transactional_writer import TRANSACTION_S, OutRecord, TransactionalWriter
 
 _FRAME_BYTES: Final = 200
@@ -211,7 +213,7 @@ class TopicSinkTask(SinkTask):
                         data={"table": table, "row": number, "bytes": record.size_bytes},
                     )
                 yield record
-        except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
+        except (pa.ArrowException, ValueError, TypeError) as error:
             raise RowsRefused(f"rows of {table} have a value that is not JSON: {error}") from error
 
     def _dead_letter_topic(self, table: str) -> str:
@@ -247,3 +249,33 @@ def _gaps(batch: SourceBatch) -> Mapping[str, pa.Table]:
 
 def _json(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Each row by column name, of values that ``json.dumps`` takes. Raises pa.ArrowException or ValueError for a value
+    that has no JSON."""
+    for batch in rows.to_batches():
+        for row in batch.to_pylist(maps_as_pydicts="strict"):
+            yield _plain(row)
+
+
+def _plain(value: Any) -> Any:  # one line for each kind of value
+    match value:
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dt.datetime():
+            return (value if value.tzinfo is None else value.astimezone(dt.UTC)).isoformat().replace("+00:00", "Z")
+        case dt.timedelta():
+            return value // dt.timedelta(microseconds=1)
+        case dt.date() | dt.time() | Decimal():
+            return str(value)
+        case float() if not math.isfinite(value):
+            return _NO_NUMBERS[str(value)]
+    return value

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import urllib.request
 from contextlib import suppress
 from functools import partial
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples.dashboard_tables import Sizes, write_dashboard_tables
 from servers.connect_worker import connect_worker
 from servers.half_sent import half_sent, with_few_files
 from servers.workload import Workload, until
@@ -78,24 +75,6 @@ def listening(worker: Any, text: str) -> str:
     return str(line).split()[-1]
 
 
-def test_the_dashboard_goes_on(tmp_path: Path) -> None:
-    """Of 128 files that it may open, 300 half-sent requests leave enough for the tables of a page."""
-    root = tmp_path / "tables"
-    write_dashboard_tables(root, Sizes(groups=3, partitions_a_group=2, runs=2, fine_days=0.1, hourly_days=0))
-    program = "from acktrail.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "dashboard", "serve", "--tables", str(root), "--port", "0"]
-    with subprocess.Popen(with_few_files(128, command), stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            url = process.stderr.readline().split()[-1]
-            with half_sent(url.split("/")[2], 300):
-                for page in ("", "groups", "findings"):
-                    assert "</html>" in answered(url + page)
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
 def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:
     """Header or body: after ten seconds the worker closes the connection, while one that is answered stays."""
     with socket.create_connection(rest.server.address.rsplit(":", 1), timeout=3 * PATIENCE_S) as header:
@@ -104,9 +83,8 @@ def test_a_request_that_is_not_ended_is_closed(rest: Any) -> None:
             head = b"POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             body.sendall(head + b"Content-Length: 100\r\n\r\n{")
             assert header.recv(1) == b""
-            told = body.recv(10_000)
+            told = b"".join(iter(lambda: body.recv(10_000), b""))
             assert told.startswith(b"HTTP/1.1 400"), told
-            assert body.recv(1) == b""
 
 
 class Clock:

@@ -83,7 +83,7 @@ def export(
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.runtime.task_execution import FlushPolicy
     from acktrail.export import export_run
-    from acktrail.export.continuous_export import export_continuously
+    from acktrail.export.export_run import export_continuously
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)

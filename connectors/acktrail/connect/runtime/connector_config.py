@@ -12,16 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from acktrail.connect import plugins
-from acktrail.connect.config_def import (
-    Between,
-    ConfigDef,
-    ConfigKey,
-    ConfigValue,
-    Importance,
-    NonEmpty,
-    NonEmptyWithoutControls,
-    OneOf,
-)
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigValue, Importance, keys_in
 from acktrail.connect.config_values import ConfigType, under
 from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
 from acktrail.connect.runtime.task_execution import FlushPolicy
@@ -31,133 +22,9 @@ SINK_PREFIX: Final = "sink."
 SINK_CLASS: Final = "sink.class"
 DEFAULT_SINK: Final = "DeltaSink"
 _MS: Final = 1_000
-_FLUSH: Final = FlushPolicy()
 
 
-def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
-    return ConfigKey(name=name, type=kind, default=default, documentation=documentation, **more)
-
-
-class _Aliases:
-    """Names, each once."""
-
-    def __call__(self, _name: str, names: Any) -> None:
-        if len(set(names or ())) < len(names or ()):
-            raise ValueError("Duplicate alias provided.")
-
-    def __str__(self) -> str:
-        return "unique names"
-
-
-COMMON: Final = ConfigDef(
-    [
-        ConfigKey(
-            name="name",
-            type=ConfigType.STRING,
-            documentation="The connector's name, unique in its worker.",
-            importance=Importance.HIGH,
-            validator=NonEmptyWithoutControls(),
-            group="Common",
-        ),
-        ConfigKey(
-            name="connector.class",
-            type=ConfigType.CLASS,
-            documentation="The source: a plug-in of the kind source.",
-            importance=Importance.HIGH,
-            group="Common",
-        ),
-        _key(
-            SINK_CLASS,
-            ConfigType.CLASS,
-            DEFAULT_SINK,
-            "The sink: a plug-in of the kind sink.",
-            importance=Importance.HIGH,
-            group="Common",
-        ),
-        _key(
-            "tasks.max",
-            ConfigType.INT,
-            1,
-            "The most tasks to split the source into. One exports hundreds of thousands of records a second: more "
-            "help only where a source waits for much.",
-            validator=Between(least=1),
-            group="Common",
-        ),
-        _key(
-            "transforms",
-            ConfigType.LIST,
-            "",
-            "Names of transforms, in their order; each has its keys under transforms.NAME., .type among them.",
-            validator=_Aliases(),
-            group="Common",
-        ),
-        _key(
-            "flush.records",
-            ConfigType.LONG,
-            _FLUSH.rows,
-            "Commit after this number of rows.",
-            validator=Between(least=1),
-            group="Commits",
-        ),
-        _key(
-            "flush.size.bytes",
-            ConfigType.LONG,
-            _FLUSH.size_bytes,
-            "Commit after this number of bytes in memory.",
-            validator=Between(least=1),
-            group="Commits",
-        ),
-        _key(
-            "flush.interval.ms",
-            ConfigType.LONG,
-            5_000,
-            "Commit after this number of milliseconds: no row waits longer before it can be read.",
-            validator=Between(least=10),
-            group="Commits",
-        ),
-        _key(
-            "errors.tolerance",
-            ConfigType.STRING,
-            "none",
-            "none: a batch that a transform or the sink refuses fails the task. all: its rows go to "
-            "errors.deadletterqueue.table, with address and reason.",
-            validator=OneOf(("none", "all")),
-            group="Errors",
-        ),
-        _key(
-            "errors.deadletterqueue.table",
-            ConfigType.STRING,
-            "dead_letters",
-            "Table for what could not be written, with errors.tolerance=all.",
-            validator=NonEmpty(),
-            group="Errors",
-        ),
-        _key(
-            "errors.retry.timeout.ms",
-            ConfigType.LONG,
-            -1,
-            "How long an outage of broker or storage is survived before the task fails; -1: without end.",
-            validator=Between(least=-1),
-            group="Errors",
-        ),
-        _key(
-            "errors.retry.delay.max.ms",
-            ConfigType.LONG,
-            10_000,
-            "The longest pause between two attempts; pauses grow from half a second.",
-            validator=Between(least=10),
-            group="Errors",
-        ),
-        _key(
-            "task.restarts.max",
-            ConfigType.INT,
-            3,
-            "How often a task is restarted after an unexpected error, within ten minutes, before it fails.",
-            validator=Between(least=0),
-            group="Errors",
-        ),
-    ]
-)
+COMMON: Final = keys_in(__package__, "common_keys.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance
+from acktrail.connect.config_def import keys_in
 from acktrail.connect.config_values import ConfigType, Password, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
@@ -17,88 +17,7 @@ from acktrail.secrets import Providers, resolve_all
 _CONNECTOR: Final = "connector."
 
 
-def _key(name: str, kind: ConfigType, default: Any, documentation: str, **more: Any) -> ConfigKey:
-    return ConfigKey(name=name, type=kind, default=default, documentation=documentation, group="Worker", **more)
-
-
-WORKER: Final = ConfigDef(
-    [
-        _key(
-            "rest.listener",
-            ConfigType.STRING,
-            "127.0.0.1:8083",
-            "Address of the REST interface, host:port; port 0: any free one. Empty: none.",
-            importance=Importance.HIGH,
-        ),
-        _key(
-            "rest.tls.certificate",
-            ConfigType.STRING,
-            None,
-            "PEM file with the certificate chain of the REST interface.",
-        ),
-        _key("rest.tls.key", ConfigType.STRING, None, "PEM file with its private key."),
-        _key("rest.token", ConfigType.PASSWORD, None, "Callers must send it: Authorization: Bearer TOKEN."),
-        _key("rest.basic.user", ConfigType.STRING, None, "User name for HTTP basic authentication."),
-        _key("rest.basic.password", ConfigType.PASSWORD, None, "Password for HTTP basic authentication."),
-        _key(
-            "rest.insecure",
-            ConfigType.BOOLEAN,
-            "false",
-            "Allow an address beyond this machine without TLS and authentication.",
-            importance=Importance.LOW,
-        ),
-        _key(
-            "rest.allowed.hosts",
-            ConfigType.LIST,
-            "",
-            "Names that callers may use for this machine beside the listener's own; for a listener on loopback others "
-            "are refused (DNS rebinding).",
-            importance=Importance.LOW,
-        ),
-        _key(
-            "config.providers.allowed.paths",
-            ConfigType.LIST,
-            "",
-            "Folders that ${file:...}, kafka.client.config and the sinks' files of options may lie in; empty: any.",
-        ),
-        _key(
-            "config.providers.allowed.variables",
-            ConfigType.LIST,
-            "",
-            "Variables of the environment that ${env:...} may name, * for any part of a name; empty: any.",
-        ),
-        _key(
-            "config.storage.dir",
-            ConfigType.STRING,
-            None,
-            "Folder that keeps the configurations and target states of connectors over restarts. Without it those made "
-            "by REST end with the process.",
-        ),
-        _key(
-            "lease",
-            ConfigType.BOOLEAN,
-            "true",
-            "Take a lease in the sink's storage for each connector, so that a second worker stands by and takes over.",
-        ),
-        _key(
-            "lease.ttl.ms",
-            ConfigType.LONG,
-            30_000,
-            "How long a lease lasts unless it is renewed: a worker that stands by takes over that long after a death.",
-            validator=Between(least=1_000),
-        ),
-        _key(
-            "worker.name",
-            ConfigType.STRING,
-            None,
-            "Name in leases; workers that may run at the same time need different ones. Default: host and path of this "
-            "file, so that a worker that was killed and started again continues at once.",
-        ),
-        _key("metrics.listener", ConfigType.STRING, None, "Address of the Prometheus metrics, host:port."),
-        _key("log.format", ConfigType.STRING, "text", "text, or json: one object a line with a stable event name."),
-    ],
-    {_CONNECTOR: "a key that every connector has unless its own configuration has it"},
-)
+WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

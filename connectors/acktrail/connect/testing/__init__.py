@@ -10,8 +10,7 @@ What every promise means stands in ``acktrail.connect.contract``. pytest is not 
 """
 
 from acktrail.connect.testing.connector_suite import ConnectorSuite, TransformSuite
-from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
-from acktrail.connect.testing.sink_suite import SinkSuite
+from acktrail.connect.testing.sink_suite import MemorySink, MemoryTables, SinkSuite
 from acktrail.connect.testing.source_suite import ObservationSuite, SourceSuite
 
 __all__ = [

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from acktrail.connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.connect.testing.connector_suite import ConnectorSuite, RandomRun, for_random_runs
-from acktrail.connect.testing.memory_sink import MemorySink, MemoryTables
+from acktrail.connect.testing.sink_suite import MemorySink, MemoryTables
 
 Positions = Mapping[SourcePartition, Position]
 

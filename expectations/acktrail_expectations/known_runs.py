@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acktrail.errors import ConfigurationError, InputError, UnknownName
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail.view.health.cluster_overview import greatest
+from acktrail.view.health.table_facts import greatest
 
 _RUN_TIME_COLUMNS: Final = (
     ("reconciliations", "observed_at"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
@@ -20,18 +21,15 @@ from acktrail.profiles import Profile
 from acktrail.times import ago_text, instant_text, utc_text
 
 if TYPE_CHECKING:
-    from acktrail.view.health.cluster_overview import ClusterOverview
+    from acktrail.view.health.cluster_health import ClusterHealth
 
 _AT_ONCE: Final = 8
-_SEVERITIES: Final = ("critical", "error", "warning", "info")
 _UNKNOWN: Final = "unknown"
 _WORDS: Final = {
-    "newest_record_ms": "newest record",
     "exported_at": "last export",
-    "share_groups": "share groups",
+    "queues": "share groups",
     "gaps": "gaps",
-    "reconciled_at": "last reconciliation",
-    "verdicts": "verdicts",
+    "verdicts": "last reconciliation, verdicts",
     "findings": "findings",
 }
 _BY_CHECK: Final = ("cluster_id", "cluster_error", "tables_present", "tables_error")
@@ -114,7 +112,7 @@ def overview(names: Names = None, as_json: AsJson = False) -> None:
     """
     arrow_without_pandas.forgo_pandas()
     now = dt.datetime.now(dt.UTC)
-    found = _each(_looked_at, [each.name for each in map(_listed, _wanted(names))])
+    found = _each(partial(_looked_at, now=now), [each.name for each in map(_listed, _wanted(names))])
     found.sort(key=lambda pair: pair[0])
     found.sort(key=lambda pair: pair[1].urgency(now), reverse=True)
     if as_json:
@@ -193,14 +191,14 @@ def _tables_checked(listed: NamedCluster) -> NamedCluster:
     return listed
 
 
-def _looked_at(name: str) -> tuple[str, ClusterOverview]:
+def _looked_at(name: str, now: dt.datetime) -> tuple[str, ClusterHealth]:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.cluster_overview import ClusterOverview, cluster_overview
+    from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
 
     try:
-        return name, cluster_overview(Tables(config.TablesConfig.from_environment(profile=name)))
+        return name, cluster_health(Tables(config.TablesConfig.from_environment(profile=name)), now)
     except AcktrailError as error:
-        return name, ClusterOverview.nothing(_line(error))
+        return name, ClusterHealth(unknown=dict.fromkeys(_WORDS, _line(error)))
 
 
 def _code(error: AcktrailError) -> int:
@@ -226,44 +224,46 @@ def _json(each: NamedCluster, *, checked: bool) -> dict[str, Any]:
     return {name: value for name, value in asdict(each).items() if name not in left_out}
 
 
-def _overview_row(name: str, each: ClusterOverview, now: dt.datetime) -> tuple[object, ...]:
+def _overview_row(name: str, each: ClusterHealth, now: dt.datetime) -> tuple[object, ...]:
     exported = None if each.exported_at is None else (now - each.exported_at).total_seconds()
     newest = None if each.newest_record_ms is None else now.timestamp() - each.newest_record_ms / 1000
     reconciled = None if each.reconciled_at is None else (now - each.reconciled_at).total_seconds()
     return (
-        *(name, ago_text(exported), ago_text(newest), _UNKNOWN if each.share_groups is None else each.share_groups),
-        *(_gaps(each), _counts(each.findings, _SEVERITIES), ago_text(reconciled), _counts(each.verdicts)),
+        *(name, ago_text(exported), ago_text(newest), _UNKNOWN if each.groups is None else len(each.groups)),
+        *(_gaps(each), _counts(each.severities), ago_text(reconciled), _counts(each.verdicts)),
     )
 
 
-def _gaps(each: ClusterOverview) -> str:
-    if each.gaps is None:
+def _gaps(each: ClusterHealth) -> str:
+    if each.lasting_gaps is None:
         return _UNKNOWN
-    return f"{each.gaps} ({each.gap_offsets:,} offsets)" if each.gaps else "none"
+    gaps, offsets = each.lasting_gaps
+    return f"{gaps} ({offsets:,} offsets)" if gaps else "none"
 
 
-def _counts(counts: Any, order: Sequence[str] = ()) -> str:
-    """Counts by name: those of `order` first, then the others; what matches comes last."""
+def _counts(counts: Mapping[str, int] | None) -> str:
+    """Counts by name, in their order; what matches comes last."""
     if counts is None:
         return _UNKNOWN
-    rest = sorted(counts.keys() - set(order), key=lambda name: (name == "match", name))
-    shown = [f"{counts[name]:,} {name}" for name in (*order, *rest) if counts.get(name)]
+    shown = [f"{counts[name]:,} {name}" for name in sorted(counts, key=lambda name: name == "match")]
     return ", ".join(shown) or "none"
 
 
-def _overview_json(name: str, each: ClusterOverview, now: dt.datetime) -> dict[str, Any]:
-    instants = {"exported_at": each.exported_at, "reconciled_at": each.reconciled_at}
-    form = asdict(each)
-    newest = form.pop("newest_record_ms")
-    reasons = dict(each.unknown)
-    if "newest_record_ms" in reasons:
-        reasons["newest_record_at"] = reasons.pop("newest_record_ms")
+def _overview_json(name: str, each: ClusterHealth, now: dt.datetime) -> dict[str, Any]:
+    exported, newest, reconciled = each.exported_at, each.newest_record_ms, each.reconciled_at
+    gaps, offsets = each.lasting_gaps or (None, None)
     return {
         "profile": name,
-        **form,
-        **{field: None if at is None else utc_text(at, "milliseconds") for field, at in instants.items()},
+        "cluster_id": each.cluster_id,
+        "exported_at": None if exported is None else utc_text(exported, "milliseconds"),
+        "export_age_s": None if exported is None else round((now - exported).total_seconds(), 1),
         "newest_record_at": instant_text(newest),
-        "export_age_s": None if each.exported_at is None else round((now - each.exported_at).total_seconds(), 1),
         "newest_record_age_s": None if newest is None else round(now.timestamp() - newest / 1000, 1),
-        "unknown": reasons,
+        "share_groups": None if each.groups is None else len(each.groups),
+        "gaps": gaps,
+        "gap_offsets": offsets,
+        "reconciled_at": None if reconciled is None else utc_text(reconciled, "milliseconds"),
+        "verdicts": each.verdicts,
+        "findings": each.severities,
+        "unknown": dict(each.unknown),
     }

@@ -40,7 +40,7 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
     """The same in a line, with its time, for a log."""
     what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
-        f"{utc_text(now)} exported {_age(found.overview.exported_at, now)}, observed {_age(found.observed_at, now)}; "
+        f"{utc_text(now)} exported {_age(found.exported_at, now)}, observed {_age(found.observed_at, now)}; "
         f"groups: {_counted(found.group_statuses)}; {what}"
     )
 
@@ -88,17 +88,16 @@ def finding_json(each: SeenFinding) -> dict[str, Any]:
 
 def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
     """Everything that is known, with all share partitions that are in trouble."""
-    overview = found.overview
     return {
-        "cluster_id": overview.cluster_id,
+        "cluster_id": found.cluster_id,
         "at": utc_text(now, "milliseconds"),
         "act_on": list(reasons),
-        "exported_at": _instant(overview.exported_at),
-        "newest_record_at": instant_text(overview.newest_record_ms),
+        "exported_at": _instant(found.exported_at),
+        "newest_record_at": instant_text(found.newest_record_ms),
         "observed_at": _instant(found.observed_at),
         "run_id": found.run_id,
         "gaps": None if found.gaps is None else {reason: _gaps_json(each) for reason, each in found.gaps.items()},
-        "verdicts": overview.verdicts,
+        "verdicts": found.verdicts,
         "statuses": None if found.queues is None else _names(found.statuses),
         "group_statuses": None if found.groups is None else _names(found.group_statuses),
         "groups": None if found.groups is None else [_group_json(each) for each in found.groups],
@@ -116,12 +115,11 @@ def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) 
 
 
 def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
-    overview = found.overview
-    newest = None if overview.newest_record_ms is None else now.timestamp() - overview.newest_record_ms / 1000
+    newest = None if found.newest_record_ms is None else now.timestamp() - found.newest_record_ms / 1000
     lines = [
-        f"cluster   {overview.cluster_id or 'unknown'}",
-        f"export    {_age(overview.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
-        f"verdicts  {_amounts(overview.verdicts)}; reconciled {_age(overview.reconciled_at, now)}",
+        f"cluster   {found.cluster_id or 'unknown'}",
+        f"export    {_age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
+        f"verdicts  {_amounts(found.verdicts)}; reconciled {_age(found.reconciled_at, now)}",
         f"findings  {_findings_line(found)}",
         f"statuses  {_statuses_line(found, now)}",
         *([f"changes   {_changes_line(found, now)}"] if found.changes else ()),
@@ -131,13 +129,13 @@ def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
 
 
 def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
-    from acktrail.view.health.cluster_overview import LOSSES
+    from acktrail.view.health.table_facts import LOSSES
 
     if found.gaps is None:
         return "gaps unknown"
     lost = {reason: each for reason, each in found.gaps.items() if reason in LOSSES}
     if not lost:
-        return "complete since the first export" if found.overview.exported_at else "nothing exported"
+        return "complete since the first export" if found.exported_at else "nothing exported"
     return "not complete: " + ", ".join(
         f"{each.gaps:,} gap(s) {reason} ({each.offsets:,} offsets, the newest {_age(each.newest_at, now)})"
         for reason, each in lost.items()

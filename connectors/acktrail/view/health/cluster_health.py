@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.connect.source_batches import PRUNED_BEFORE_FIRST_EXPORT
 from acktrail.errors import AcktrailError
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
@@ -21,14 +22,17 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import open_runs
 from acktrail.times import ago_text
 from acktrail.view.health import status_reader
-from acktrail.view.health.cluster_overview import (
-    ClusterOverview,
+from acktrail.view.health.open_findings import SEVERITIES, SeenFinding, open_findings
+from acktrail.view.health.table_facts import (
     GapsOfReason,
-    cluster_overview,
+    NotKnown,
+    cluster,
     export_gaps,
+    greatest,
+    newest_export,
+    newest_verdicts,
     no_share_group,
 )
-from acktrail.view.health.open_findings import SEVERITIES, SeenFinding, open_findings
 
 _OUTCOMES: Final = ("acknowledged", "released", "archived")
 _COLUMNS: Final = (
@@ -45,7 +49,8 @@ _AGGREGATES: Final = (
 _CHANGE_COLUMNS: Final = ("changed_at", "group_id", "topic", "topic_id", "partition", "before", "after", "reason")
 _RANK: Final = {status: rank for rank, status in enumerate(STATUS_TABLE)}
 _QUIET: Final = pa.array([status.value for status, row in STATUS_TABLE.items() if row.urgency is Urgency.NOTHING])
-_NO_STATUS: Final = "no status was written yet: run `acktrail run reconcile`"
+_STALE: Final = dt.timedelta(hours=1)
+"""Without an export for that long, records are being lost wherever a group works: Kafka prunes every five minutes."""
 _PartT = TypeVar("_PartT")
 
 
@@ -100,10 +105,19 @@ class RecentChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHealth:
-    """None is not known; `unknown` has the reason, by field (those of `overview` too). `groups` and `queues` are worst
-    first; `queues` are those in trouble. `gaps`: of the export, by reason."""
+    """None is not known; `unknown` has the reason, by field.
 
-    overview: ClusterOverview
+    `newest_record_ms`: the broker's time of the newest state record. `exported_at`: when an export or an observation
+    last wrote. `gaps`: of the export, by reason. `reconciled_at`: of the newest reconciliation, as `verdicts` (share
+    partitions by verdict). `groups` and `queues` are worst first; `queues` are those in trouble. `findings`: open ones,
+    those of the branches' newest audits among them.
+    """
+
+    cluster_id: str | None = None
+    newest_record_ms: int | None = None
+    exported_at: dt.datetime | None = None
+    reconciled_at: dt.datetime | None = None
+    verdicts: Mapping[str, int] | None = None
     observed_at: dt.datetime | None = None
     run_id: str | None = None
     groups: tuple[GroupHealth, ...] | None = None
@@ -127,6 +141,38 @@ class ClusterHealth:
         """Groups by status, worst first, without those that none has."""
         counts = Counter(group.status for group in self.groups or ())
         return {status: counts[status] for status in STATUS_TABLE if counts[status]}
+
+    @property
+    def severities(self) -> dict[str, int] | None:
+        """Open findings by severity, worst first, without those that none has."""
+        if self.findings is None:
+            return None
+        counts = Counter(finding.severity for finding in self.findings)
+        return {severity: counts[severity] for severity in SEVERITIES if counts[severity]}
+
+    @property
+    def lasting_gaps(self) -> tuple[int, int] | None:
+        """Gaps since the first export, and their offsets: what Kafka had pruned before is no fault of the export's."""
+        if self.gaps is None or self.exported_at is None:
+            return None
+        own = [each for reason, each in self.gaps.items() if reason != PRUNED_BEFORE_FIRST_EXPORT]
+        return sum(each.gaps for each in own), sum(each.offsets for each in own)
+
+    def urgency(self, now: dt.datetime) -> tuple[tuple[bool, ...], float]:
+        """Sort key of clusters, least urgent first: what a person has to look at, the gravest sign before the others,
+        then how old the export is, in seconds."""
+        age = dt.timedelta.max if self.exported_at is None else now - self.exported_at
+        severities = self.severities or {}
+        signs = (
+            self.exported_at is None,
+            "critical" in severities,
+            age > _STALE,
+            "error" in severities,
+            self.lasting_gaps not in (None, (0, 0)),
+            "warning" in severities,
+            bool(self.unknown.keys() & {"verdicts", "findings"}),
+        )
+        return signs, age.total_seconds()
 
     def of_groups(self, patterns: Sequence[str]) -> ClusterHealth:
         """Groups, share partitions, findings and changes of groups whose id matches one of `patterns` (shell style);
@@ -164,9 +210,9 @@ class ClusterHealth:
             f"{count:,} share partition(s) {status.value}: `acktrail groups describe {self._first_with(status)}`"
             for status, count in urgent.items()
         ]
-        critical = sum(finding.severity == SEVERITIES[0] for finding in self.findings or ())
+        critical = (self.severities or {}).get("critical", 0)
         reasons += [f"{critical:,} critical finding(s): `acktrail findings --severity critical`"] if critical else []
-        ends = (("export", "export", self.overview.exported_at), ("statuses", "reconcile", self.observed_at))
+        ends = (("export", "run export", self.exported_at), ("statuses", "run reconcile", self.observed_at))
         for subject, command, at in ends:
             if at is not None and now - at > stale_after:
                 reasons.append(f"the {subject} ended {ago_text((now - at).total_seconds())}: `acktrail {command}`")
@@ -181,10 +227,13 @@ def is_urgent(status: QueueStatus) -> bool:
 def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
     """What `tables` say, with the changes of status of the 24 hours before `now`; what one damaged table hides is not
     known, and nothing else."""
-    overview = cluster_overview(tables)
     found: dict[str, Any] = {}
-    unknown = {name: why for name, why in overview.unknown.items() if name in {"exported_at", "verdicts"}}
+    unknown: dict[str, str] = {}
     parts: tuple[tuple[str, Callable[[], dict[str, Any]]], ...] = (
+        ("cluster_id", lambda: {"cluster_id": cluster(tables)}),
+        ("newest_record_ms", lambda: {"newest_record_ms": greatest(tables, "state_records", "timestamp_ms")}),
+        ("exported_at", lambda: {"exported_at": newest_export(tables)}),
+        ("verdicts", lambda: newest_verdicts(tables)),
         ("queues", lambda: _statuses(tables)),
         ("findings", lambda: _findings(tables)),
         ("gaps", lambda: {"gaps": export_gaps(tables)}),
@@ -193,11 +242,11 @@ def cluster_health(tables: Tables, now: dt.datetime) -> ClusterHealth:
     for name, read in parts:
         try:
             found |= read()
+        except NotKnown as why:
+            unknown[name] = str(why)
         except AcktrailError as error:
             unknown[name] = error.message
-    if "queues" not in unknown and found["queues"] is None:
-        unknown["queues"] = _NO_STATUS
-    return ClusterHealth(overview=overview, **found, unknown=unknown)
+    return ClusterHealth(**found, unknown=unknown)
 
 
 def _findings(tables: Tables) -> dict[str, Any]:
@@ -228,7 +277,7 @@ def _no_queues(tables: Tables) -> dict[str, Any]:
     """A run that saw no share partition has totals; without them nothing is known."""
     runs = status_reader.run_totals(tables).select(["observed_at", "run_id"]).to_pylist()
     if not runs:
-        return {"queues": None, "groups": None}
+        raise NotKnown("no status was written yet: run `acktrail run reconcile`")
     return {"queues": (), "groups": (), **runs[-1], "no_share_group": no_share_group(tables, runs[-1]["run_id"])}
 
 

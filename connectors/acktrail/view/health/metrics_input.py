@@ -18,8 +18,8 @@ from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import BRANCH_SUITES
 from acktrail.tables.delta.store import Tables
 from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
-from acktrail.view.health.cluster_overview import greatest
 from acktrail.view.health.status_reader import COUNTED_COLUMNS, run_totals, suite_totals
+from acktrail.view.health.table_facts import greatest
 
 MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
 """Verdicts that no normal life of a group explains, once they last."""
@@ -71,7 +71,7 @@ def metrics_input(tables: Tables, now: dt.datetime) -> MetricsInput:
         quarantined=None if records is None else records[1],
         suites=_part(lambda: _suites(tables), "quality", unreadable),
         lasting_mismatches=_part(lambda: _lasting_mismatches(tables), "reconciliation", unreadable),
-        of_branches=_of_branches(tables, health.overview.cluster_id or "", unreadable),
+        of_branches=_of_branches(tables, health.cluster_id or "", unreadable),
         unreadable=frozenset(unreadable),
     )
 

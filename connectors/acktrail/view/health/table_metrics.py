@@ -119,8 +119,8 @@ class _Families:
     """The families of what was `found`, in the same order every time."""
 
     def __init__(self, found: MetricsInput) -> None:
-        self._found, self._health, self._overview = found, found.health, found.health.overview
-        self._cluster = self._overview.cluster_id or ""
+        self._found, self._health = found, found.health
+        self._cluster = self._health.cluster_id or ""
 
     def all(self) -> Iterator[Metric]:
         yield from self._reading()
@@ -150,9 +150,9 @@ class _Families:
         yield self._by("tables_readable", about, "part", readable)
 
     def _export(self) -> Iterator[Metric]:
-        newest, gaps = self._overview.newest_record_ms, self._health.gaps
+        newest, gaps = self._health.newest_record_ms, self._health.gaps
         about = "When an export or an observation last wrote."
-        yield self._one("export_timestamp_seconds", about, _seconds(self._overview.exported_at))
+        yield self._one("export_timestamp_seconds", about, _seconds(self._health.exported_at))
         about = "The broker's time of the newest exported state record."
         yield self._one("newest_state_record_timestamp_seconds", about, None if newest is None else newest / 1000)
         yield self._one("stored_records", "Records that all exports read.", self._found.records)
@@ -170,9 +170,9 @@ class _Families:
         yield self._by("export_newest_gap_timestamp_seconds", about, "reason", times)
 
     def _reconciliation(self) -> Iterator[Metric]:
-        verdicts, findings = self._overview.verdicts, self._health.findings
+        verdicts, findings = self._health.verdicts, self._health.findings
         about = "When the newest reconciliation ended."
-        yield self._one("reconciliation_timestamp_seconds", about, _seconds(self._overview.reconciled_at))
+        yield self._one("reconciliation_timestamp_seconds", about, _seconds(self._health.reconciled_at))
         if verdicts is not None:
             counts = dict.fromkeys((verdict.value for verdict in Verdict), 0) | dict(verdicts)
             yield self._by("verdicts", "Share partitions of the newest reconciliation.", "verdict", counts)

@@ -9,8 +9,8 @@ import pytest
 from definitions.batch_laws import in_order, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.leader_fixture import held
-from samples.leader_random_walk import KEY, SimulatedLeader
+from simulation.leader_fixture import held
+from simulation.leader_random_walk import KEY, SimulatedLeader
 
 from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.coordinator.state_write import StateWrite

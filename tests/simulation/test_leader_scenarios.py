@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from samples.golden_vectors import example
-from samples.leader_fixture import LeaderFixture, held, spread
-from samples.leader_random_walk import KEY
+from simulation.leader_fixture import LeaderFixture, held, spread
+from simulation.leader_random_walk import KEY
 
 from acktrail.model.batches import DeliveryState, prune_state_batches
-from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
-from acktrail_simulation.leader.acquisition import AcquireMode
-from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.messages.persister_messages import PersisterResponse
+from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
+from acktrail_simulation.messages.persister_messages import PersisterResponse, StateInitialize
 
 
 def test_the_twelve_row_example_of_the_founding_document() -> None:
@@ -83,33 +81,6 @@ def test_the_delivery_limit(limit: int) -> None:
     assert ShareGroupSettings().delivery_count_limit == 5
 
 
-def test_a_bad_record_is_isolated() -> None:
-    """From half the limit on what was handed out comes in halves, at last alone, so that the good ones are accepted."""
-    desk = LeaderFixture(16, delivery_count_limit=6)
-    sizes = []
-    for _ in range(100):
-        got = desk.fetch()
-        if not got:
-            break
-        sizes.append(sum(last - first + 1 for first, last, _ in got))
-        for first, last, _ in got:
-            if first <= 5 <= last:
-                desk.say(first, last, 2)
-            else:
-                desk.say(first, last, 1)
-
-    assert sizes == [16, 16, 16, 8, 4, 4, 1, 1, 1, 1, 8]
-    archived_offsets = {
-        offset
-        for entry in desk.coordinator.log.entries
-        for batch in getattr(entry.record, "batches", ())
-        if batch.delivery_state == DeliveryState.ARCHIVED
-        for offset in range(batch.first_offset, batch.last_offset + 1)
-    }
-    assert archived_offsets == {5}
-    assert desk.leader.cache.start_offset == 16
-
-
 def test_expired_locks_release_records() -> None:
     """R001-26, R002-18: a record is its member's until the lock ends, 30 seconds by default; a renewal begins it anew
     and writes nothing; a late acknowledgement is refused."""
@@ -126,15 +97,6 @@ def test_expired_locks_release_records() -> None:
     assert desk.durable() == [(0, 3, 0, 1)]
     assert desk.say(0, 3, 1, member="a") is ErrorCode.INVALID_RECORD_STATE
     assert desk.fetch("b") == [(0, 3, 2)]
-
-
-def test_renewing_can_be_switched_off() -> None:
-    """A group may forbid it: then the acknowledgement is refused and the lock ends when it would have."""
-    desk = LeaderFixture(2, renew_enabled=False)
-    desk.fetch()
-    assert desk.say(0, 1, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
-    assert desk.say(0, 0, AcknowledgeType.RENEW) is ErrorCode.INVALID_RECORD_STATE
-    assert desk.wait(30_000) == 2
 
 
 def test_record_locks_are_limited() -> None:
@@ -218,48 +180,29 @@ def test_a_failed_write_is_rolled_back() -> None:
     assert desk.leader.cache.start_offset == 5
 
 
-def test_the_dead_letter_queue() -> None:
-    """Rejected and worn-out records are archiving until the queue has them, then archived; both are written. A new
-    leader goes on with what is left archiving."""
-    desk = LeaderFixture(2, delivery_count_limit=2, dead_letter_queue=True)
+def test_gaps_that_a_new_leader_finds_are_fetched_again() -> None:
+    """R002-14: what was handed out and never settled is a gap in the state: available with count 0."""
+    desk = LeaderFixture(5, 5, 5)
     desk.fetch()
-    desk.say(0, 0, AcknowledgeType.REJECT)
-    desk.say(1, 1, AcknowledgeType.RELEASE)
-    desk.fetch()
-    desk.say(1, 1, AcknowledgeType.RELEASE)
-    states = [
-        (b.first_offset, b.delivery_state)
-        for entry in desk.coordinator.log.entries
-        for b in getattr(entry.record, "batches", ())
-    ]
-    assert states == [(0, 3), (0, 4), (1, 0), (1, 3), (1, 4)]
-    assert [b.first_offset for b in desk.leader.dead_letters] == [0, 1]
-
-    left = LeaderFixture(2, dead_letter_queue=True)
-    left.fetch()
-    write = left.leader.persister
-    left.leader.persister = lambda request: (
-        PersisterResponse(key=KEY, error=ErrorCode.UNKNOWN_SERVER_ERROR)
-        if isinstance(request, StateWrite) and request.batches[0].delivery_state == DeliveryState.ARCHIVED
-        else write(request)
-    )
-    assert left.say(0, 0, AcknowledgeType.REJECT) is ErrorCode.NONE
-    assert left.durable() == [(0, 0, 3, 1)]
-    again = left.led(1)
-    assert [b.first_offset for b in again.dead_letters] == [0]
-    assert left.durable() == [(0, 0, 4, 1)]
-    assert again.cache.start_offset == 1
+    desk.say(5, 9, AcknowledgeType.ACCEPT)
+    desk.led(1)
+    assert desk.fetch() == [(0, 4, 1), (10, 14, 1)]
 
 
-def test_acquisition_limits() -> None:
-    """A fetch ends with a record batch, beyond its limit if need be; mode record_limit does not, and the rest stays
-    available. A large one is told in parts."""
-    desk = LeaderFixture(10, 10, 10)
-    assert desk.fetch(most=5) == [(0, 9, 1)]
-    exact = LeaderFixture(10, 10)
-    assert exact.fetch(most=5, mode=AcquireMode.RECORD_LIMIT) == [(0, 4, 1)]
-    assert exact.fetch("b", most=3, mode=AcquireMode.RECORD_LIMIT) == [(5, 7, 1)]
-    assert exact.fetch("b") == [(8, 9, 1), (10, 19, 1)]
-    parts = LeaderFixture(10, 10, 10)
-    assert parts.fetch(batch_size=10) == [(0, 9, 1), (10, 19, 1), (20, 29, 1)]
-    assert LeaderFixture(10).fetch(most=0) == []
+@pytest.mark.parametrize(
+    ("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 15), (OffsetReset.BY_DURATION, 10)]
+)
+def test_where_a_group_begins(reset: OffsetReset, expected: int) -> None:
+    """R000-34, R002-35, R002-71: a start offset that was never written is the group's choice, and is written with the
+    first change only."""
+    desk = LeaderFixture(offset_reset=reset, reset_duration_ms=10)
+    for age in (50, 20, 5):
+        desk.log.append(5, timestamp_ms=desk.clock.now_ms - age)
+    desk.coordinator.answer(StateInitialize(key=KEY, state_epoch=2, start_offset=None))
+    desk.led(1)
+
+    assert desk.leader.cache.start_offset == expected
+    assert desk.coordinator.memory.states[KEY].start_offset is None
+    if desk.fetch():
+        desk.say(expected, expected, AcknowledgeType.ACCEPT)
+        assert desk.coordinator.memory.states[KEY].start_offset == expected

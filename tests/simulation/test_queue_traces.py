@@ -9,8 +9,8 @@ from definitions.queue_rules import Judgement, judge
 from definitions.queue_window import QueueContext, QueueObservation, next_window
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.leader_fixture import LeaderFixture
-from samples.leader_random_walk import KEY
+from simulation.leader_fixture import LeaderFixture
+from simulation.leader_random_walk import KEY
 
 from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.model.replay import unfinished_records

@@ -238,19 +238,6 @@ def test_bytes_are_shared_out() -> None:
     assert got == [{FIRST: 1}, {SECOND: 1}, {FIRST: 5, SECOND: 5}, {FIRST: 7, SECOND: 7}]
 
 
-def test_the_log_start_is_followed() -> None:
-    """Where retention took what was due, the fetch is no error: the start offset follows, and the next one goes on."""
-    cluster = Cluster()
-    for _ in range(3):
-        cluster.produce(FIRST, 2)
-    cluster.view.places[FIRST].log.delete_before(4)
-    member = Member(cluster=cluster)
-    (told,) = member.fetch(FIRST).partitions
-    assert (told.error, told.acquired) == (ErrorCode.NONE, ())
-    (told,) = member.fetch().partitions
-    assert [(a.first_offset, a.last_offset) for a in told.acquired] == [(4, 5)]
-
-
 def test_who_renews_asks_for_nothing() -> None:
     """R002-66 and KIP-1222: RENEW is refused unless the request says so; then it must ask for no records, gets none,
     and its lock runs anew. Version 1 knows no RENEW."""

@@ -9,8 +9,7 @@ from samples.coordinator_random_calls import KEYS, TOPIC_IDS, coordinator
 from simulation.coordinator_calls import KEY, batch, records, started, write
 
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
-from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
-from acktrail_simulation.coordinator.share_coordinator import Availability
+from acktrail_simulation.coordinator.share_coordinator import UPDATES_PER_SNAPSHOT, Availability
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import (
     PersisterRequest,
@@ -74,15 +73,6 @@ def test_answers(request_: PersisterRequest, error: ErrorCode) -> None:
     assert found.answer(request_).error is error
 
 
-def test_higher_epochs_pass_and_are_not_kept() -> None:
-    """Only a read raises the leader epoch, only an initialize the state epoch."""
-    found = started()
-    found.answer(write(0, batch(0, 0), leader=9, state_epoch=9))
-
-    assert (found.memory.leader_epochs[KEY], found.memory.state_epochs[KEY]) == (0, 0)
-    assert found.answer(write(0, batch(1, 1), leader=0, state_epoch=0)).error is ErrorCode.NONE
-
-
 def test_a_read_raises_the_leader_epoch_once() -> None:
     """R000-33: a new leader's read writes an update with its epoch and no batches; the same leader's next one nothing.
     After a reset the snapshot says leader epoch 0 and the highest seen still fences."""
@@ -101,80 +91,6 @@ def test_a_read_raises_the_leader_epoch_once() -> None:
     found.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=9))
     assert (found.memory.states[KEY].leader_epoch, found.memory.leader_epochs[KEY]) == (0, 5)
     assert found.answer(StateRead(key=KEY, leader_epoch=4)).error is ErrorCode.FENCED_LEADER_EPOCH
-
-
-def test_an_initialize_begins_afresh() -> None:
-    """The next snapshot epoch, no batches, complete count 0, or unknown like the start offset; it may go back."""
-    found = started()
-    found.answer(write(0, batch(0, 9), done=10))
-    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=None))
-    state = found.memory.states[KEY]
-    assert (state.snapshot_epoch, state.start_offset, state.delivery_complete_count, state.batches) == (
-        1,
-        None,
-        None,
-        (),
-    )
-    found.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=4))
-    state = found.memory.states[KEY]
-    assert (state.snapshot_epoch, state.start_offset, state.delivery_complete_count) == (2, 4, 0)
-    found.answer(StateDelete(key=KEY))
-    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=4))
-    assert found.memory.states[KEY].snapshot_epoch == 0
-
-
-@pytest.mark.parametrize(("rules", "written"), [(KAFKA_4_4, 2), (KAFKA_TRUNK, 1)])
-def test_a_repeated_initialize(rules: CoordinatorRules, written: int) -> None:
-    """Up to 4.4 it writes the same snapshot again, on trunk nothing; another start offset is written by both."""
-    found = started(rules=rules)
-    assert found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=0)).error is ErrorCode.NONE
-    assert found.log.end_offset == written
-    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=1))
-    assert found.log.end_offset == written + 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "done", "of_4_3", "of_4_4"),
-    [
-        pytest.param(5, 1, (5, 1), (20, 3), id="behind"),
-        pytest.param(20, 1, (20, 1), (20, 3), id="equal, fewer done"),
-        pytest.param(20, 7, (20, 7), (20, 7), id="equal, more done"),
-        pytest.param(30, 1, (30, 1), (30, 1), id="ahead"),
-        pytest.param(None, 1, (None, 1), (20, 3), id="not said"),
-    ],
-)
-def test_progress(asked: int | None, done: int, of_4_3: tuple[int, int], of_4_4: tuple[int, int]) -> None:
-    """Since 4.4 start offset and complete count do not go back within a state; before, they are as the leader says."""
-    for rules, expected in ((KAFKA_4_3, of_4_3), (KAFKA_4_4, of_4_4)):
-        found = started(rules=rules, limit=9)
-        found.answer(write(20, batch(25, 27), done=3))
-        found.answer(write(asked, batch(2, 2, 0), done=done))
-        update = records(found)[-1]
-        assert isinstance(update, ShareUpdate)
-        assert (update.start_offset, update.delivery_complete_count) == expected
-        assert all(b.first_offset >= (expected[0] or 0) for b in update.batches)
-
-
-def test_before_4_4_a_snapshot_keeps_a_start_that_is_not_said() -> None:
-    """An update says -1 as the leader does; the snapshot in its place says the start offset there is."""
-    found = started(rules=KAFKA_4_3, limit=0, start=20)
-    found.answer(write(None, batch(2, 2), batch(25, 27), done=3))
-
-    snapshot = records(found)[-1]
-    assert isinstance(snapshot, ShareSnapshot)
-    assert (snapshot.start_offset, snapshot.batches) == (20, (batch(25, 27),))
-
-
-def test_before_4_4_an_epoch_that_is_not_given_is_not_checked() -> None:
-    """-1 passes for any epoch, and a read with it writes nothing."""
-    found = started(rules=KAFKA_4_3)
-    found.answer(StateRead(key=KEY, leader_epoch=5))
-    end = found.log.end_offset
-
-    assert found.answer(StateRead(key=KEY, leader_epoch=None)).error is ErrorCode.NONE
-    assert found.log.end_offset == end
-    assert found.answer(replace(write(1), leader_epoch=None, state_epoch=None)).error is ErrorCode.NONE
-    assert found.memory.states[KEY].leader_epoch == 5
 
 
 def test_the_summary() -> None:
@@ -224,10 +140,19 @@ def test_a_coordinator_that_loads_refuses_calls(availability: Availability, erro
         )
 
 
-def test_without_metadata_no_topic_is_known() -> None:
-    """A coordinator that has seen no metadata yet knows no topic; what is wrong in itself is still said first."""
-    found = started()
-    found.partition_counts = None
+def test_the_snapshot_after_so_many_updates() -> None:
+    """R000-23: the write that finds the limit reached is a snapshot, with all that was before it; 500 by default."""
+    found = started(limit=3)
+    for offset in range(9):
+        found.answer(write(0, batch(offset, offset), done=offset + 1))
 
-    assert found.answer(write(0)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert found.answer(write(0, leader=-1)).error is ErrorCode.INVALID_REQUEST
+    kinds = ["s" if isinstance(record, ShareSnapshot) else "u" for record in records(found)]
+    assert "".join(kinds) == "suuusuuusu"
+    third = records(found)[8]
+    assert isinstance(third, ShareSnapshot)
+    assert (third.snapshot_epoch, third.batches, third.delivery_complete_count) == (2, (batch(0, 7),), 8)
+    assert third.create_timestamp_ms == third.write_timestamp_ms
+    assert UPDATES_PER_SNAPSHOT == 500
+    every = started(limit=0)
+    every.answer(write(0, batch(0, 0)))
+    assert all(isinstance(record, ShareSnapshot) for record in records(every))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from simulation.share_members import (
@@ -79,22 +78,6 @@ def test_a_response_leaves_out_unchanged_partitions() -> None:
     assert member.fetch().partitions == ()
 
 
-def test_partitions_take_turns() -> None:
-    """With one record asked for at a time none of a session's partitions starves. Turns are uneven: Kafka turns the
-    order by the epoch and also moves what brought records to its end."""
-    cluster = Cluster()
-    places = (FIRST, SECOND, THIRD)
-    for place in places:
-        for _ in range(9):
-            cluster.produce(place, 1)
-    member = Member(cluster=cluster)
-    firsts = [
-        next(p.at for p in member.fetch(*(() if member.epoch else places), max_records=1).partitions if p.acquired)
-        for _ in range(9)
-    ]
-    assert set(firsts) == set(places)
-
-
 @pytest.mark.parametrize("how", ["acknowledge", "fetch", "lost"])
 def test_closing_releases_what_is_held(how: str) -> None:
     """R002-62: when a session ends, what its member held is available again with its count, in memory and in the
@@ -120,27 +103,3 @@ def test_closing_releases_what_is_held(how: str) -> None:
         [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in s.batches] for s in states
     ]
     assert released.count([(0, 9, DeliveryState.AVAILABLE, 1)]) == 2
-
-
-def test_leaders_of_a_group_without_members_are_dropped() -> None:
-    """Leaders of a group are kept while a member is connected; a new leader reads the state again."""
-    cluster, member = opened(FIRST)
-    other = Member(cluster=cluster, name="other")
-    other.fetch(FIRST)
-    cluster.broker.disconnected("m")
-    assert cluster.broker.leaders.leaders
-    other.acknowledge({}, epoch=-1)
-    cluster.broker.disconnected("other")
-    assert not cluster.broker.leaders.leaders
-    got = replace(member, epoch=0).fetch(FIRST).of(FIRST)
-    assert got is not None
-    assert [a.delivery_count for a in got.acquired] == [2]
-
-
-def test_a_full_broker_opens_no_session() -> None:
-    """A session beyond the limit is refused, in version 0 as not found; a member that has one may begin afresh."""
-    cluster, member = opened(FIRST, most_sessions=1)
-    other = Member(cluster=cluster, name="other")
-    assert other.fetch(FIRST).error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert other.fetch(FIRST, version=0).error is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert member.fetch(FIRST, epoch=0).error is ErrorCode.NONE

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from samples.coordinator_random_calls import KEYS, TOPICS, requests
 from samples.random_records import keys
 
-from acktrail.errors import InputError
 from acktrail.model.batches import StateBatch
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
@@ -25,7 +24,6 @@ from acktrail_simulation.messages.persister_messages import (
     StateDelete,
     StateInitialize,
     StateRead,
-    StateSummary,
     batched,
 )
 
@@ -56,19 +54,6 @@ def test_a_call_is_its_entries(entries: list[PersisterRequest]) -> None:
         assert placed.partition == state_partition_of(placed.record.key, 4)
 
 
-def test_a_partition_named_twice_is_answered_once() -> None:
-    """Both entries are served, the last one's outcome is told."""
-    found = topic()
-    fine = StateInitialize(key=KEYS[0], state_epoch=1, start_offset=0)
-    late = StateInitialize(key=KEYS[0], state_epoch=0, start_offset=9)
-    (call,) = batched((fine, late))
-
-    assert [answer.error for answer in found.answer_call(call).entries] == [ErrorCode.FENCED_STATE_EPOCH]
-    assert found.states()[KEYS[0]].start_offset == 0
-    nobody: Batched[PersisterRequest] = Batched(group_id=GroupId(""), entries=(fine,))
-    assert found.answer_call(nobody).entries == ()
-
-
 def test_a_topic_comes_and_goes() -> None:
     """R000-36: with its topic a share partition leaves every group; a topic that comes again has another id."""
     found = topic()
@@ -81,33 +66,11 @@ def test_a_topic_comes_and_goes() -> None:
     assert again.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_jobs_run_on_every_coordinator() -> None:
-    """Cold snapshots and pruning reach all state partitions."""
-    found = topic()
-    for key in KEYS:
-        found.answer(StateInitialize(key=key, state_epoch=0, start_offset=0))
-    found.clock.advance(300_000)
-    found.snapshot_cold()
-
-    assert {state.snapshot_epoch for state in found.states().values()} == {1}
-    assert found.prune() == len(KEYS)
-    assert replay(placed.record for placed in found.placed()) == found.states()
-
-
 @given(keys.filter(lambda key: key.partition >= 0))
 @example(replace(KEYS[0], group_id=GroupId("a:b:AQIDBAUGBwgJCgsMDQ4PEA:1")))
 def test_a_coordinator_key_is_read_from_the_right(key: SharePartition) -> None:
     """R000-10: whatever the group id holds, colons too, the key names its share partition."""
     assert coordinator_key(key.coordinator_key) == key
-
-
-@pytest.mark.parametrize(
-    "text", ["", "g", "g:AQIDBAUGBwgJCgsMDQ4PEA", "g:no-id:0", f"g:{KEYS[0].topic_id}:-1", "a:b:c"]
-)
-def test_what_is_no_coordinator_key(text: str) -> None:
-    """A text that names no share partition is refused."""
-    with pytest.raises(InputError, match="no coordinator key"):
-        coordinator_key(text)
 
 
 @given(st.lists(requests().filter(lambda request: request.key.partition >= 0), min_size=1, max_size=8))
@@ -156,36 +119,4 @@ def test_answers_are_spelt() -> None:
     assert result == {
         "TopicId": KEYS[0].topic_id,
         "Partitions": [{"Partition": 0, "ErrorCode": 0, "StateEpoch": 3, "StartOffset": -1, "StateBatches": []}],
-    }
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"GroupId": "g", "TopicId": KEYS[0].topic_id},
-        {"GroupId": "g", "Partition": 0},
-        {"GroupId": "g", "TopicId": KEYS[0].topic_id, "Partition": "0"},
-        {"GroupId": "g", "TopicId": KEYS[0].topic_id, "Partition": 0, "LeaderEpoch": True},
-    ],
-)
-def test_a_call_that_cannot_be_read_is_refused(fields: dict[str, object]) -> None:
-    """A field that is missing, or of another kind, is named."""
-    with pytest.raises(InputError):
-        read_request(StateRead, fields)
-
-
-def test_summaries_say_all_but_batches() -> None:
-    """The summary's answer carries both epochs and the complete count."""
-    found = topic()
-    (call,) = batched((found.answer(StateSummary(key=KEYS[0])),))
-    (result,) = answer_fields(call)["Results"]
-
-    assert set(result["Partitions"][0]) == {
-        "Partition",
-        "ErrorCode",
-        "StateEpoch",
-        "LeaderEpoch",
-        "StartOffset",
-        "DeliveryCompleteCount",
     }

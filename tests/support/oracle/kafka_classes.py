@@ -6,12 +6,13 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acktrail.embedded.kafka.installation import Installation, install
 
-__all__ = ["KafkaProgram", "compiled"]
+__all__ = ["KafkaProgram", "camel", "compiled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +59,10 @@ def compiled(sources: tuple[str, ...], main_class: str, version: str, folder: Pa
     )
     assert done.returncode == 0, done.stderr
     return KafkaProgram(installation=installation, classes=folder, main_class=main_class)
+
+
+def camel(fields: Any) -> Any:
+    """Kafka's JSON begins its names in lower case."""
+    if isinstance(fields, dict):
+        return {name[0].lower() + name[1:]: camel(value) for name, value in fields.items()}
+    return [camel(value) for value in fields] if isinstance(fields, list) else fields

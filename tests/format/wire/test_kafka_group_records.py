@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.kafka_classes import compiled
 
 from acktrail.format.wire.group_record import OTHER_TYPES, decode
 from acktrail.model.group_records import (
@@ -30,9 +30,6 @@ from acktrail.model.group_records import (
 )
 from acktrail.model.share_partition import GroupId, TopicId, topic_id_text
 from acktrail_simulation.messages.group_record_encoder import encode
-
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
 
 pytestmark = pytest.mark.broker
 

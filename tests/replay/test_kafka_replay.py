@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
+from oracle.kafka_classes import compiled
+from oracle.random_batches import random_batches
 from samples.dump_lines import dump_line
 from servers.releases import releases
 
@@ -31,16 +32,12 @@ from acktrail.offline.replay_files import replay_sorted
 from acktrail.replay.raw_log import RawLogReplay
 from acktrail.replay.state_columns import states_of
 
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
-from random_batches import random_batches
-
 pytestmark = pytest.mark.broker
 
 Log = list[tuple[RawRecord, StateRecord]]
 
 MAIN_CLASS = "org.apache.kafka.coordinator.share.KafkaReplay"
-RECORDED = Path(__file__).parents[1] / "golden/state_topic"
+RECORDED = Path(__file__).parents[1] / "support/golden/state_topic"
 
 
 def kafkas_answers(dumps: Iterable[list[str]], version: str, folder: Path) -> list[list[dict[str, Any]]]:

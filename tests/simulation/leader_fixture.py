@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from samples.leader_random_walk import KEY
+from simulation.leader_random_walk import KEY
 
 from acktrail.model.batches import StateBatch
 from acktrail_simulation.clock import SimulatedClock

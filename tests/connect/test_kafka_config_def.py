@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.kafka_classes import compiled
 
 from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, NonEmptyWithoutControls, OneOf
 from acktrail.connect.config_values import ConfigType, text_of
-
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
 
 pytestmark = pytest.mark.broker
 

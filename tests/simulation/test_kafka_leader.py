@@ -5,17 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import random
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from samples.leader_random_walk import SimulatedLeader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
-from test_kafka_coordinator import camel
+from oracle.kafka_classes import camel, compiled
+from simulation.leader_random_walk import SimulatedLeader
 
 pytestmark = pytest.mark.broker
 

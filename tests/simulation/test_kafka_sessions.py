@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.kafka_classes import camel, compiled
 from samples.coordinator_random_calls import TOPIC_IDS
 
 from acktrail.model.share_partition import GroupId, TopicId
@@ -34,10 +34,6 @@ from acktrail_simulation.messages.share_messages import (
     ShareFetch,
     TopicIdPartition,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
-from test_kafka_coordinator import camel
 
 pytestmark = pytest.mark.broker
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle.kafka_classes import camel, compiled
+from oracle.random_batches import random_batches
 from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
 from acktrail.format.wire.dialects.released import encode
@@ -28,10 +29,6 @@ from acktrail_simulation.messages.persister_messages import (
     StateSummary,
     batched,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-from kafka_classes import compiled
-from random_batches import random_batches
 
 pytestmark = pytest.mark.broker
 
@@ -85,13 +82,6 @@ def random_step(source: random.Random, found: ShareCoordinator) -> Step:
     if kind < 0.2:
         return source.randrange(COLD_AFTER_MS)
     return random_request(source, found)
-
-
-def camel(fields: Any) -> Any:
-    """Kafka's JSON begins its names in lower case."""
-    if isinstance(fields, dict):
-        return {name[0].lower() + name[1:]: camel(value) for name, value in fields.items()}
-    return [camel(value) for value in fields] if isinstance(fields, list) else fields
 
 
 def line(step: Step, now: int) -> dict[str, Any]:

@@ -23,15 +23,17 @@ from acktrail.tables.upkeep.retention import AGED_BY
 OBSERVATIONS = "offset_observations"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MS = dt.timedelta(milliseconds=1)
-SPAN_MS = 20 * 86_400_000
+DAY_MS = 86_400_000
+SPAN_MS = 20 * DAY_MS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of a table: its time, and what no other row of the table has."""
+    """A row of a table: its time, its part of its file's bytes, and what no other row of the table has."""
 
     table: str
     at_ms: int | None
+    size: float
     identity: tuple[Any, ...]
 
 
@@ -41,7 +43,10 @@ def aged_rows(tables: Tables) -> list[Row]:
     for name in (RECORDS, OBSERVATIONS):
         for file in files_of(tables, name) if tables.exists(name) else ():
             rows = tables.read_files(name, [file.path]).to_pylist()
-            found += [Row(table=name, at_ms=time_of(row[AGED_BY[name]]), identity=whose(row)) for row in rows]
+            size = file.size_bytes / max(len(rows), 1)
+            found += [
+                Row(table=name, at_ms=time_of(row[AGED_BY[name]]), size=size, identity=whose(row)) for row in rows
+            ]
     return found
 
 
@@ -67,6 +72,15 @@ def oldest(rows: list[Row], before_ms: int | None) -> list[Row]:
         for row in rows
         if row.at_ms is not None and row.at_ms < before_ms and (row.table, *row.identity) not in stay
     ]
+
+
+def plain_cut(rows: list[Row], keep: int) -> int | None:
+    """The start of the oldest day so that what is not older takes no more than `keep`; the newest day stays."""
+    days = sorted({row.at_ms // DAY_MS * DAY_MS for row in rows if row.at_ms is not None})
+    for day in days:
+        if day == days[-1] or round(sum(row.size for row in rows if row.at_ms is None or row.at_ms >= day)) <= keep:
+            return None if day == days[0] else day
+    return None
 
 
 def dropped(report: MaintenanceReport) -> dict[str, Counter[str]]:
@@ -99,17 +113,20 @@ def build(tables: Tables, data: st.DataObject) -> None:
 @settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(st.data())
 def test_the_oldest_rows_go_and_no_row_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Over any files: what goes is what a look at every row finds, by table and by day; the dry run says the same."""
+    """Over any files, by age and by size: what goes is what a look at every row finds, by table and by day; the dry run
+    says the same."""
     tables = Tables(TablesConfig(uri=str(tmp_path_factory.mktemp("tables") / "t")))
     build(tables, data)
     rows = aged_rows(tables)
     age = data.draw(st.none() | st.integers(0, SPAN_MS), label="age")
-    before = None if age is None else FIRST_MS + SPAN_MS - age
+    keep = data.draw(st.none() | st.integers(0, round(sum(row.size for row in rows) * 1.05)), label="keep")
+    cuts = (None if age is None else FIRST_MS + SPAN_MS - age, None if keep is None else plain_cut(rows, keep))
+    before = max((each for each in cuts if each is not None), default=None)
     gone = oldest(rows, before)
     days = {name: Counter[str]() for name in (RECORDS, OBSERVATIONS)}
     for row in gone:
         days[row.table][str((EPOCH + (row.at_ms or 0) * MS).date())] += 1
-    policy = MaintenancePolicy(keep_ms=age)
+    policy = MaintenancePolicy(keep_ms=age, keep_bytes=keep)
     shown = preview(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
     done = maintain(tables.config, policy, now_ms=FIRST_MS + SPAN_MS)
     assert shown.dropped_before_ms == done.dropped_before_ms == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -30,6 +31,10 @@ def maintain(
             "--keep", help="Drop state records, history and observations older than this: 365d. Default: keep all."
         ),
     ] = None,
+    keep_size: Annotated[
+        str | None,
+        typer.Option("--keep-size", help="Drop their oldest days where they take more than this: 50GB."),
+    ] = None,
     vacuum_after: Annotated[
         str,
         typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
@@ -50,6 +55,7 @@ def maintain(
     config = TablesConfig.from_environment(tables, tables_options)
     policy = maintenance.MaintenancePolicy(
         keep_ms=None if keep is None else duration_ms("--keep", keep),
+        keep_bytes=None if keep_size is None else _size(keep_size),
         vacuum_after_ms=_vacuum_after_ms(vacuum_after),
     )
     report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
@@ -63,6 +69,13 @@ def _vacuum_after_ms(text: str) -> int:
     if found < _SHORTEST_VACUUM:
         raise InputError(f"--vacuum-after {text!r} is too short", hint="at least 1d: jobs that run may read them")
     return found
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+) ?([MGT]B)", text)
+    if found is None:
+        raise InputError(f"--keep-size {text!r} is no size", hint="give a number and MB, GB or TB: 50GB")
+    return int(found[1]) * 10 ** {"MB": 6, "GB": 9, "TB": 12}[found[2]]
 
 
 def _report_text(report: MaintenanceReport) -> str:

@@ -32,7 +32,7 @@ from acktrail.tables.sinks.connector_positions import POSITIONS, ConnectorPositi
 from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, OpenTables, is_table_name
 from acktrail.tables.upkeep.file_rewrite import Change, commit_rewrite, compact_files, compaction_bins, rewrite
 from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows
+from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms
 from acktrail.times import new_run_id
 
 _DAY_MS: Final = 86_400_000
@@ -63,17 +63,21 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenancePolicy:
-    """`keep_ms`: how old rows of ``AGED_BY`` may be; None: all are kept. `small_files`: how many a table may have.
+    """`keep_ms`: how old rows of ``AGED_BY`` may be, `keep_bytes`: how much they may take in whole days; None: all are
+    kept. `small_files`: how many a table may have.
     `vacuum_after_ms`: for how long files stay that the newest version does not need: readers of older versions still
     use them."""
 
     keep_ms: int | None = None
+    keep_bytes: int | None = None
     small_files: int = _SMALL_FILES
     vacuum_after_ms: int = 7 * _DAY_MS
 
-    def kept_from_ms(self, now_ms: int) -> int | None:
+    def kept_from_ms(self, tables: Tables, now_ms: int) -> int | None:
         """The time before which rows are not kept; None: all are."""
-        return None if self.keep_ms is None else now_ms - self.keep_ms
+        aged = None if self.keep_ms is None else now_ms - self.keep_ms
+        fitting = None if self.keep_bytes is None else fitting_from_ms(tables, self.keep_bytes)
+        return max((each for each in (aged, fitting) if each is not None), default=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +118,7 @@ _Progress = Callable[[str], None]
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
     tables, at = _MaintainedTables(config), now_ms or _now_ms()
-    before = policy.kept_from_ms(at)
+    before = policy.kept_from_ms(tables, at)
     found = []
     for snapshot in tables.snapshots():
         own = _looked_at(snapshot, policy)
@@ -143,7 +147,7 @@ def maintain(
     tables, at = _MaintainedTables(config), now_ms or _now_ms()
     ensure_whole(tables)
     copy_ranges(tables)
-    before = policy.kept_from_ms(at)
+    before = policy.kept_from_ms(tables, at)
     found = {own.name: _looked_at(own, policy) for own in tables.snapshots()}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")

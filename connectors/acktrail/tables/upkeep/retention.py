@@ -1,5 +1,5 @@
-"""Rows that are older than what is kept. What is dropped of ``state_records`` is a gap in ``export_ranges`` with a
-reason of its own, so that counts add up and an unknown state says why.
+"""Rows that are older than what is kept, by age or by size. What is dropped of ``state_records`` is a gap in
+``export_ranges`` with a reason of its own, so that counts add up and an unknown state says why.
 
 The gap is recorded first, the rows follow: after a crash in between, the next run drops what the gaps name. The newest
 record of a state partition always stays: the exporter compares it with Kafka's log.
@@ -42,6 +42,7 @@ AGED_BY: Final = {
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ADDRESS: Final = ("state_partition", "offset")
 _WHAT: Final = "retention"
+_NO_DAY: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,26 @@ class _Doomed:
     kept: pc.Expression
     ends: Mapping[int, int]
     counts: Mapping[DataFile, Counter[str]]
+
+
+def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
+    """The start of the oldest day (UTC, ms since the epoch) that is kept where the tables of ``AGED_BY`` together may
+    take `keep_bytes`: whole days go, the oldest first, and never the newest. None: all of them fit. A row takes its
+    file's bytes divided by the file's rows.
+
+    100 bytes of Monday, 60 of Tuesday and 70 of today in 140: Monday goes, Tuesday stays.
+    """
+    sizes = Counter[str]()
+    for name, column in AGED_BY.items():
+        snapshot = tables.snapshot(name)
+        for file in snapshot.files() if snapshot else ():
+            rows = _by_day(scanned(snapshot, [file], [column]), column)
+            sizes.update({day: file.size_bytes * count / rows.total() for day, count in rows.items()})
+    undated, left, days = sizes.pop(_NO_DAY, 0), sum(sizes.values()), sorted(sizes)
+    oldest = list(days)
+    while len(oldest) > 1 and round(undated + left) > keep_bytes:
+        left -= sizes[oldest.pop(0)]
+    return None if oldest == days else int(np.datetime64(oldest[0], "ms").astype(np.int64))
 
 
 def days_to_drop(tables: Tables, name: str, before_ms: int | None) -> Counter[str]:
@@ -113,7 +134,7 @@ def _by_day(batches: Iterator[pa.RecordBatch], column: str) -> Counter[str]:
         times = known.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]")
         days, counts = np.unique(times.astype("datetime64[D]"), return_counts=True)
         found.update(dict(zip(days.astype(str).tolist(), counts.tolist(), strict=True)))
-        found["unknown"] += batch[column].null_count
+        found[_NO_DAY] += batch[column].null_count
     return +found
 
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,15 +17,14 @@ import pytest
 from connect import test_suites
 from embedded.processes import eventually
 from samples.memory_source import MemoryLog, MemoryTask
-from servers.s3_server import S3, running_s3
 from servers.signed_s3_server import SignedS3, running_signed_s3
 
 from acktrail.config import TablesConfig
-from acktrail.connect.contract import LeaseTerms, SinkTaskContext
+from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.connect.testing import SinkSuite
-from acktrail.errors import ConcurrentCommit, ConfigurationError, OutcomeUnknown, RetryableError
+from acktrail.errors import ConcurrentCommit, OutcomeUnknown, RetryableError
 from acktrail.tables.bucket import Bucket
 from acktrail_plugins.parquet.parquet_files import BucketFiles, file_name, file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSink, ParquetSinkTask
@@ -226,49 +224,6 @@ def test_a_kill_within_a_put_loses_and_doubles_nothing(
     assert pc.sum(ranges["records_read"]).as_py() == records.num_rows
 
 
-def test_one_worker_has_the_lease(s3: SignedS3, config: TablesConfig) -> None:
-    """It lies beside the tables, and is no table of its own."""
-    leases = [sink_of(config).lease(LeaseTerms(connector="c", owner=each, ttl_s=30)) for each in ("one", "two")]
-    assert [lease.acquire() for lease in leases] == [True, False]
-    assert leases[1].holder == "one"
-    assert sink_of(config).positions("c", []) == {}
-    leases[0].release()
-    assert leases[1].acquire()
-
-
-def test_what_a_person_must_correct_is_one_line(
-    s3: SignedS3, config: TablesConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """No credentials, a wrong secret, a bucket that is not there, a read-only account: before anything is
-    read."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
-    without = TablesConfig(uri=config.uri)
-    wrong = TablesConfig(uri=config.uri, options={**config.options, "aws_secret_access_key": "wrong-secret"})
-    for each, says in (
-        (without, "no credentials were given"),
-        (wrong, "the credentials were refused"),
-        (s3.config("absent"), "the bucket does not exist"),
-        (s3.config(config.uri.split("/")[2], s3.reader), "access was denied"),
-    ):
-        with pytest.raises(ConfigurationError, match=says) as caught:
-            sink_of(each).start()
-        assert "\n" not in caught.value.message
-        assert "secret" not in caught.value.message
-
-
-def test_options_come_from_a_file_too(s3: SignedS3, config: TablesConfig, tmp_path: Path) -> None:
-    """As those of DeltaSink; a key of the configuration wins."""
-    file = tmp_path / "options"
-    wrong = {**config.options, "aws_region": "mars-1"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in wrong.items()))
-    keys = {"folder": config.uri, "folder.options": str(file), "option.aws_region": config.options["aws_region"]}
-    task = ParquetSink(ParquetSink.config_def.parse(keys)).task(ROWS)
-    put(task, 0, 1)
-    task.flush()
-    assert numbers(s3, config) == [0]
-
-
 class _Numbered(Bucket):
     """A folder of files with some numbers, and how often it was asked."""
 
@@ -302,16 +257,3 @@ def test_the_start_asks_for_the_newest_files_alone(s3: SignedS3, config: TablesC
     assert sink_of(config).positions("c", []) == {PART: 7}
     assert s3.proxy.hits == 5, "two lists of folders, two pages of names, one footer"
     assert file_storage(config).newest(f"t/{folder.name}") == 2_345
-
-
-def test_another_server_takes_it_too() -> None:
-    """moto: the files of two runs, found again."""
-    with running_s3() as server:
-        moto: S3 = server
-        config = moto.bucket("files")
-        for end in (2, 5):
-            task = sink_of(config).task(ROWS)
-            put(task, task.position(PART) or 0, end)
-            task.flush()
-        assert sink_of(config).positions("c", []) == {PART: 5}
-        assert sum(key.endswith(".parquet") for key in moto.keys("files")) == 2

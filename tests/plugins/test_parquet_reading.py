@@ -56,7 +56,7 @@ def plain(found: pa.Table) -> list[dict[str, Any]]:
 
 def test_spark_reads_the_folder_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     """The whole folder: exactly the rows, with the source partition as a column; nothing of the lease or of files that
-    are being written."""
+    are being written. With mergeSchema, columns that came later are read too, null in older rows."""
     expected = write(TablesConfig(uri=str(tmp_path)))
     for temporary in (tmp_path / "state_records").iterdir():
         (temporary / ".part-x").write_bytes(b"half a file")
@@ -66,6 +66,12 @@ def test_spark_reads_the_folder_of_a_table(spark: SparkSession, tmp_path: Path) 
     rows = found.drop("source_partition").toArrow().sort_by(BY).to_pylist()
     assert [{**row} for row in rows] == expected
     assert spark.read.parquet(str(tmp_path / "export_ranges")).groupBy().sum("records_read").first()[0] == 90
+    task = ParquetSinkTask(file_storage(TablesConfig(uri=str(tmp_path))), ROWS)
+    for number, wider in enumerate(({"a": [1]}, {"a": [2], "b": ["x"]})):
+        task.put(SourceBatch(source_partition=SourcePartition("p"), rows={"t": pa.table(wider)}, position=number))
+        task.flush()
+    merged = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "t")).select("a", "b").collect()
+    assert sorted(map(tuple, merged)) == [(1, None), (2, "x")]
 
 
 def test_arrow_reads_a_folder_in_a_bucket(s3: SignedS3) -> None:
@@ -77,13 +83,3 @@ def test_arrow_reads_a_folder_in_a_bucket(s3: SignedS3) -> None:
     there = S3FileSystem(endpoint_override=host, scheme="http", region=REGION, **keys)
     folder = config.uri.removeprefix("s3://") + "/state_records"
     assert plain(ds.dataset(folder, filesystem=there, partitioning="hive").to_table()) == expected
-
-
-def test_columns_that_came_later_are_read_too(spark: SparkSession, tmp_path: Path) -> None:
-    """With mergeSchema, Spark has the columns of all files; older rows have nulls there."""
-    task = ParquetSinkTask(file_storage(TablesConfig(uri=str(tmp_path))), ROWS)
-    for number, rows in enumerate(({"a": [1]}, {"a": [2], "b": ["x"]})):
-        task.put(SourceBatch(source_partition=SourcePartition("p"), rows={"t": pa.table(rows)}, position=number))
-        task.flush()
-    found = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "t")).select("a", "b").collect()
-    assert sorted(map(tuple, found)) == [(1, None), (2, "x")]

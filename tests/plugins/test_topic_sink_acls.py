@@ -14,7 +14,6 @@ from servers.workload import Workload, until
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import NotAuthorized
 from acktrail.model.acls import POSITIONS_TOPIC
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink
 
@@ -58,45 +57,3 @@ def test_the_rights_of_the_connectors_are_found_and_granted(
         assert task.position(source) == 1
     finally:
         task.stop()
-
-
-@pytest.mark.full
-def test_a_topic_sink_needs_the_documented_rights(guarded: EmbeddedBroker, guarded_workload: Workload) -> None:
-    """Each missing right of docs/connect.md is named; with all of them rows land, and the position is read again."""
-    kafka, source = guarded.config("member"), SourcePartition("p")
-    keys = {f"kafka.{name}": value for name, value in kafka.properties.items()}
-    own = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **keys, "topics.partitions": "1"}
-    sink = KafkaTopicSink(
-        KafkaTopicSink.config_def.parse({**own, "topic": "sink-rows", "positions.topic": "sink-positions"})
-    )
-
-    def missing() -> str:
-        """The right that the error names; empty: a row landed."""
-        task = sink.task(SinkTaskContext(connector="c", run_id="run"))
-        try:
-            position = task.position(source)
-            number = (position if isinstance(position, int) else 0) + 1
-            rows = pa.table({"n": [number]})
-            task.put(SourceBatch(source_partition=source, rows={"t": rows}, position=number))
-            task.flush()
-        except NotAuthorized as error:
-            return f"{error.operation} on {error.resource}"
-        finally:
-            task.stop()
-        return ""
-
-    identity, positions = "acktrail/sink-positions/c/p", "sink-positions"
-    for kind, name in (("TOPIC", positions), ("TOPIC", "sink-rows")):
-        for operation in ("DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"):
-            guarded_workload.allow("member", operation, kind, name)
-    for named, kind, name, operations in (
-        (f"WRITE and DESCRIBE on transactional id {identity}", "TRANSACTIONAL_ID", identity, ["WRITE", "DESCRIBE"]),
-        ("WRITE on topic sink-rows", "TOPIC", "sink-rows", ["WRITE"]),
-        (f"WRITE on topic {positions}", "TOPIC", positions, ["WRITE"]),
-        (f"READ on topic {positions}", "TOPIC", positions, ["READ"]),
-    ):
-        until(lambda named=named: missing() == named, timeout_s=30, what=f"an error that names {named}")
-        for operation in operations:
-            guarded_workload.allow("member", operation, kind, name)
-    until(lambda: not missing(), timeout_s=30, what="all rights")
-    assert sink.positions("c", [source])[source] == 2  # one landed in the empty topic of positions before READ

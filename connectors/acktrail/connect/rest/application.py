@@ -105,15 +105,15 @@ async def _unexpected(_: Request, error: Exception) -> JSONResponse:
 def rest_server(worker: Worker, config: WorkerConfig, *, timeout_s: float = 90.0) -> HttpServer:
     """The REST interface of a worker at its configured address. Raises ConfigurationError: it is none, or taken; it
     can be reached from elsewhere without TLS and authentication; certificate or key cannot be used."""
-    host, port = _address(config.listener)
+    host, port = _address(config["rest.listener"])
     calls = Calls(worker=worker, timeout_s=timeout_s)
     server = HttpServer(
         Guard(application(calls), _access(config, host)),
         host,
         port,
         option="rest.listener",
-        certificate=config.certificate,
-        private_key=config.private_key,
+        certificate=config.file("rest.tls.certificate"),
+        private_key=config.file("rest.tls.key"),
     )
     calls.worker_id = server.address
     return server
@@ -127,16 +127,16 @@ def _address(listener: str) -> tuple[str, int]:
 
 
 def _access(config: WorkerConfig, host: str) -> Access:
-    is_own = is_loopback(host)
+    is_own, hosts = is_loopback(host), config["rest.allowed.hosts"]
     access = Access(
-        token=config.token,
-        user=config.user,
-        password=config.password,
-        hosts=(*config.allowed_hosts, host) if is_own or config.allowed_hosts else None,
+        token=config["rest.token"],
+        user=config["rest.basic.user"],
+        password=config["rest.basic.password"],
+        hosts=(*hosts, host) if is_own or hosts else None,
     )
-    if not is_own and not config.is_insecure and not (access.asks and config.certificate is not None):
+    if not is_own and not config["rest.insecure"] and not (access.asks and config["rest.tls.certificate"] is not None):
         raise ConfigurationError(
-            f"rest.listener {config.listener} can be reached from elsewhere, without TLS and authentication",
+            f"rest.listener {config['rest.listener']} can be reached from elsewhere, without TLS and authentication",
             hint="set rest.tls.certificate, rest.tls.key and rest.token (or rest.basic.user and rest.basic.password), "
             "listen on 127.0.0.1, or say rest.insecure=true",
         )

@@ -97,28 +97,14 @@ def validate(config: Mapping[str, Any], hidden: Collection[str] = ()) -> tuple[C
             continue
         except AcktrailError as error:
             wrong[key] = error.message + (f"; {error.hint}" if error.hint else "")
-    prefixes = _unknown_prefixes(wrong)
     values = [
-        _with_error(value, wrong.get(value.name))
+        replace(value, errors=(wrong[value.name],)) if value.name in wrong else value
         for value in keys.validate(config, hidden)
-        if value.name in keys.keys or not (wrong and (not prefixes or value.name.startswith(prefixes)))
+        if value.name in keys.keys or not wrong
     ]
     known = {value.name for value in values}
     values += [ConfigValue(name=key, errors=(text,)) for key, text in wrong.items() if key not in known]
     return keys, values
-
-
-def _unknown_prefixes(wrong: Mapping[str, str]) -> tuple[str, ...]:
-    """Where keys of plug-ins that are not there would lie; empty: anywhere."""
-    if "connector.class" in wrong:
-        return ()
-    return tuple(SINK_PREFIX if key == SINK_CLASS else key.removesuffix("type") for key in wrong)
-
-
-def _with_error(value: ConfigValue, text: str | None) -> ConfigValue:
-    if text is None:
-        return value
-    return replace(value, errors=(text,))
 
 
 def shapes(name: str) -> bool:

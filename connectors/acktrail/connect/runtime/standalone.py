@@ -33,17 +33,18 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
     config = WorkerConfig.read(worker_file)
     given = [connector_file(file) for file in connector_files]
     providers = replace(config.providers, base=worker_file.absolute().parent)
-    owner = config.worker_name or f"{socket.gethostname()}:{worker_file.absolute()}"
-    lease = LeaseRule(owner=owner, ttl_s=config.lease_ttl_s) if config.uses_lease else None
-    worker = Worker(ConfigStore(config.storage), defaults=config.defaults, providers=providers, lease=lease)
-    log_to_stderr(as_json=config.log_format == "json", redact=worker.redact_all)
+    owner = config["worker.name"] or f"{socket.gethostname()}:{worker_file.absolute()}"
+    lease = LeaseRule(owner=owner, ttl_s=config["lease.ttl.ms"] / 1_000) if config["lease"] else None
+    store = ConfigStore(config.file("config.storage.dir"))
+    worker = Worker(store, defaults=config.defaults, providers=providers, lease=lease)
+    log_to_stderr(as_json=config["log.format"] == "json", redact=worker.redact_all)
     with stop_on_signals() as stop, _metrics(worker, config):
         try:
             with _rest(worker, config):
                 worker.start()
                 for name, texts in given:
                     worker.put(name, texts)
-                return _wait(worker, stop, is_bounded=not config.listener)
+                return _wait(worker, stop, is_bounded=not config["rest.listener"])
         finally:
             worker.stop()
 
@@ -51,7 +52,7 @@ def run_standalone(worker_file: Path, connector_files: Sequence[Path]) -> int:
 @contextmanager
 def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
     """The REST interface, where one is configured."""
-    if not config.listener:
+    if not config["rest.listener"]:
         yield
         return
     from acktrail.connect.rest.application import rest_server  # a worker without it needs no FastAPI
@@ -64,12 +65,12 @@ def _rest(worker: Worker, config: WorkerConfig) -> Iterator[None]:
 
 @contextmanager
 def _metrics(worker: Worker, config: WorkerConfig) -> Iterator[None]:
-    if config.metrics_listener is None:
+    if config["metrics.listener"] is None:
         yield
         return
     from acktrail.connect.metrics.worker_metrics import metrics_served
 
-    with metrics_served(worker, config.metrics_listener) as address:
+    with metrics_served(worker, config["metrics.listener"]) as address:
         _LOG.info("metrics at %s", address, extra={"event": "metrics_started"})
         yield
 

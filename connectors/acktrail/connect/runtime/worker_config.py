@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acktrail.connect.config_def import keys_in
-from acktrail.connect.config_values import ConfigType, Password, text_of, under
+from acktrail.connect.config_values import ConfigType, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
 
@@ -20,34 +20,17 @@ _CONNECTOR: Final = "connector."
 WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Parsed: see ``WORKER``. `defaults` are the keys of ``[connector]``."""
+    """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``."""
 
-    listener: str
-    storage: Path | None
-    uses_lease: bool
-    lease_ttl_s: float
-    worker_name: str | None
-    metrics_listener: str | None
-    log_format: str
-    is_insecure: bool = False
-    certificate: Path | None = None
-    private_key: Path | None = None
-    token: Password | None = None
-    user: str | None = None
-    password: Password | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    providers: Providers = field(default_factory=Providers)
-    defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    values: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def read(cls, file: Path | None) -> WorkerConfig:
-        """From a file; None: the defaults. Raises ConfigurationError when it cannot be read, InvalidConfiguration with
-        all that is wrong in it. References to secrets stay in `defaults` as they are; those in the worker's own keys
-        are resolved, relative paths from the file's folder."""
-        if file is None:
-            return cls.of({})
+    def read(cls, file: Path) -> WorkerConfig:
+        """From a file. Raises ConfigurationError when it cannot be read, InvalidConfiguration with all that is wrong in
+        it. References to secrets stay in `defaults` as they are; those in the worker's own keys are resolved, relative
+        paths from the file's folder."""
         flat = _flat(_toml(file))
         own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
         return cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
@@ -62,26 +45,25 @@ class WorkerConfig:
         ):
             if (parsed[given] is None) != (parsed[needed] is None):
                 raise InvalidConfiguration({needed: (f"{given} and {needed} go together",)})
-        return cls(
-            listener=parsed["rest.listener"],
-            storage=_path(parsed["config.storage.dir"]),
-            uses_lease=parsed["lease"],
-            lease_ttl_s=parsed["lease.ttl.ms"] / 1_000,
-            worker_name=parsed["worker.name"],
-            metrics_listener=parsed["metrics.listener"],
-            log_format=parsed["log.format"],
-            is_insecure=parsed["rest.insecure"],
-            certificate=_path(parsed["rest.tls.certificate"]),
-            private_key=_path(parsed["rest.tls.key"]),
-            token=parsed["rest.token"],
-            user=parsed["rest.basic.user"],
-            password=parsed["rest.basic.password"],
-            allowed_hosts=tuple(parsed["rest.allowed.hosts"]),
-            providers=Providers(
-                folders=tuple(map(Path, parsed["config.providers.allowed.paths"])) or None,
-                variables=tuple(parsed["config.providers.allowed.variables"]) or None,
-            ),
-            defaults=under(parsed, _CONNECTOR),
+        return cls(parsed)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def file(self, key: str) -> Path | None:
+        """A value that names a file or folder."""
+        return None if self[key] is None else Path(self[key])
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        return under(self.values, _CONNECTOR)
+
+    @property
+    def providers(self) -> Providers:
+        """Where references to secrets may lead."""
+        return Providers(
+            folders=tuple(map(Path, self["config.providers.allowed.paths"])) or None,
+            variables=tuple(self["config.providers.allowed.variables"]) or None,
         )
 
 
@@ -121,7 +103,3 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return flat
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)

@@ -75,7 +75,7 @@ def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+) ?([MGT]B)", text)
     if found is None:
         raise InputError(f"--keep-size {text!r} is no size", hint="give a number and MB, GB or TB: 50GB")
-    return int(found[1]) * 10 ** {"MB": 6, "GB": 9, "TB": 12}[found[2]]
+    return int(found[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[found[2]]
 
 
 def _report_text(report: MaintenanceReport) -> str:

@@ -65,8 +65,9 @@ def fitting_from_ms(tables: Tables, keep_bytes: int) -> int | None:
     """
     sizes = Counter[str]()
     for name, column in AGED_BY.items():
-        snapshot = tables.snapshot(name)
-        for file in snapshot.files() if snapshot else ():
+        if (snapshot := tables.snapshot(name)) is None:
+            continue
+        for file in snapshot.files():
             rows = _by_day(scanned(snapshot, [file], [column]), column)
             sizes.update({day: file.size_bytes * count / rows.total() for day, count in rows.items()})
     undated, left, days = sizes.pop(_NO_DAY, 0), sum(sizes.values()), sorted(sizes)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, TopicPartition
 from drivers.command_line import run
-from integration.test_queue_statuses import EXPLICIT, settle
 from servers.releases import releases
 from servers.workload import Workload, start_at, until
 
@@ -54,9 +53,21 @@ def remove(workload: Workload, topic: str, before: int) -> None:
 
 
 def finish(workload: Workload, group: str, count: int, how: AcknowledgeType) -> None:
-    """A member settles `count` deliveries, then leaves."""
-    with workload.share_consumer(group, group, **EXPLICIT) as member:
-        settle(member, count, how)
+    """A member settles `count` deliveries, whichever come, then leaves."""
+    done = 0
+    with workload.share_consumer(group, group, **{"share.acknowledgement.mode": "explicit"}) as member:
+
+        def all_settled() -> bool:
+            nonlocal done
+            messages: list[Any] = [each for each in member.poll(0.3) or () if each.error() is None]
+            for message in messages:
+                member.acknowledge(message, how)
+            if messages:
+                member.commit_sync()
+            done += len(messages)
+            return done >= count
+
+        until(all_settled, what=f"{count} deliveries")
 
 
 def test_what_each_sick_group_says(kafka: KafkaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """Write the JSON Schema of a report: ``tools/report_schema.py`` writes docs/report-schema.json.
 
-It follows from the dataclasses of `acktrail_dashboard.summary_types`: a field that is added there is in the schema.
+It follows from the dataclasses of `acktrail.view.run_summary`: a field that is added there is in the schema.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from acktrail_dashboard.summary import SCHEMA
-from acktrail_dashboard.summary_types import Summary
+from acktrail.view.run_summary import SCHEMA, Summary
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs/report-schema.json"
 _PLAIN: Final[Mapping[type, Mapping[str, str]]] = {

@@ -34,7 +34,7 @@ from servers.web_server import web_server
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import AirflowApi
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.publication import publish
+from acktrail_dashboard.report import publish
 from acktrail_dashboard.web.application import create_app
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/images"

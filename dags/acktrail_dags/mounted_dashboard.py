@@ -21,10 +21,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from acktrail.errors import AcktrailError
 from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
+from acktrail_dashboard.page_templates import rendered
 from acktrail_dashboard.web.access_guard import SafeHeaders
 from acktrail_dashboard.web.application import create_app
-from acktrail_dashboard.web.page_templates import rendered
-from acktrail_dashboard.web.pages.findings import newest_reconciliation
 from acktrail_dashboard.web.pages.runs import newest_plans, run_context
 from acktrail_dashboard.web.site_map import PAGES
 from acktrail_dashboard.web.web_page import Visit, WebPage
@@ -48,7 +47,8 @@ def mounted_dashboard() -> FastAPI:
     guard = [Depends(requires_access_dag("GET"))]
 
     def listed() -> Response:
-        return HTMLResponse(rendered("profiles.html", {"folders": {key: each.name for key, each in folders.items()}}))
+        names = {folder: profile.name for folder, profile in folders.items()}
+        return HTMLResponse(rendered("profiles.html", {"root": f"{next(iter(names))}/", "folders": names}))
 
     def tab(request: Request) -> Response:
         dag_id = request.query_params.get("dag_id", "")
@@ -114,7 +114,7 @@ def _tab(profile: DagProfile, *, is_alone: bool) -> WebPage:
         if dag_id in map(profile.named, _RESETS):
             return {**newest_plans(visit), **about}
         if run_id.startswith("{"):  # a DAG's tab: Airflow fills in what it knows
-            newest = newest_reconciliation(visit)
+            newest = visit.open_runs.reconciliation
             return {**run_context(visit, [] if newest is None else [newest]), **about}
         tries = [table_run_id(dag_id, run_id, number) for number in range(1, _TRIES + 1)]
         return {**run_context(visit, tries), **about}

@@ -25,7 +25,7 @@ from acktrail_dags.spark_connection import spark_master
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from acktrail_dashboard.summary_types import Summary
+    from acktrail.view.run_summary import Summary
 
 
 _log: Final = logging.getLogger("acktrail.dags")
@@ -145,8 +145,8 @@ def _report_of_stopped(target: run_target.ReconcileTarget) -> dict[str, str]:
 
 def _write_report(target: run_target.ReconcileTarget) -> tuple[Summary, dict[str, str], str]:
     """Report, data and evidence of the run: its summary, where they are, the hash of the evidence."""
-    from acktrail_dashboard.evidence.pack import write_evidence
-    from acktrail_dashboard.publication import publish as publish_report
+    from acktrail_dashboard.evidence import write_evidence
+    from acktrail_dashboard.report import publish as publish_report
 
     tables, run_id, brokers = tables_at(target), target["run_id"], cluster_at(target).bootstrap_servers
     folder, kept = Path(target["report_folder"]), reports_kept()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from acktrail.export.export_run import ExportSummary
-    from acktrail_dashboard.summary_types import Summary
+    from acktrail.view.run_summary import Summary
     from acktrail_expectations.results import QualityResult, ValidationSummary
 
 RESULT: Final = "result"
@@ -143,11 +143,17 @@ def report_counts(summary: Summary) -> dict[str, Any]:
 
 def show_trouble(summary: Summary) -> None:
     """Who is in trouble, and every group with what its share partitions add up to, the worst first."""
-    from acktrail_dashboard.trouble_wording import group_line, trouble
-    from acktrail_dashboard.wording import instant
+    from acktrail.view.partition_rows import group_line
+    from acktrail.view.run_summary import trouble
+    from acktrail.view.wording import in_words, instant
 
     rows = [
-        (of.group_id, of.status or "not known", instant(of.status_since) if of.status else None, group_line(of))
+        (
+            of.group_id,
+            in_words(of.status or "not known"),
+            instant(of.status_since) if of.status else None,
+            group_line(of),
+        )
         for of in summary.group_totals
     ]
     show(trouble(summary)[0], ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS"), rows)

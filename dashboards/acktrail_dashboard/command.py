@@ -1,25 +1,58 @@
-"""``acktrail dashboard report``: what a reconcile run found, on the terminal, as JSON, as one HTML file."""
+"""``acktrail dashboard``: serve the tables as web pages, report on a run, write and verify its evidence."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from acktrail.cli.common_options import TablesOptions
-from acktrail.config import TablesConfig
+from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
+from acktrail.cli.text.json_text import echo_rows
+from acktrail.config import TablesConfig, reports_folder
+from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
-    from acktrail_dashboard.rows.run_tables import RunTables
+    from acktrail_dashboard.evidence import PackVerdict
+
+_KEEP_ALL: Final = 1_000_000_000
+serve = typer.Typer(rich_markup_mode=None, add_completion=False)
+report = typer.Typer(rich_markup_mode=None, add_completion=False)
+evidence = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+@serve.command(name="dashboard")
+def _serve(
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    host: str = typer.Option("127.0.0.1", help="Address to listen on. Others than this machine's need a token."),
+    port: int = typer.Option(8085, help="Port to listen on; 0: any free one.", min=0, max=65_535),
+    token_file: Path | None = typer.Option(
+        None, help="File with the token that readers must have. [ACKTRAIL_DASHBOARD_TOKEN holds the token]"
+    ),
+    allow_host: list[str] = typer.Option(  # typer's way to say it
+        [], help="A name that readers reach the dashboard by, behind a proxy; may be repeated."
+    ),
+) -> None:
+    """Show the tables as web pages until Ctrl-C: statuses, groups, share partitions, the fate of a record.
+
+    Read only. On this machine alone it asks for nothing; listening on another address needs a token.
+
+    Example: acktrail dashboard serve --tables ./tables
+    """
+    from acktrail_dashboard.web.application import dashboard_server
+
+    found = TablesConfig.from_environment(tables, tables_options)
+    server = dashboard_server(found, host=host, port=port, token_file=token_file, hosts=tuple(allow_host))
+    typer.echo(f"dashboard: {server.url}/", err=True)
+    server.run()
 
 
-@app.command(name="report")
-def _command(
-    tables: str | None = typer.Option(None, help="Root of the tables: a folder or URI. [ACKTRAIL_TABLES]"),
+@report.command(name="report")
+def _report(
+    tables: TablesRoot = None,
     tables_options: TablesOptions = None,
     run_id: str | None = typer.Option(None, help="The reconcile run. Default: the one observed last."),
     out: Path | None = typer.Option(None, help="Also write the HTML report to this file."),
@@ -32,34 +65,85 @@ def _command(
 
     Example: acktrail dashboard report --tables ./tables --out report.html
     """
-    from acktrail_dashboard.summary import read_run, summarize, summary_json
-    from acktrail_dashboard.terminal import print_summary
+    from datetime import UTC, datetime
+
+    from acktrail.view.run_summary import summarize, summary_json
+    from acktrail_dashboard.report import read_run, render_html, write_whole
+    from acktrail_dashboard.terminal import render_text
 
     rows, chosen = read_run(TablesConfig.from_environment(tables, tables_options), run_id)
     found = summarize(rows, chosen)
-    if as_json:
-        typer.echo(summary_json(found))
-    else:
-        print_summary(found)
+    typer.echo(summary_json(found) if as_json else render_text(found))
     if out is not None:
-        typer.echo(f"report: {_write(rows, chosen, out)}", err=True)
+        html = render_html(rows, chosen, written_at=datetime.now(UTC))
+        typer.echo(f"report: {write_whole(html, out)}", err=True)
 
 
-def report(tables: TablesConfig, run_id: str | None, out: Path, *, broker: str | None = None) -> Path:
-    """Write the HTML report of `run_id` (None: the run observed last) to `out`, whose folder is made: all of it or
-    nothing. `broker`: what the caller knows of the broker (address, release), for the header.
+@evidence.callback()
+def _about() -> None:
+    """Evidence of a run: what was read, which rules held, and hashes of all files of the tables behind it."""
 
-    Raises:
-        InputError: there is no such run. ConfigurationError: the tables cannot be read, or `out` not written.
+
+@evidence.command("write")
+def _write(
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="The reconcile run. Default: the one observed last."
+    ),
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    out: Path | None = typer.Option(None, help="Folder for the pack. Default: ACKTRAIL_REPORTS, else this folder."),
+    as_json: AsJson = False,
+) -> None:
+    """Write the evidence pack of a run, a JSON file.
+
+    Keep the printed hash elsewhere: a pack with another hash is another pack.
+
+    Example: acktrail dashboard evidence write --out evidence
     """
-    from acktrail_dashboard.summary import read_run
+    from acktrail_dashboard.evidence import write_evidence
 
-    return _write(*read_run(tables, run_id), out, broker=broker)
+    folder = out or reports_folder() or Path()
+    config = TablesConfig.from_environment(tables, tables_options)
+    file, pack = write_evidence(config, run_id, folder, kept=_KEEP_ALL)
+    files = sum(len(of["log"]) + len(of["data"]) for of in pack["tables"])
+    wrote = {"pack": str(file), "run_id": pack["facts"]["head"]["run_id"], "sha256": pack["sha256"], "files": files}
+    text = f"evidence of run {printable(str(wrote['run_id']))}: {printable(str(file))}\nSHA-256 {wrote['sha256']}"
+    typer.echo(json.dumps(wrote) if as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
 
 
-def _write(rows: RunTables, run_id: str, out: Path, *, broker: str | None = None) -> Path:
-    from datetime import UTC, datetime
+@evidence.command("verify")
+def _verify(
+    place: Path = typer.Argument(..., metavar="FILE-OR-FOLDER", help="A pack (.json), or a folder of packs."),
+    tables: TablesRoot = None,
+    tables_options: TablesOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare packs with the tables: their own hash, every file of the tables, and what these give when read again.
 
-    from acktrail_dashboard.html.report import render_html, write_whole
+    Exit code 6: something differs, so a pack or a table was changed. Exit code 7: nothing differs, and some of it
+    cannot be compared any more, for a maintenance removed files; each is named with what the log shows.
 
-    return write_whole(render_html(rows, run_id, written_at=datetime.now(UTC), broker=broker), out)
+    Example: acktrail dashboard evidence verify evidence
+    """
+    from acktrail_dashboard.evidence import packs_in, verify_pack
+    from acktrail_dashboard.file_hashes import FileFate
+
+    config = TablesConfig.from_environment(tables, tables_options)
+    found = [verify_pack(config, file) for file in packs_in(place)]
+    if as_json:
+        echo_rows({"fate": of.fate, **asdict(of)} for of in found)
+    else:
+        typer.echo("\n".join(map(_text, found)))
+    fates = {of.fate for of in found}
+    if FileFate.DIFFERENT in fates:
+        raise typer.Exit(6)
+    if FileFate.UNKNOWN in fates:
+        raise typer.Exit(7)
+
+
+def _text(verdict: PackVerdict) -> str:
+    words = {"same": "verified", "different": "REFUSED", "unknown": "verified in part"}
+    counts = ", ".join(f"{count} {fate}" for fate, count in sorted(verdict.files.items())) or "none compared"
+    head = f"{words[verdict.fate]}: run {printable(verdict.run_id)}, SHA-256 {verdict.sha256}; files: {counts}"
+    rows = [(of.part, of.fate.value, of.table, of.reason, of.file or "") for of in verdict.named]
+    return f"{head}\n{table(('PART', 'RESULT', 'TABLE', 'WHY', 'FILE'), rows)}" if rows else head

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from acktrail.model.batches import DURABLE_STATES, StateBatch
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail_dashboard.rows.run_tables import TableRow, row_key, rows
-from acktrail_dashboard.summary_types import PartitionKey
-from acktrail_dashboard.wording import canonical, counted, number
+from acktrail.view.archived_rows import PartitionKey, TableRow, row_key
+from acktrail.view.wording import canonical, counted, number
 
 
 class BandKind(StrEnum):
@@ -65,22 +64,19 @@ def state_windows(
     states: pa.Table, reconciliations: pa.Table, keys: Collection[PartitionKey]
 ) -> dict[PartitionKey, StateWindow]:
     """The windows of the share partitions in `keys` whose start offset is known."""
-    log_starts = {
-        row_key(row): row["log_start_offset"] for row in rows(reconciliations, (*KEY_COLUMNS, "log_start_offset"))
-    }
-    wanted = pa.array([row_key(row) in keys for row in rows(states, KEY_COLUMNS)], pa.bool_())
-    chosen = rows(states.filter(wanted), (*KEY_COLUMNS, "start_offset", "batches", "completeness"))
-    found = {}
-    for row in chosen:
-        is_complete = canonical(row["completeness"]) == "complete"
-        window = state_window(row, is_complete=is_complete, log_start=log_starts.get(row_key(row)))
-        if window is not None:
-            found[row_key(row)] = window
-    return found
+    ends = reconciliations.select([*KEY_COLUMNS, "log_start_offset"]).to_pylist()
+    log_starts = {row_key(row): row["log_start_offset"] for row in ends}
+    columns = [*KEY_COLUMNS, "start_offset", "batches", "completeness"]
+    wanted = pa.array([row_key(row) in keys for row in states.select(list(KEY_COLUMNS)).to_pylist()], pa.bool_())
+    chosen = states.select(columns).filter(wanted).to_pylist()
+    found = {row_key(row): state_window(row, log_start=log_starts.get(row_key(row))) for row in chosen}
+    return {key: window for key, window in found.items() if window is not None}
 
 
-def state_window(row: TableRow, *, is_complete: bool, log_start: int | None) -> StateWindow | None:
-    """The window of a row with `start_offset` and `batches`; None: the start offset is not known."""
+def state_window(row: TableRow, *, log_start: int | None = None) -> StateWindow | None:
+    """The window of a row with `start_offset` and `batches`, complete where it has no `completeness` that says
+    otherwise; None: the start offset is not known."""
+    is_complete = canonical(row.get("completeness", "complete")) == "complete"
     batches, start = tuple(StateBatch(**batch) for batch in row["batches"] or ()), row["start_offset"]
     if start is None:
         return None

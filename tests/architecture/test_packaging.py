@@ -43,7 +43,7 @@ def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
 
 def test_the_wheel_brings_the_templates_of_the_report(unpacked: Path) -> None:
     """Style sheet and templates are beside the module that renders them."""
-    files = ("style.css", "html/page.html", "html/macros.html", "web/templates/frame.html", "web/static/dashboard.css")
+    files = ("templates/report.html", "templates/macros.html", "static/report.css", "static/dashboard.css")
     source = ROOT / "dashboards/acktrail_dashboard"
 
     assert all((unpacked / "acktrail_dashboard" / name).read_bytes() == (source / name).read_bytes() for name in files)

@@ -17,8 +17,8 @@ from samples.dashboard_tables import Sizes, write_dashboard_tables
 from samples.evidence_tables import put, write_evidence_tables
 from servers.web_server import web_server
 
+from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.site_map import PAGES
-from acktrail_dashboard.web.static_files import static_files
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
 

@@ -1,4 +1,4 @@
-"""Findings, checks, rules, resets and the export as web pages: asked over HTTP, and looked at in a real browser."""
+"""Findings, checks, rules, changes and the export as web pages: asked over HTTP, and looked at in a real browser."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from drivers.axe import CONTRAST, axe_violations, show_as
 from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
 from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
+from samples.sample_run import RUN, sample_run
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
@@ -27,17 +28,15 @@ from acktrail.connect.config_values import Password
 from acktrail.connect.rest.access import Access
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.evidence.pack import make_pack, pack_page
-from acktrail_dashboard.html.report import render_html
-from acktrail_dashboard.rows.run_tables import RunTables
+from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app
 
 RULE = "missing_state"
 PAGES = (
     "findings?severity=critical", "record?state-partition=17&offset=90210",
-    "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks?runs=20",
+    "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks",
     "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping",
-    "resets", "reset?plan=2026000001", "export",
+    "changes", "change?plan=2026000001", "export",
     "run?id=run-00047", "runbooks",
 )  # fmt: skip
 
@@ -109,10 +108,10 @@ def test_no_topic_id_stands_for_a_name(site: Site) -> None:
         assert path not in {"", "findings"} or "fraud-scoring" in shown
 
 
-def test_samples_are_as_the_jobs_leave_tables(site: Site, sample: RunTables) -> None:
+def test_samples_are_as_the_jobs_leave_tables(site: Site) -> None:
     """Rules are in the catalogue, subjects are keys, and the counts of a run are those of its results: else pictures
     and pages show what no cluster has."""
-    results = site.tables.rows("quality_results")
+    results, sample = site.tables.rows("quality_results"), sample_run()
     rules = {row["rule"] for row in site.tables.rows("findings")} | {row["expectation"] for row in results}
     rules |= {*sample.findings["rule"].to_pylist(), *sample.quality_results["expectation"].to_pylist()}
     assert rules <= RULE_BY_ID.keys()
@@ -137,13 +136,13 @@ def test_filters_are_in_the_address(site: Site) -> None:
     assert "No finding is so" in site.page("findings?since=1h")[1]
     assert "No finding is so" not in site.page("findings?since=2026-11-01T00:00:00Z")[1]
     for wrong in ("findings?severity=worst", "findings?since=yesterday", "findings?shown=some", "findings?page=x",
-                  "findings?since=999999999999999999", "checks?runs=9999", "checks?state=odd",
+                  "findings?since=999999999999999999",
                   "record?state-partition=-1&offset=x",
-                  "record?state-partition=1", "reset", "check?run=a", "finding?rule=x", "rule"):  # fmt: skip
+                  "record?state-partition=1", "change", "check?run=a", "finding?rule=x", "rule"):  # fmt: skip
         status, text = site.page(wrong)
         assert (status, "problem-title" in text) == (400, True), wrong
     for unknown in (
-        "reset?plan=nothing",
+        "change?plan=nothing",
         "rule?id=nothing",
         "finding?rule=a&subject=b",
         "check?run=a&suite=b&expectation=c",
@@ -161,18 +160,15 @@ def test_all_findings_are_reached_by_the_links_to_the_next_part(site: Site) -> N
 
 def test_checks_have_their_results_behind_them(site: Site) -> None:
     """Each cell says what it means in a word, and leads to the examples of its run."""
-    status, text = site.page("checks?runs=20&expectation=x&suite=state_records")
+    status, text = site.page("checks?suite=state_records")
     assert status == 200
     assert 'aria-label="fails, 1,204 unexpected"' in text
     assert text.count('<td class="ok">✓</td>') > CHECKED_RUNS
-    (failing,) = set(re.findall(r'<tr class="sums"><th scope="row" colspan="2">fail</th>\s*<td[^>]*>(\d+)', text))
+    failing = re.findall(r'<tr class="sums"><th scope="row" colspan="2">fails</th><td[^>]*>(\d+)', text)[0]
     newest = re.findall(r'<td class="[a-z]+">.*?</td>', text)[::CHECKED_RUNS]
     assert int(failing) == sum("fails" in cell for cell in newest) == 1, "counts are of the rules that are shown"
-    short = re.findall(r"check\?at=[0-9]+&of=[0-9a-f]{8}", text)
-    assert "1,204" in site.page(short[0])[1]
-    assert site.page("check?at=1&of=00000000")[0] == 404
-    text = site.page("rule?id=batches_non_overlapping")[1]
     assert "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping" in text
+    assert "check?run=run-00047&suite=" in site.page("rule?id=batches_non_overlapping")[1]
     text = site.page("check?run=run-00037&suite=state_records&expectation=batches_non_overlapping")[1]
     assert "1,204" in text
     assert HOSTILE[0] in text
@@ -210,8 +206,8 @@ def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
 
 def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:
     """Notices, share partitions, outcome and each step of the audit; the list says that the audit is whole."""
-    assert "are a whole chain" in site.page("resets")[1]
-    status, text = site.page("reset?plan=2026000001")
+    assert "are a whole chain" in site.page("changes")[1]
+    status, text = site.page("change?plan=2026000001")
     assert status == 200
     for part in (
         "done with are delivered again",
@@ -226,13 +222,13 @@ def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:
 
 
 def test_an_audit_that_somebody_altered_is_called_broken(served: Callable[[], Site], tmp_path: Path) -> None:
-    """The page of resets names the row, and stays up."""
+    """The page of changes names the row, and stays up."""
     site = served()
     site.tables.prepare()
     write_evidence_tables(site.tables)
-    assert "are a whole chain" in site.page("resets")[1]
+    assert "are a whole chain" in site.page("changes")[1]
     unlocked(tmp_path / "tables", "reset_audit").update(predicate="sequence = 1", updates={"actor": "'nobody'"})
-    status, text = site.page("resets")
+    status, text = site.page("changes")
     assert status == 200
     assert "broken" in text
     assert "the audit is broken at row 1" in text
@@ -244,7 +240,7 @@ def test_pages_of_tables_that_are_not_there_say_so(served: Callable[[], Site]) -
     site = served()
     expected = {
         "findings": "Nothing was reconciled yet", "checks": "No run was validated yet",
-        "resets": "No plan was made yet", "export": "Nothing was exported yet", "rules": "what must be true",
+        "changes": "No plan was made yet", "export": "Nothing was exported yet", "rules": "what must be true",
         "record?state-partition=0&offset=0": "no record at this offset",
     }  # fmt: skip
     for path, words in expected.items():
@@ -272,7 +268,7 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
         assert table in text.split("</main>", maxsplit=1)[0], path
         assert "Some tables cannot be read" in text
     assert site.page("record?state-partition=17&offset=90210")[0] in {200, 503}
-    assert site.page("resets")[0] == 200
+    assert site.page("changes")[0] == 200
 
 
 def test_columns_of_a_later_release_do_no_harm(served: Callable[[], Site]) -> None:
@@ -331,17 +327,14 @@ def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: 
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_pages_of_their_own_are_accessible(
-    browser: Page, site: Site, sample: RunTables, run_id: str, tmp_path: Path
-) -> None:
-    """The login, an address that is none, a report and an evidence pack: nothing for axe in light, in dark and at
+def test_pages_of_their_own_are_accessible(browser: Page, site: Site, tmp_path: Path) -> None:
+    """The login, an address that is none, and a report: nothing for axe in light, in dark and at
     390 px, no scrolling sideways."""
-    report, pack = tmp_path / "report.html", tmp_path / "evidence.html"
-    report.write_text(render_html(sample, run_id, written_at=NOW), "utf-8")
-    pack.write_text(pack_page(make_pack(site.tables, "run-00047")), "utf-8")
+    report = tmp_path / "report.html"
+    report.write_text(render_html(sample_run(), RUN, written_at=NOW), "utf-8")
     guarded = create_app(site.tables.config, access=Access(token=Password("a token of the tests, long enough")))
     with web_server(guarded) as url:
-        for address in (url, f"{site.url}nothing-here", report.as_uri(), pack.as_uri()):
+        for address in (url, f"{site.url}nothing-here", report.as_uri()):
             browser.open("about:blank")
             browser.until("location.href === 'about:blank'")
             browser.open(address)
@@ -365,7 +358,7 @@ def test_axe_would_have_found_something(browser: Page, site: Site) -> None:
 @pytest.mark.slow
 def test_a_person_gets_from_a_check_to_its_rule_by_links(browser: Page, site: Site) -> None:
     """From the grid to a failed result, to its rule, to its open findings: each by one press."""
-    opened(browser, site, "checks?runs=20")
+    opened(browser, site, "checks")
     browser.value("document.querySelector('td.critical a').click()")
     browser.until("location.pathname === '/check' && document.readyState === 'complete'")
     assert browser.value("document.querySelector('h1').innerText") in {"batches_non_overlapping", "record_decoded"}

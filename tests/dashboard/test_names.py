@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.plain_tables import printable
-from acktrail_dashboard.html.report import page_templates
+from acktrail_dashboard.page_templates import page_templates
 
 ANY_TEXT = st.text(alphabet=st.characters())
 PAGE = page_templates().get_template("macros.html")

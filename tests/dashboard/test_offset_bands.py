@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples.sample_run import sample_run
 
 from acktrail.model.batches import StateBatch
 from acktrail_dashboard.offset_bands import (
@@ -20,7 +21,6 @@ from acktrail_dashboard.offset_bands import (
     strip_label,
     strip_paths,
 )
-from acktrail_dashboard.rows.run_tables import RunTables
 
 STATES = {0: BandKind.AVAILABLE, 2: BandKind.ACKNOWLEDGED, 3: BandKind.ARCHIVING, 4: BandKind.ARCHIVED}
 
@@ -103,8 +103,9 @@ def test_acquired_is_never_shown_as_known() -> None:
     assert bands(StateWindow(start=0, end=5, batches=(lock,))) == (OffsetBand(kind=BandKind.UNKNOWN, first=0, last=4),)
 
 
-def test_windows_are_those_asked_for(sample: RunTables) -> None:
+def test_windows_are_those_asked_for() -> None:
     """One window a share partition with a known start offset; others have none."""
+    sample = sample_run()
     states = sample.share_partition_states
     keys = {(row["group_id"], row["topic_id"], row["partition"]): row["start_offset"] for row in states.to_pylist()}
     found = state_windows(states, sample.reconciliations, keys)

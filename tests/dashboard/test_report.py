@@ -1,47 +1,61 @@
-"""The report: complete, self-contained, honest, and safe with every name a cluster can hold."""
+"""The report: complete, self-contained, honest, safe with every name that a cluster can hold, kept for each run."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import os
 import re
-from collections.abc import Callable
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pytest
+from jobs.world import World, batch, key_of, snapshot, update
+from samples.history_tables import build
+from samples.sample_run import RUN, sample_run, share_partition, store, table
+from typer.testing import CliRunner
 
-from acktrail.errors import ConfigurationError
+from acktrail.config import TablesConfig, dashboard_url, reports_kept
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
 from acktrail.plain_tables import printable
-from acktrail_dashboard.html.report import PARTITIONS_SHOWN, render_html, write_whole
-from acktrail_dashboard.rows.run_tables import RunTables
-from acktrail_dashboard.summary import summarize
+from acktrail.tables.delta.store import Tables
+from acktrail.view.run_summary import Summary, summarize, summary_json, unknowns
+from acktrail.view.run_tables import RunTables
+from acktrail_dashboard.command import report as app
+from acktrail_dashboard.report import PARTITIONS_SHOWN, file_name, prune, publish, read_run, render_html, write_whole
 from acktrail_dashboard.terminal import render_text
-from acktrail_dashboard.wording import unknowns
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
+import report_schema  # a program of the folder `tools`
 
 WRITTEN = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
+BROWSER = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
 VOID = {"meta", "br", "hr", "wbr"}
+FOREIGN = {"script", "iframe", "object", "embed", "img", "image", "link", "base", "form", "video", "audio", "use"}
 HOSTILE = (
     "<script>document.title='owned'</script>",
     "</title></style></svg><img src=//evil.example/x onerror=alert(1)>",
     "\"onmouseover='alert(1)' style=\"background:url(https://evil.example/)",
     "two\nlines\r\tand a tab",
-    "../../etc/passwd",
     "evil\u202egnp.exe\u2066",
     "zero\u200bwidth",
     "\x1b[31mred\x9b0m\x00",
     "\N{CJK UNIFIED IDEOGRAPH-754C}" * 85,
     "x" * 255,
     "&lt;already&gt; &amp; escaped",
-    "' -- javascript:alert(1)",
 )
 NAMED = (
     "rule", "severity", "subject", "detail", "suite", "expectation", "observed_value", "topic", "topic_id", "status",
-    "successor_topic_id", "group_id", "group_state", "assignor", "error", "completeness_reason",
+    "group_id", "group_state", "assignor", "error", "completeness_reason",
 )  # fmt: skip
 """Columns whose text comes from a cluster, or from tables that somebody else may write."""
 
@@ -79,90 +93,54 @@ class Page(HTMLParser):
         return "".join(self.text)
 
 
-def render(tables: RunTables, run_id: str) -> str:
-    return render_html(tables, run_id, written_at=WRITTEN, broker="Kafka 4.3.1 at localhost:9092")
+def render(tables: RunTables) -> str:
+    return render_html(tables, RUN, written_at=WRITTEN, broker="Kafka 4.3.1 at localhost:9092")
 
 
 @pytest.fixture(scope="module")
-def html(sample: RunTables, run_id: str) -> str:
-    return render(sample, run_id)
+def html() -> str:
+    return render(sample_run())
 
 
 @pytest.fixture(scope="module")
-def hostile(
-    sample: RunTables,
-    run_id: str,
-    make_table: Callable[..., pa.Table],
-    make_share_partition: Callable[..., tuple[dict[str, Any], dict[str, Any]]],
-) -> str:
+def hostile() -> str:
     """A run in which everything that has a name has a hostile one."""
     pairs = [
-        make_share_partition(
-            name, HOSTILE[number - 3], number, start=5, end=9, batches=((5, 6, 4, 5),), verdict=name, reason=name
-        )
-        for number, name in enumerate(HOSTILE)
+        share_partition(name, HOSTILE[n - 3], n, start=5, end=9, batches=((5, 6, 4, 5),), verdict=name, reason=name)
+        for n, name in enumerate(HOSTILE)
     ]
     words = [
-        dict.fromkeys(NAMED, name)
-        | {"success": False, "configs": [(name, name)], "group_type": "share"}
+        dict.fromkeys(NAMED, name) | {"success": False, "configs": [(name, name)], "group_type": "share"}
         for name in HOSTILE
-    ]  # fmt: skip
+    ]
     tables = replace(
-        sample,
-        share_partition_states=make_table("share_partition_states", [state for state, _ in pairs]),
-        reconciliations=make_table("reconciliations", [verdict for _, verdict in pairs]),
-        findings=make_table("findings", words),
-        quality_results=make_table("quality_results", words),
-        topics=make_table("topics", words),
-        group_observations=make_table("group_observations", words),
+        sample_run(),
+        share_partition_states=table("share_partition_states", [state for state, _ in pairs]),
+        reconciliations=table("reconciliations", [verdict for _, verdict in pairs]),
+        **{name: table(name, words) for name in ("findings", "quality_results", "topics", "group_observations")},
     )
-    return render_html(tables, run_id, written_at=WRITTEN, broker=HOSTILE[0])
+    return render_html(tables, RUN, written_at=WRITTEN, broker=HOSTILE[0])
 
 
 @pytest.mark.parametrize("which", ["html", "hostile"])
 def test_nothing_outside_the_file_is_named_by_the_page(which: str, request: pytest.FixtureRequest) -> None:
-    """No script, frame, image, font, link or form; every reference is a place in the same page."""
-    page = Page(request.getfixturevalue(which))
-    assert {tag for tag, _ in page.elements}.isdisjoint(
-        {
-            "script",
-            "iframe",
-            "object",
-            "embed",
-            "img",
-            "image",
-            "link",
-            "base",
-            "form",
-            "video",
-            "audio",
-            "use",
-            "source",
-        }
-    )
+    """No script, frame, image, font, link or form; every reference is a place in the same page. The policy names the
+    one style sheet by its hash, before anything else is parsed."""
+    text = request.getfixturevalue(which)
+    page = Page(text)
+    assert {tag for tag, _ in page.elements}.isdisjoint(FOREIGN)
     ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
     for _, attributes in page.elements:
-        assert not {
-            key for key in attributes if key.startswith("on") or key in {"src", "srcset", "style", "xlink:href"}
-        }
+        foreign = {key for key in attributes if key.startswith("on") or key in {"src", "srcset", "style", "xlink:href"}}
+        assert not foreign
         assert attributes.get("href", "#share-partitions").removeprefix("#") in ids
-    style = re.search(r"<style>(.*?)</style>", request.getfixturevalue(which), re.DOTALL)
-    assert style is not None
-    assert "@import" not in style[1]
-    assert all(target.startswith("#") and target[1:] in ids for target in re.findall(r"url\((.*?)\)", style[1]))
-
-
-def test_the_policy_allows_the_one_style_sheet_and_nothing_else(html: str) -> None:
-    """The policy names the style by the hash of what is in the page, before anything else is parsed."""
-    page = Page(html)
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert "@import" not in style
+    assert all(target.startswith("#") and target[1:] in ids for target in re.findall(r"url\((.*?)\)", style))
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
-    style = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
-    assert len(style) == 1
-    assert policy.split("; ") == [
-        "default-src 'none'", f"style-src 'sha256-{digest}'", "base-uri 'none'", "form-action 'none'",
-    ]  # fmt: skip
-    assert html.index("Content-Security-Policy") < html.index("<style>")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert text.index("Content-Security-Policy") < text.index("<style>")
 
 
 def test_hostile_names_are_shown_as_text(hostile: str) -> None:
@@ -170,106 +148,78 @@ def test_hostile_names_are_shown_as_text(hostile: str) -> None:
     page = Page(hostile)
     for name in HOSTILE:
         assert printable(name) in page.words
-    assert "\u202e" not in hostile
-    assert "\x1b" not in hostile
-    assert "\x00" not in hostile
+    assert not {"\u202e", "\x1b", "\x00"} & set(hostile)
     assert sum(tag == "title" for tag, _ in page.elements) == 1 + hostile.count('role="img"')
-
-
-def test_unknown_is_a_word_with_a_reason_and_never_a_number(sample: RunTables, run_id: str, html: str) -> None:
-    """Where a share partition's start offset or lag is unknown its row shows that, and why; -1 is nowhere."""
-    summary = summarize(sample, run_id)
-    for number, row in enumerate(summary.partitions):
-        cells = _rows_of(html, "share-partitions")[number]
-        for figure, column in ((row.start_offset, "Start offset"), (row.lag, "Lag")):
-            assert cells[column].startswith("unknown" if figure.value is None else f"{figure.value:,}")
-            assert figure.value is not None or figure.reason in cells["Note"]
-    assert not re.search(r">\s*[-\N{MINUS SIGN}]1\s*<", html)
 
 
 def _rows_of(html: str, section: str) -> list[dict[str, str]]:
     """The data rows of a section's tables, cells by column title."""
     part = html.split(f'<section id="{section}"')[1].split("</section>", 1)[0]
-    rows = re.findall(r'<tr role="row">(.*?)</tr>', part.split("</thead>", 1)[1], re.DOTALL)
+    rows = re.findall(r'<tr role="row"[^>]*>(.*?)</tr>', part.split("</thead>", 1)[1], re.DOTALL)
     cell = re.compile(r'<t[dh][^>]*data-label="([^"]*)"[^>]*>(.*?)</t[dh]>', re.DOTALL)
     read = ({title: Page(content).words for title, content in cell.findall(row)} for row in rows)
     return [cells for cells in read if cells]
 
 
-def test_every_row_of_the_summary_is_in_the_page(sample: RunTables, run_id: str, html: str) -> None:
-    """As many rows as the summary has, table by table, and the totals in the tiles."""
-    summary = summarize(sample, run_id)
-    sections = {
-        "share-partitions": summary.partitions,
-        "findings": summary.findings,
-        "archived": summary.archived,
-        "expectations": summary.expectations,
-        "groups": summary.groups,
-        "topics": summary.topics,
-    }
-    for section, expected in sections.items():
+def test_every_row_of_the_summary_is_in_the_page(html: str) -> None:
+    """As many rows as the summary has, table by table. What is unknown is a word with a reason and never a number; -1
+    is nowhere. Evidence is the address in the state topic; a subject is named, not called by its key."""
+    summary, words = summarize(sample_run(), RUN), Page(html).words
+    for section, expected in {
+        "share-partitions": summary.partitions, "findings": summary.findings, "archived": summary.archived,
+        "rules": summary.expectations, "groups": summary.groups,
+    }.items():  # fmt: skip
         assert len(_rows_of(html, section)) == len(expected), section
-    words = Page(html).words
-    for figure in (summary.totals.lag_records, summary.totals.archived_seen, summary.totals.records_exported):
-        assert f"{figure:,}" in words
-    for line in unknowns(summary):
+    for line in (*unknowns(summary), f"{summary.totals.lag_records:,}", f"{summary.totals.records_exported:,}"):
         assert line in words
+    for row, cells in zip(summary.partitions, _rows_of(html, "share-partitions"), strict=True):
+        for figure, column in ((row.start_offset, "Start offset"), (row.lag, "Lag")):
+            assert cells[column].startswith("unknown" if figure.value is None else f"{figure.value:,}")
+            assert figure.value is not None or figure.reason in cells["Note"]
+    assert not re.search(r">\s*[-\N{MINUS SIGN}]1\s*<", html)
+    for found, cells in zip(summary.findings, _rows_of(html, "findings"), strict=True):
+        topic = f"topic id {found.topic_id}" if found.topic is None else found.topic
+        assert cells["Subject"] == f"{found.group_id} {topic} {found.partition}"
+        if found.evidence_offset is not None:
+            place = f"state partition {found.evidence_state_partition}, offset {found.evidence_offset:,}"
+            assert cells["Evidence"] == place
 
 
-def test_a_sum_over_nothing_known_is_not_zero(
-    sample: RunTables,
-    run_id: str,
-    make_table: Callable[..., pa.Table],
-    make_share_partition: Callable[..., tuple[dict[str, Any], dict[str, Any]]],
-) -> None:
-    """Where no share partition's lag and archived count is known, page and terminal say unknown, not 0."""
-    _, verdict = make_share_partition("g", "t", 0, start=None, end=5)
-    none = make_table("reconciliations", [{**verdict, "archived_seen": None}])
-    tables = replace(sample, reconciliations=none, share_partition_states=sample.share_partition_states.slice(0, 0))
-    tiles = render(tables, run_id).split('<ul class="tiles"', 1)[1].split("</ul>", 1)[0]
-    words = Page(f"<ul{tiles}</ul>").words
-    assert "Lagunknown" in words
-    assert "Archivedunknown" in words
-    text = render_text(summarize(tables, run_id))
-    assert "Lag           unknown\n" in text
-    assert "Archived      unknown\n" in text
+def test_a_sum_over_nothing_known_is_not_zero() -> None:
+    """Where no share partition's lag and archived count is known, page and terminal say unknown, not 0; an empty run
+    has a line in place of each table."""
+    _, verdict = share_partition("g", "t", 0, start=None, end=5)
+    none = table("reconciliations", [{**verdict, "archived_seen": None}])
+    states = sample_run().share_partition_states.slice(0, 0)
+    tables = replace(sample_run(), reconciliations=none, share_partition_states=states)
+    tiles = render(tables).split('<ul class="tiles"', 1)[1].split("</ul>", 1)[0]
+    words, text = Page(f"<ul{tiles}</ul>").words, render_text(summarize(tables, RUN))
+    for name in ("Lag", "Archived"):
+        assert f"{name}unknown" in words
+        assert f"{name:<13} unknown\n" in text
+    words = Page(render(RunTables.empty())).words
+    assert "No share partition was seen in this run." in words
+    assert "No rule was broken." in words
 
 
-def test_findings_show_the_record_that_proves_them(sample: RunTables, run_id: str, html: str) -> None:
-    """Evidence is the address in the state topic: partition and offset. The subject is named, not called by its key:
-    a topic id is shown where no name is known."""
-    for row, cells in zip(summarize(sample, run_id).findings, _rows_of(html, "findings"), strict=True):
-        topic = f"topic id {row.topic_id}" if row.topic is None else row.topic
-        assert cells["Subject"] == f"{row.group_id} {topic} {row.partition}"
-        if row.evidence_offset is not None:
-            assert (
-                cells["Evidence"] == f"state partition {row.evidence_state_partition}, offset {row.evidence_offset:,}"
-            )
-
-
-def test_a_large_cluster_is_cut_and_says_so(
-    sample: RunTables,
-    run_id: str,
-    make_table: Callable[..., pa.Table],
-    make_share_partition: Callable[..., tuple[dict[str, Any], dict[str, Any]]],
-) -> None:
+def test_a_large_cluster_is_cut_and_says_so() -> None:
     """Thousands of share partitions: the page stays small, totals count all, every group is there, what needs attention
-    is drawn first, and drawn rows plus the sums of those left out are all of them."""
+    is drawn first, and what is left out is counted."""
     pairs = [
-        make_share_partition(f"group-{number % 40}", "t", number, start=0, end=5,
-                             verdict="missing_state" if number % 100 == 99 else "match")
+        share_partition(f"group-{number % 40}", "t", number, start=0, end=5,
+                        verdict="missing_state" if number % 100 == 99 else "match")
         for number in range(3_000)
     ]  # fmt: skip
     tables = replace(
-        sample,
-        share_partition_states=make_table("share_partition_states", [state for state, _ in pairs]),
-        reconciliations=make_table("reconciliations", [verdict for _, verdict in pairs]),
+        sample_run(),
+        share_partition_states=table("share_partition_states", [state for state, _ in pairs]),
+        reconciliations=table("reconciliations", [verdict for _, verdict in pairs]),
     )
-    html = render(tables, run_id)
+    html = render(tables)
     rows = _rows_of(html, "share-partitions")
     assert len(html) < 1_500_000
     assert len(rows) == PARTITIONS_SHOWN
-    left_off = re.findall(r"(\d+) (?:more|share partitions) not shown", html.split("</section>", 1)[0])
+    left_off = re.findall(r"(\d+) share partitions? not shown", html)
     assert sum(map(int, left_off)) == 3_000 - PARTITIONS_SHOWN
     assert set(re.findall(r"<bdi>(group-\d+)</bdi></strong>", html)) == {f"group-{number}" for number in range(40)}
     assert sum("missing state" in row["Verdict"] for row in rows) == 30
@@ -289,50 +239,206 @@ def test_pictures_have_words_and_tables_have_headers(html: str) -> None:
     assert page.elements[0] == ("html", {"lang": "en"})
 
 
-def test_text_is_readable_in_both_themes(html: str) -> None:
-    """Contrast of every pair of text and ground is at least 4.5 to 1 (WCAG AA), light and dark."""
-    both = re.findall(r"--([\w-]+):\s*light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", html)
-    assert both
-    tones = ("ok", "warning", "critical", "unknown", "info")
-    pairs = [
-        ("ink", "page"),
-        ("quiet", "page"),
-        ("accent", "page"),
-        ("ink", "card"),
-        ("quiet", "card"),
-        ("accent", "card"),
-    ]
-    for colours in ({name: light for name, light, _ in both}, {name: dark for name, _, dark in both}):
-        for text, ground in [*pairs, *((tone, f"{tone}-bg") for tone in tones), ("critical", "card")]:
-            assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
-
-
-def _contrast(one: str, other: str) -> float:
-    bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def test_an_empty_run_renders(run_id: str) -> None:
-    """No row anywhere: each table of the page has a line instead."""
-    words = Page(render(RunTables.empty(), run_id)).words
-    assert "No share partition was seen in this run." in words
-    assert "No rule was broken." in words
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_the_browser_obeys_and_complains_about_nothing(tmp_path: Path, hostile: str) -> None:
+    """Names that are scripts, styles and images do nothing; the policy blocks nothing of ours; no section is lost. A
+    script that is put into the page is refused by the policy, loudly."""
+    put_in = hostile.replace("<main>", "<main><script>document.title='owned'</script><p style='color:red'>x</p>")
+    seen = []
+    for number, text in enumerate((hostile, put_in)):
+        page = write_whole(text, tmp_path / f"{number}.html")
+        command = [
+            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+            "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr",
+            "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom", page.as_uri(),
+        ]  # fmt: skip
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+        assert f"<title>acktrail: share group report, run {RUN}</title>" in done.stdout
+        assert done.stdout.count("<section") == hostile.count("<section")
+        lines = done.stderr.splitlines()
+        seen.append([line for line in lines if "CONSOLE" in line or "Content Security Policy" in line])
+    assert seen[0] == []
+    assert any("Content Security Policy" in line for line in seen[1])
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """The file appears complete; when it cannot be written the old one stays and nothing else is left."""
     out = tmp_path / "new" / "report.html"
     assert write_whole("one \N{BLACK SQUARE}", out) == out
-    assert out.read_text(encoding="utf-8") == "one \N{BLACK SQUARE}"
     with pytest.raises(UnicodeEncodeError):
         write_whole("half \ud800", out)
     assert out.read_text(encoding="utf-8") == "one \N{BLACK SQUARE}"
     assert [path.name for path in out.parent.iterdir()] == ["report.html"]
     with pytest.raises(ConfigurationError, match="cannot write"):
         write_whole("two", out / "below-a-file" / "report.html")
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> TablesConfig:
+    """The sample's rows in real tables."""
+    return store(tmp_path / "tables")
+
+
+def _later(stored: TablesConfig, run_id: str = "later") -> None:
+    """Another run of the same rows, an hour later."""
+    rows = sample_run().reconciliations.to_pylist()
+    hour = timedelta(hours=1)
+    moved = [{**row, "run_id": run_id, "observed_at": row["observed_at"] + hour} for row in rows[:3]]
+    Tables(stored).append("reconciliations", pa.Table.from_pylist(moved, schema=sample_run().reconciliations.schema))
+
+
+def summary(config: TablesConfig, run_id: str | None) -> Summary:
+    """Of stored tables."""
+    return summarize(*read_run(config, run_id))
+
+
+def test_an_older_run_is_shown_when_named(stored: TablesConfig) -> None:
+    """Through storage and back the summary is the same value; a later run becomes the default and leaves the named one
+    as it was."""
+    assert summary(stored, RUN) == summary(stored, None) == summarize(sample_run(), RUN)
+    _later(stored)
+    assert (summary(stored, None).head.run_id, summary(stored, None).totals.share_partitions) == ("later", 3)
+    assert summary(stored, RUN) == summarize(sample_run(), RUN)
+
+
+def test_offsets_archived_earlier_are_found_in_the_history(tmp_path: Path) -> None:
+    """Where more was archived than the state shows, the history has which offsets; without it they are missing, and the
+    report counts them."""
+    world = World(tmp_path / "tables", state_partitions=1)
+    key = key_of("g")
+    world.write(snapshot(key, 0, snapshot_epoch=0), update(key, 0, 0, (batch(3, 9, 4, 5), batch(0, 2, 2, 1))))
+    world.write(update(key, 10, 0, ()))
+    world.observe("r1")
+    own = {"run_id": "r1", "group_id": "g", "topic_id": key.topic_id, "partition": 0}
+    state = {**own, "state_partition": 0, "start_offset": 10, "archived_seen": 7, "last_record_offset": 2}
+    world.tables.append("share_partition_states", table("share_partition_states", [{**state, "batches": []}]))
+    world.tables.append("reconciliations", table("reconciliations", [{**own, "verdict": "match"}]))
+
+    def page() -> str:
+        rows, run_id = read_run(world.config, None)
+        return render_html(rows, run_id, written_at=WRITTEN)
+
+    assert summary(world.config, None).archived == ()
+    assert "7 more whose offsets are not in the history" in page()
+    build(world.tables)
+    (archived,) = summary(world.config, None).archived
+    assert (archived.first_offset, archived.last_offset, archived.delivery_count) == (3, 9, 5)
+    assert not archived.retained
+    assert "7 in the history only" in page()
+
+
+def test_the_command_prints_the_summary_and_writes_the_report(stored: TablesConfig, tmp_path: Path) -> None:
+    """Data on stdout, the path on stderr; --json is one object; --out is the same run's page."""
+    out = tmp_path / "deep" / "report.html"
+    plain = CliRunner().invoke(app, ["--tables", stored.uri, "--out", str(out)])
+    assert plain.exit_code == 0
+    assert plain.stdout == render_text(summarize(sample_run(), RUN)) + "\n"
+    assert str(out) in plain.stderr
+    page = out.read_text(encoding="utf-8")
+    assert page.lstrip().startswith("<!doctype html>")
+    assert RUN in page
+    as_json = CliRunner().invoke(app, ["--tables", stored.uri, "--run-id", RUN, "--json"])
+    assert json.loads(as_json.stdout)["totals"]["share_partitions"] == sample_run().reconciliations.num_rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "says"),
+    [
+        (["--run-id", "no-such-run"], UnknownName, "unknown run 'no-such-run'"),
+        (["--tables", "{empty}"], InputError, "no reconcile run in"),
+        (["--out", "{file}/report.html"], ConfigurationError, "cannot write"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing(
+    stored: TablesConfig, tmp_path: Path, arguments: list[str], expected: type[AcktrailError], says: str
+) -> None:
+    """An unknown run, tables without a run, a place that cannot be written: an error of ours, with a hint."""
+    file = tmp_path / "file"
+    file.touch()
+    given = [argument.format(empty=tmp_path / "empty", file=file) for argument in arguments]
+    result = CliRunner().invoke(app, ["--tables", stored.uri, *given])
+    assert isinstance(result.exception, expected)
+    assert says in result.exception.message
+    assert result.exception.hint
+    assert not (tmp_path / "empty").exists()
+    assert file.read_bytes() == b""
+
+
+def test_help_starts_without_the_heavy_libraries() -> None:
+    """Importing the command loads neither Arrow nor Delta."""
+    script = "import sys, acktrail_dashboard.command; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=300)
+    assert not {"pyarrow", "deltalake", "numpy", "pandas"} & set(done.stdout.split())
+
+
+def test_every_run_keeps_its_report_and_the_newest_has_a_stable_name(stored: TablesConfig, tmp_path: Path) -> None:
+    """A later run takes the stable name and leaves the earlier run's files; publishing the earlier one again does not
+    take it back."""
+    folder = tmp_path / "reports"
+    first = publish(stored, RUN, folder, kept=5)
+    assert first.newest == folder / "acktrail-report.html"
+    assert first.page.read_bytes() == first.newest.read_bytes()
+    _later(stored)
+    second = publish(stored, "later", folder, kept=5)
+    assert second.newest is not None
+    again = publish(stored, RUN, folder, kept=5)
+    assert again.newest is None
+    assert ", run later</title>" in second.newest.read_text(encoding="utf-8")
+    assert f", run {RUN}</title>" in first.page.read_text(encoding="utf-8")
+    assert json.loads((folder / "acktrail-report.json").read_text())["head"]["run_id"] == "later"
+    assert json.loads(again.data.read_text()) == json.loads(summary_json(summarize(sample_run(), RUN)))
+
+
+def test_the_oldest_reports_go_page_and_data_together(tmp_path: Path) -> None:
+    """The newest runs stay, the files of nobody else are touched, and at least one run is kept."""
+    for age, run in enumerate(["d", "c", "b", "a"]):
+        for suffix in ("html", "json"):
+            file = tmp_path / f"acktrail-report-{run}.{suffix}"
+            file.touch()
+            os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    others = {"acktrail-report.html", "acktrail-report-notes.txt", "index.html"}
+    for name in others:
+        (tmp_path / name).touch()
+    for kept, runs in ((2, "cd"), (0, "d")):
+        prune(tmp_path, "acktrail-report", kept=kept)
+        own = {f"acktrail-report-{run}.{suffix}" for run in runs for suffix in ("html", "json")}
+        assert {file.name for file in tmp_path.iterdir()} == others | own
+
+
+@pytest.mark.parametrize("run_id", ["../../etc/passwd", "a/b", "a b", "x" * 300, "2026-11-21T04:46:00Z", "é\n\u202e"])
+def test_a_run_id_is_never_a_path(run_id: str) -> None:
+    """A file's name has no separator, is short, and differs from that of an id that looks alike once cleaned."""
+    name = file_name(run_id)
+    assert Path(name).name == name
+    assert len(name) <= 120
+    assert name.isascii()
+    assert file_name("run-1") == "run-1"
+    assert file_name(run_id.replace("/", "-").replace(" ", "-") + "?") != name
+
+
+def test_real_output_has_the_documented_form() -> None:
+    """docs/report-schema.json is what `tools/report_schema.py` makes: run it after a change. The JSON of a run with
+    every kind of trouble, and of an empty one, validates; one with a field more or a text for a number does not."""
+    schema = json.loads(report_schema.FILE.read_text("utf-8"))
+    assert schema == report_schema.schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    form = json.loads(summary_json(summarize(sample_run(), RUN)))
+    validator.validate(form)
+    validator.validate(json.loads(summary_json(summarize(RunTables.empty(), RUN))))
+    for broken in ({**form, "more": 1}, {**form, "findings_seen_later": "3"}, {**form, "schema": "acktrail-report/9"}):
+        assert not validator.is_valid(broken)
+
+
+def test_settings_of_reports_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is put into links is an http address without credentials; a wrong number of kept reports is refused, not
+    taken as the default."""
+    for text in ("javascript:alert(1)", "https://user:secret@host", 'https://h/"><script>', "ftp://h"):
+        monkeypatch.setenv("ACKTRAIL_DASHBOARD_URL", text)
+        with pytest.raises(ConfigurationError, match="ACKTRAIL_DASHBOARD_URL"):
+            dashboard_url()
+    monkeypatch.setenv("ACKTRAIL_DASHBOARD_URL", "https://acktrail.example/here/")
+    assert dashboard_url() == "https://acktrail.example/here"
+    for text in ("0", "-1", "many", "1.5"):
+        monkeypatch.setenv("ACKTRAIL_REPORTS_KEPT", text)
+        with pytest.raises(ConfigurationError, match="ACKTRAIL_REPORTS_KEPT"):
+            reports_kept()

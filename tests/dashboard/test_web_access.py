@@ -17,10 +17,9 @@ from acktrail.config import TablesConfig
 from acktrail.connect.config_values import Password
 from acktrail.connect.rest.access import Access
 from acktrail.errors import ConfigurationError
+from acktrail_dashboard.page_templates import static_files
 from acktrail_dashboard.web.access_guard import COOKIE, is_session, session_value
-from acktrail_dashboard.web.application import create_app, next_page
-from acktrail_dashboard.web.serving import dashboard_server
-from acktrail_dashboard.web.static_files import static_files
+from acktrail_dashboard.web.application import create_app, dashboard_server, next_page
 
 TOKEN = "a token of the tests, long enough"
 HTML = {"Accept": "text/html"}
@@ -209,7 +208,7 @@ def test_vendored_files_are_the_released_ones() -> None:
     beside it."""
     import hashlib
 
-    folder = Path(__file__).parents[2] / "dashboards/acktrail_dashboard/web/static"
+    folder = Path(__file__).parents[2] / "dashboards/acktrail_dashboard/static"
     listed = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
 
     assert set(listed) == {file.name for file in folder.glob("uplot*")}

@@ -24,9 +24,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.web.application import create_app
-from acktrail_dashboard.web.charts.stacked_bars import StackedBars, ToneBar
-from acktrail_dashboard.web.charts.trend_charts import charts_of
-from acktrail_dashboard.web.time_ranges import time_range
+from acktrail_dashboard.web.trend_charts import charts_of
 
 SMALL = Sizes(groups=8, partitions_a_group=2, runs=4, fine_days=0.1, hourly_days=0)
 STUCK = urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0})
@@ -67,15 +65,6 @@ def test_without_tables_lists_are_empty_and_a_group_is_unknown(tmp_path: Path) -
     assert "No share group has a status yet." in answers[""][1]
     assert "acktrail run reconcile" in answers["groups"][1]
     assert "unknown share group 'fraud-scoring'" in answers["group?id=fraud-scoring"][1]
-
-
-def test_tables_without_rows_are_like_none(tmp_path: Path) -> None:
-    """Tables that were created and never filled."""
-    tables = Tables(TablesConfig(uri=str(tmp_path)))
-    for name in ("queue_statuses", "status_changes", "queue_trends", "run_totals", "quality_results", "findings"):
-        tables.create(name)
-    with served(tmp_path) as url:
-        assert [get(url, path)[0] for path in PAGES] == [200, 200, 200, 404, 404]
 
 
 @pytest.mark.parametrize("table", ["queue_statuses", "run_totals", "queue_trends", "status_changes", "findings"])
@@ -207,15 +196,18 @@ def test_what_changed_has_findings_and_gaps(tmp_path: Path) -> None:
          "topic_id": "t", "partition": 0, "before": "ok", "after": after, "reason": "counts"}
         for after in ("idle", "stuck", "lagging")
     ]  # fmt: skip
-    for name, rows in (("run_totals", totals), ("findings", findings), ("status_changes", changes)):
+    checks = [{"cluster_id": "c", "run_id": "new", "reconciled_at": NOW}]
+    for name, rows in (
+        ("run_totals", totals), ("reconcile_checks", checks), ("findings", findings), ("status_changes", changes)
+    ):  # fmt: skip
         full = [{column: row.get(column) for column in TABLES[name].names} for row in rows]
         tables.append(name, pa.Table.from_pylist(full, schema=TABLES[name]))
     with served(tmp_path) as url:
         day, longer = get(url, "")[1], get(url, "?range=90d")[1]
 
     assert re.findall("to-[a-z]+", day) == ["to-stuck", "to-lagging", "to-idle"]
-    assert "New findings ■ 1 critical Findings gone ▲ 1 warning New gaps 2 gaps, 11 records lost" in day
-    assert "New findings ■ 1 critical ■ 1 error Findings gone ■ 1 error ▲ 1 warning New gaps 4 gaps, 20" in longer
+    assert "New findings ■ critical 1 Findings gone ▲ warning 1 New gaps 2 gaps, 11 records lost" in day
+    assert "New findings ■ critical 1 ■ error 1 Findings gone ■ error 1 ▲ warning 1 New gaps 4 gaps, 20" in longer
 
 
 @pytest.mark.parametrize("group", ["g", *HOSTILE[:4]])
@@ -277,22 +269,6 @@ def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
     data = json.loads(lag.data)
     assert (data["begin"], data["step"], data["lines"][0]["values"][12]) == (begin.timestamp(), 300, 9)
     assert charts_of(trend.slice(0, 0), None, offsets=True) == []
-
-
-def test_bars_fill_the_time_that_has_data() -> None:
-    """Three observations of the last ten minutes of a day: the first bar stands at the left end, the last one at the
-    right end, wide enough to be seen; one observation alone has a bar, too."""
-    day = time_range({}, NOW)
-    for ages, left, right in (((10, 5, 1), 0, 560), ((3,), 0, 0)):
-        instants = [NOW - timedelta(minutes=age) for age in ages]
-        drawn = day.around(pa.chunked_array([pa.array(instants)]))
-        bars = tuple(ToneBar(at=at, counts={"ok": 2}) for at in instants)
-        ((_, path),) = StackedBars(title="t", drawn=drawn, bars=bars, words={"ok": "ok"}).paths
-        starts = [float(x) for x in re.findall(r"M([\d.]+) ", path)]
-        assert (starts[0], starts[-1], len(starts)) == (left, right, len(ages))
-        assert float(re.findall(r"h([\d.]+)v", path)[0]) > 30
-        assert drawn.begin == instants[0]
-    assert day.around(pa.chunked_array([], pa.timestamp("us", "UTC"))) == day
 
 
 def test_the_overview_says_that_the_checks_stopped_the_newest_run(root: Path) -> None:

@@ -19,12 +19,14 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.view.notification import WELL, Known, Notification, NotificationKind
+from acktrail.view.wording import in_words, status_rank, trouble_text
 
 GATE: Final = "gate"
 MOST_MESSAGES: Final = 20
 """Of one run; the changes beyond are one message that counts them."""
 _NAMED: Final = 5
 _CRITICAL: Final = "critical"
+_UNKNOWN: Final = QueueStatus.STATE_UNKNOWN
 _OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
 
 
@@ -154,17 +156,10 @@ def _groups(known: Known, tables: Tables, run_id: str) -> list[Notification]:
     by_group: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_group[row["group_id"]].append(row)
-    ranks = {status.value: rank for rank, status in enumerate(STATUS_TABLE)}
-    ranked = sorted(
-        (min(ranks.get(row["status"], len(ranks)) for row in own), group_id) for group_id, own in by_group.items()
-    )
+    ranked = sorted((min(status_rank(row["status"]) for row in own), group_id) for group_id, own in by_group.items())
     known_groups = {subject for kind, subject in known if kind == NotificationKind.STATUS}
-    messages = [
-        _status(group_id, QueueStatus([*ranks][rank]), by_group[group_id])
-        for rank, group_id in ranked
-        if rank < len(ranks)
-    ]
-    told = [message for message in messages if message.state != QueueStatus.STATE_UNKNOWN]
+    statuses = ((group_id, [*STATUS_TABLE][rank]) for rank, group_id in ranked)
+    told = [_status(group, status, by_group[group]) for group, status in statuses if status is not _UNKNOWN]
     return [*told, *(_gone_group(group_id) for group_id in sorted(known_groups - set(by_group)))]
 
 
@@ -183,7 +178,7 @@ def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]
             state=WELL,
             urgency=meaning.urgency,
             title=f"Group {name} is well again",
-            text=f"{_in_words(status)}: {meaning.meaning}.",
+            text=f"{in_words(status)}: {meaning.meaning}.",
             page="group",
             query=query,
         )
@@ -194,8 +189,8 @@ def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]
         subject=group_id,
         state=status.value,
         urgency=meaning.urgency,
-        title=f"Group {name}: {_in_words(status)}",
-        text=f"{places}: {printable(own[0]['reason'] or meaning.meaning)}. What to do: {meaning.advice}.",
+        title=f"Group {name}: {in_words(status)}",
+        text=f"{places}: {trouble_text(status, own[0]['reason'])}",
         page="group",
         query=query,
     )
@@ -211,10 +206,6 @@ def _gone_group(group_id: str) -> Notification:
         text="The newest reconciliation finds no share partition of it.",
         page="groups",
     )
-
-
-def _in_words(status: QueueStatus) -> str:
-    return status.value.replace("_", " ")
 
 
 def _topic(row: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.wording import instant, number
+from acktrail.view.wording import instant, number
 from acktrail_expansion import words
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.quality.expansion_findings import worst_first

@@ -1,4 +1,5 @@
-"""The dashboard as a FastAPI app: on its own (``acktrail dashboard serve``), or mounted below a path of another."""
+"""The dashboard as a FastAPI app: on its own (``acktrail dashboard serve``), by uvicorn at one address, or mounted
+below a path of another."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -18,13 +20,14 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from acktrail.config import TablesConfig
-from acktrail.connect.rest.access import Access, is_same
-from acktrail.errors import AcktrailError, InputError, UnknownName
+from acktrail.config import TablesConfig, dashboard_token
+from acktrail.connect.config_values import Password
+from acktrail.connect.rest.access import Access, is_loopback, is_same
+from acktrail.connect.rest.http_server import HttpServer
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web import access_guard
-from acktrail_dashboard.web.page_templates import rendered, web_templates
 from acktrail_dashboard.web.site_map import PAGES
-from acktrail_dashboard.web.static_files import static_files
 from acktrail_dashboard.web.table_reader import TableReader
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
@@ -32,6 +35,7 @@ _LOG: Final = logging.getLogger("acktrail.dashboard")
 _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
 """Where a login leads: a page of the dashboard, never another address."""
 _LARGEST_FORM: Final = 8_192
+_LEAST_TOKEN: Final = 16
 _COMPRESSED_FROM: Final = 1_000
 _OPENED: Final = (
     "queue_statuses", "run_totals", "status_changes", "queue_trends", "held_states", "findings",
@@ -71,6 +75,41 @@ def create_app(
     return app
 
 
+def dashboard_server(
+    tables: TablesConfig, *, host: str, port: int, token_file: Path | None = None, hosts: tuple[str, ...] = ()
+) -> HttpServer:
+    """The dashboard of `tables` at an address of this machine; `port` 0: any free one. `hosts`: names that others reach
+    it by, behind a proxy. Raises ConfigurationError: the address is none, or taken; others can reach it and there is no
+    token; the token is too short or cannot be read."""
+    app = create_app(tables, access=_access(host, token_file, hosts))
+    server = HttpServer(app, host, port, option="--port", is_behind_proxy=True)
+    app.state.prepare()
+    return server
+
+
+def _access(host: str, token_file: Path | None, hosts: tuple[str, ...]) -> Access:
+    token = _token(token_file)
+    is_own = is_loopback(host)
+    if token is None and not is_own:
+        raise ConfigurationError(
+            f"others can reach {host}, and the dashboard has no token",
+            hint="give --token-file or set ACKTRAIL_DASHBOARD_TOKEN, or listen on 127.0.0.1",
+        )
+    own_names = (*hosts, host) if is_own or hosts else None
+    return Access(token=None if token is None else Password(token), hosts=own_names)
+
+
+def _token(file: Path | None) -> str | None:
+    try:
+        token = dashboard_token() if file is None else file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the token in {file}", hint="name a text file") from error
+    if token is not None and len(token) < _LEAST_TOKEN:
+        message = f"the token of the dashboard has fewer than {_LEAST_TOKEN} characters"
+        raise ConfigurationError(message, hint="make one: openssl rand -hex 24")
+    return token
+
+
 class _Dashboard:
     """Pages of one root of tables."""
 
@@ -80,7 +119,7 @@ class _Dashboard:
     def prepare(self) -> None:
         """Compile the templates and open the tables, so that the first visit does not wait for it."""
         for template in (*(page.template for page in self._pages), "problem.html"):
-            web_templates().get_template(template)
+            page_templates().get_template(template)
         for table in _OPENED:
             self._reader.exists(table, [])
 

@@ -6,13 +6,12 @@ from typing import Final
 
 from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.web.pages import (
+    changes,
     checks,
     export,
     findings,
     group,
-    groups,
     overview,
-    resets,
     rules,
     runbooks,
     runs,
@@ -21,22 +20,8 @@ from acktrail_dashboard.web.pages import (
 from acktrail_dashboard.web.web_page import WebPage
 
 PAGES: Final[tuple[WebPage, ...]] = (
-    overview.PAGE,
-    groups.GROUPS,
-    groups.PARTITIONS,
-    findings.FINDINGS,
-    findings.FINDING,
-    findings.RECORD,
-    rules.RULES,
-    rules.RULE,
-    checks.CHECKS,
-    checks.CHECK,
+    *(overview.PAGE, group.GROUPS, group.PARTITIONS, findings.FINDINGS, findings.FINDING, findings.RECORD),
+    *(rules.RULES, rules.RULE, checks.CHECKS, checks.CHECK),
     *(page for each in branch_views() for page in each.pages),
-    resets.RESETS,
-    resets.RESET,
-    export.EXPORT,
-    group.PAGE,
-    share_partition.PAGE,
-    runs.RUN,
-    runbooks.PAGE,
+    *(changes.CHANGES, changes.CHANGE, export.EXPORT, group.GROUP, share_partition.PAGE, runs.RUN, runbooks.PAGE),
 )

@@ -1,12 +1,12 @@
-"""What a page is, and one visit of it: its address, its time, and what it read."""
+"""What a page is, and one visit of it: its address, the range of time that it shows, and what it read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -14,11 +14,70 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import OpenRuns
+from acktrail.tables.open_runs import open_runs as newest_runs
+from acktrail.times import duration_ms
+from acktrail.view.finding_rows import topic_names
 from acktrail_dashboard.web.table_reader import TableProblem, TableReader
-from acktrail_dashboard.web.time_ranges import TimeRange, time_range
 
 AnswerT = TypeVar("AnswerT")
 _LARGEST: Final = 2**63 - 1
+_RANGES: Final = ("1h", "6h", "24h", "7d", "30d", "90d")
+_USUAL: Final = "24h"
+_LONGEST: Final = timedelta(days=370)
+_HINT: Final = "give UTC times such as 2026-11-23T08:00, the earlier one first, at most 370 days apart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """From `begin` (inclusive) to `end` (exclusive). `name` None: two instants that the reader chose."""
+
+    begin: datetime
+    end: datetime
+    name: str | None
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.name is not None:
+            return f"last {self.name}"
+        return f"{self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As parameters of an address."""
+        if self.name is not None:
+            return {} if self.name == _USUAL else {"range": self.name}
+        return {"from": f"{self.begin:%Y-%m-%dT%H:%M}", "to": f"{self.end:%Y-%m-%dT%H:%M}"}
+
+
+def time_range(query: Mapping[str, str], now: datetime) -> TimeRange:
+    """The range that an address names: ``range``, or ``from`` and ``to`` (default: now); 24 hours where it names none.
+
+    Raises:
+        InputError: it is none of the lengths, or the times are none.
+    """
+    begin, end = query.get("from", ""), query.get("to", "")
+    if begin or end:
+        return _between(_instant(begin or end), _instant(end) if begin and end else now)
+    name = query.get("range") or _USUAL
+    if name not in _RANGES:
+        raise InputError(f"{name!r} is no range of time", hint=f"one of {', '.join(_RANGES)}")
+    return TimeRange(begin=now - timedelta(milliseconds=duration_ms("range", name)), end=now, name=name)
+
+
+def _between(begin: datetime, end: datetime) -> TimeRange:
+    if not timedelta() < end - begin <= _LONGEST:
+        raise InputError("the range of time is empty or too long", hint=_HINT)
+    return TimeRange(begin=begin, end=end, name=None)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text.strip())
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{text!r} is no time", hint=_HINT) from error
 
 
 @dataclass(kw_only=True)
@@ -32,6 +91,7 @@ class Visit:
     now: datetime
     reader: TableReader
     problems: list[TableProblem] = field(default_factory=list)
+    range_names: ClassVar = _RANGES
 
     def read(self, table: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows of a table's newest version that satisfy `where`, in no order; none where it does not exist, or cannot
@@ -84,6 +144,16 @@ class Visit:
     def time_range(self) -> TimeRange:
         """The range of time that the address names. Raises InputError: it is none."""
         return time_range(self.query, self.now)
+
+    @cached_property
+    def open_runs(self) -> OpenRuns:
+        """The runs whose findings are open."""
+        return self.ask("reconcile_checks", newest_runs, OpenRuns(None, {}))
+
+    @cached_property
+    def topics(self) -> dict[str, str]:
+        """Names of topics by their ids."""
+        return topic_names(self.read("topics", columns=("topic_id", "topic")))
 
     def link(self, path: str, **query: object) -> str:
         """The address of a page with parameters; those that are None or empty are left out."""

@@ -119,6 +119,7 @@ def write_dashboard_tables(root: Path, sizes: Sizes | None = None) -> Tables:
         "run_totals",
         [_totals(queues, sizes, number, runs[number], times[number]) for number in range(sizes.runs)],
     )
+    _put(tables, "reconcile_checks", [{"run_id": runs[-1], "reconciled_at": times[-1]}])
     _put(tables, "quality_results", [row for pair in zip(runs, times, strict=True) for row in results_of(*pair)])
     _put(tables, "topics", [_topic(name) for name in sorted({queue.topic for queue in queues})])
     _put(tables, "findings", _findings(queues, sizes, runs, times))

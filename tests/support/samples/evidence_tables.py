@@ -24,13 +24,11 @@ _EVERY = timedelta(minutes=5)
 
 
 def write_evidence_tables(tables: Tables, *, cluster_id: str = "5L6g3nShT-eMCtK--X86sw", runs: int = 48) -> None:
-    """State records, results of expectations, gaps, a connector, a reset from plan to proof."""
+    """State records, results of expectations, gaps, a reset from plan to proof."""
     put(tables, "state_records", _records(cluster_id))
     if not tables.exists("quality_results"):
         put(tables, "quality_results", results_of(f"run-{runs - 1:05d}", NOW - timedelta(minutes=3)))
     put(tables, "export_ranges", _gaps(cluster_id))
-    position = {"connector": HOSTILE[0], "source_partition": "p", "number": 1, "position": '{"at": 7}', "at": NOW}
-    put(tables, "connector_positions", [position])
     attempt(Path(tables.config.uri), 1)
 
 

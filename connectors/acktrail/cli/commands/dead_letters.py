@@ -9,10 +9,10 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
 from acktrail.model.share_dead_letters import DeadLetterDoubt
 from acktrail.plain_tables import printable, table
+from acktrail.view import history_text
 
 if TYPE_CHECKING:
     from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader, MissingLetters, PartitionLetters

@@ -10,11 +10,11 @@ import typer
 
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
-from acktrail.cli.text import history_text
 from acktrail.cli.text.json_text import json_line
 from acktrail.model.batches import DeliveryState
 from acktrail.plain_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
+from acktrail.view import history_text
 
 if TYPE_CHECKING:
     from acktrail.model.record_history import ArchivedRange

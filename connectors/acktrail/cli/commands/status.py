@@ -55,38 +55,40 @@ def status(
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
     config = row_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
+    from acktrail.view.check_rows import stopping_run
     from acktrail.view.health.cluster_health import cluster_health
 
-    def look() -> tuple[ClusterHealth, dt.datetime]:
-        now = dt.datetime.now(dt.UTC)
-        return cluster_health(Tables(config), now).of_groups(group or ()), now
+    def look() -> tuple[ClusterHealth, dt.datetime, int]:
+        now, tables = dt.datetime.now(dt.UTC), Tables(config)
+        found = cluster_health(tables, now).of_groups(group or ())
+        return found, now, stopping_run(tables, found.run_id)
 
     if watch:
         _watch(look, every_ms / 1000, stale, as_json=as_json)
-    found, now = look()
+    found, now, stopping = look()
     reasons = found.to_act_on(now, stale)
     if as_json:
         typer.echo(json_line(health_text.health_json(found, now, reasons)))
     else:
-        typer.echo(health_text.screen(found, now, reasons, lines=_lines()))
+        typer.echo(health_text.screen(found, now, reasons, stopping=stopping, lines=_lines()))
     if reasons:
         raise typer.Exit(ACT_ON_IT)
 
 
 def _watch(
-    look: Callable[[], tuple[ClusterHealth, dt.datetime]], every_s: float, stale: dt.timedelta, *, as_json: bool
+    look: Callable[[], tuple[ClusterHealth, dt.datetime, int]], every_s: float, stale: dt.timedelta, *, as_json: bool
 ) -> None:
     """Until an interruption."""
     from threading import Event
 
     pause = Event()
     while True:
-        found, now = look()
+        found, now, stopping = look()
         reasons = found.to_act_on(now, stale)
         if as_json:
             typer.echo(json_line(health_text.health_json(found, now, reasons)))
         elif sys.stdout.isatty():
-            typer.echo(_REDRAW + health_text.screen(found, now, reasons, lines=_lines()), nl=False)
+            typer.echo(_REDRAW + health_text.screen(found, now, reasons, stopping=stopping, lines=_lines()), nl=False)
         else:
             typer.echo(health_text.one_line(found, now, reasons))
         sys.stdout.flush()

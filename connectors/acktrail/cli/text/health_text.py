@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import ago_text, instant_text, utc_text
+from acktrail.view.wording import counts_text, headline, in_words, trouble_text
 
 if TYPE_CHECKING:
     from acktrail.view.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
@@ -20,10 +21,11 @@ _QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFI
 _FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
 
 
-def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, lines: int) -> str:
-    """Freshness and completeness, then groups, then the share partitions in trouble; at most `lines` lines, where that
-    leaves a few rows of each. The last line has what is to be acted on."""
-    head = _head(found, now)
+def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, stopping: int, lines: int) -> str:
+    """Who is in trouble, freshness and completeness, then groups, then the share partitions in trouble; at most `lines`
+    lines, where that leaves a few rows of each. The last line has what is to be acted on. `stopping`: critical rules
+    that stopped the newest run."""
+    head = [_headline(found, stopping), *_head(found, now)]
     verdict = printable(f"act on: {'; '.join(reasons)}" if reasons else _nothing(found))
     groups = found.groups or ()
     troubled = found.queues or ()
@@ -114,6 +116,15 @@ def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) 
     }
 
 
+def _headline(found: ClusterHealth, stopping: int) -> str:
+    if found.no_share_group is not None:
+        return printable(found.no_share_group)
+    worst = ((each.group_id, each.status.value, each.since) for each in found.groups or ())
+    critical = sum(each.severity == "critical" for each in found.findings or ())
+    counts = _names(found.group_statuses)
+    return headline(worst, counts, stopping=stopping, critical_findings=critical)[0]
+
+
 def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
     newest = None if found.newest_record_ms is None else now.timestamp() - found.newest_record_ms / 1000
     lines = [
@@ -165,7 +176,7 @@ def _changes_line(found: ClusterHealth, now: dt.datetime) -> str:
     changes = found.changes or ()
     newest = changes[0]
     where = f"{newest.group_id} {newest.topic} {newest.partition}"
-    what = f"{newest.before} to {newest.after or 'gone'}"
+    what = f"{in_words(newest.before)} to {in_words(newest.after or 'gone')}"
     return f"{len(changes):,} in 24 h, the newest {_age(newest.changed_at, now)}: {where} from {what}"
 
 
@@ -180,14 +191,15 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
 
 
 def _group_row(each: GroupHealth, now: dt.datetime) -> tuple[object, ...]:
-    own = each.statuses[each.status]
+    own = f"{each.statuses[each.status]:,} of {each.share_partitions:,}"
     unfinished = KnownSum(each.unfinished_records, each.unfinished_unknown)
-    return each.group_id, each.status.value, _age(each.since, now), f"{own:,} of {each.share_partitions:,}", unfinished
+    return each.group_id, in_words(each.status), _age(each.since, now), own, unfinished
 
 
 def _queue_row(each: QueueHealth, now: dt.datetime) -> tuple[object, ...]:
     unfinished = None if each.unfinished_records is None else f"{each.unfinished_records:,}"
-    return each.group_id, each.topic, each.partition, each.status.value, _age(each.since, now), unfinished, each.reason
+    told = trouble_text(each.status, each.reason)
+    return each.group_id, each.topic, each.partition, in_words(each.status), _age(each.since, now), unfinished, told
 
 
 def _group_json(each: GroupHealth) -> dict[str, Any]:
@@ -228,14 +240,13 @@ def _names(counts: Mapping[QueueStatus, int]) -> dict[str, int]:
 
 
 def _counted(counts: Mapping[QueueStatus, int]) -> str:
-    return _amounts(_names(counts))
+    return counts_text(_names(counts).items())
 
 
 def _amounts(counts: Mapping[str, int] | None) -> str:
     if counts is None:
         return "unknown"
-    ordered: Iterable[tuple[str, int]] = sorted(counts.items(), key=lambda pair: pair[0] == "match")
-    return ", ".join(f"{count:,} {name}" for name, count in ordered) or "none"
+    return counts_text(sorted(counts.items(), key=lambda pair: pair[0] == "match"))
 
 
 def _evidence(evidence: tuple[int, int | None] | None) -> str | None:

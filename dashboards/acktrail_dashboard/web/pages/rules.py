@@ -9,14 +9,10 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
-from acktrail.model.rules.quality_rule import QualityRule
-from acktrail_dashboard.lists.check_grid import CheckResult, check_results
-from acktrail_dashboard.lists.finding_list import open_and_gone
+from acktrail.view.check_rows import newest_results
+from acktrail.view.finding_rows import open_and_gone
 from acktrail_dashboard.web.pages.checks import checked_runs, results_of
-from acktrail_dashboard.web.pages.findings import open_runs
 from acktrail_dashboard.web.web_page import Visit, WebPage
-
-_RUNS: Final = 20
 
 
 def _rules(visit: Visit) -> dict[str, Any]:
@@ -30,25 +26,20 @@ def _rule(visit: Visit) -> dict[str, Any]:
     if rule_id not in RULE_BY_ID:
         raise UnknownName("rule", rule_id)
     rule = RULE_BY_ID[rule_id]
-    opened = _open_by_rule(visit)
+    opened, results = _open_by_rule(visit), results_of(visit, checked_runs(visit, 1), columns=None)
+    own = results.filter(pc.is_in(results["expectation"], value_set=pa.array(rule.ids)))
     return {
         "rule": rule,
         "asked": rule_id,
         "open": sum(opened.get(each, 0) for each in rule.ids),
-        "results": _results(visit, rule) if rule.suites else (),
+        "results": newest_results(own),
     }
-
-
-def _results(visit: Visit, rule: QualityRule) -> tuple[CheckResult, ...]:
-    """The results of the rule in the newest runs, in each of its suites."""
-    found = results_of(visit, checked_runs(visit, _RUNS), columns=None)
-    return check_results(found.filter(pc.is_in(found["expectation"], value_set=pa.array(rule.ids))))
 
 
 def _open_by_rule(visit: Visit) -> dict[str, int]:
     """How many findings are open, or may be, by rule."""
     findings = visit.read("findings", columns=("rule", "run_id"))
-    of_open, _ = open_and_gone(findings, open_runs(visit))
+    of_open, _ = open_and_gone(findings, visit.open_runs)
     own = findings.filter(of_open)
     return {each["values"]: each["counts"] for each in pc.value_counts(own["rule"]).to_pylist()}
 

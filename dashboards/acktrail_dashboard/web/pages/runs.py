@@ -9,17 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
-from acktrail_dashboard.lists.check_grid import check_results, check_runs
-from acktrail_dashboard.status_wording import status_rank
+from acktrail.view.check_rows import newest_results
+from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
 from acktrail_dashboard.web.web_page import Visit, WebPage
-from acktrail_dashboard.wording import SEVERITIES, canonical, tally
 
-_FAILURES_SHOWN: Final = 50
-_CHANGES_SHOWN: Final = 50
+_SHOWN: Final = 50
 _PLANS_SHOWN: Final = 20
-_RANGE_COLUMNS: Final = (
-    *("run_id", "records_read", "records_decoded", "records_quarantined", "gap_first", "gap_last", "exported_at"),
-)
+_SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
+_RANGE_COLUMNS: Final = ("run_id", *_SUMMED, "gap_first", "exported_at")
 _PLAN_COLUMNS: Final = ("run_id", "plan_id", "kind", "strategy", "created_at", "refusals")
 
 
@@ -34,19 +31,18 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
     plans = visit.read("reset_plans", columns=_PLAN_COLUMNS, where=where)
     executions = visit.read("reset_executions", columns=("run_id", "plan_id"), where=where)
     newest = next(iter(totals.slice(0, 1).to_pylist()), None)
-    failures = _failures(quality)
+    results = newest_results(quality)
     parts = (totals, ranges, quality, findings, changes, plans, executions)
     return {
         "run_ids": sorted({run for part in parts for run in part["run_id"].to_pylist()}),
         "totals": newest,
         "statuses": sorted(newest["statuses"] or [], key=lambda each: status_rank(each[0])) if newest else [],
         "exported": _exported(ranges),
-        "validations": check_runs(quality, len(run_ids)),
-        "failures": failures[:_FAILURES_SHOWN],
-        "failure_count": len(failures),
+        "results": results,
+        "result_counts": tally((result.state for result in results), reversed(RESULTS)),
+        "failures": [result for result in results if result.state == "fails"],
         "severities": tally(map(canonical, findings["severity"].to_pylist()), SEVERITIES),
-        "changes": changes.slice(0, _CHANGES_SHOWN).to_pylist(),
-        "change_count": changes.num_rows,
+        "changes": {"rows": changes.slice(0, _SHOWN).to_pylist(), "count": changes.num_rows},
         "plans": sorted(plans.to_pylist(), key=lambda plan: str(plan["created_at"]), reverse=True),
         "verified": sorted(set(executions["plan_id"].to_pylist()) - set(plans["plan_id"].to_pylist())),
         "place": visit.reader.tables.root,
@@ -63,21 +59,13 @@ def newest_plans(visit: Visit) -> dict[str, Any]:
     return {**run_context(visit, ()), "newest_plans": plans.slice(0, _PLANS_SHOWN).to_pylist()}
 
 
-def _failures(quality: pa.Table) -> list[Any]:
-    """Rules that fail in the newest validation."""
-    is_newest = pc.field("evaluated_at") == pc.max(quality["evaluated_at"])
-    return list(check_results(quality.filter(is_newest & ~pc.field("success"))))
-
-
 def _exported(ranges: pa.Table) -> dict[str, Any] | None:
     """Sums over the commits of an export; None: there are none."""
     if not ranges.num_rows:
         return None
-    gaps = ranges.filter(pc.is_valid(ranges["gap_first"]))
-    columns = ("records_read", "records_decoded", "records_quarantined")
     return {
-        **{name: pc.sum(ranges[name]).as_py() or 0 for name in columns},
-        "gaps": gaps.num_rows,
+        **{name: pc.sum(ranges[name]).as_py() or 0 for name in _SUMMED},
+        "gaps": ranges.num_rows - ranges["gap_first"].null_count,
         "exported_at": pc.max(ranges["exported_at"]).as_py(),
     }
 

@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail_dashboard.summary_types import PartitionKey, partition_key
-from acktrail_dashboard.web.charts.state_strips import past_strips, windows_of_group
-from acktrail_dashboard.web.charts.trend_charts import charts_of
-from acktrail_dashboard.web.queue_facts import STATUS_COLUMNS, changes_where, delivery_counts, findings_where
-from acktrail_dashboard.web.record_fate import record_fates
+from acktrail.model.batches import DeliveryState
+from acktrail.plain_tables import printable
+from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
+from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
+from acktrail.times import instant_text
+from acktrail.view import history_text
+from acktrail.view.archived_rows import PartitionKey, partition_key, row_key
+from acktrail_dashboard.offset_bands import STRIP_WIDTH, BandKind, StateWindow, bands, state_window, strip_paths
+from acktrail_dashboard.web.queue_rows import STATUS_COLUMNS, changes_where, delivery_counts, findings_where
+from acktrail_dashboard.web.trend_charts import charts_of
 from acktrail_dashboard.web.web_page import Visit, WebPage
+
+_HELD: Final = ("group_id", "topic_id", "partition", "held", "start_offset", "batches", "next_offset")
+_STATE: Final = ("observed_at", "start_offset", "batches", "completeness")
+_PAST: Final = 24
+"""Earlier states that are drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastStrip:
+    """The bands of one share partition at one reconciliation, on a scale that several share. `has_moved`: its start
+    offset is not the one before."""
+
+    observed_at: datetime
+    window: StateWindow
+    paths: list[tuple[BandKind, str]]
+    has_moved: bool
+
+
+def windows_of_group(
+    visit: Visit, group_id: str, log_starts: Mapping[PartitionKey, int | None]
+) -> dict[PartitionKey, StateWindow]:
+    """The present windows of a group's share partitions, as the history holds them; those not known are not there."""
+    rows = visit.read("held_states", columns=_HELD, where=pc.field("group_id") == group_id).to_pylist()
+    known = [row for row in rows if row["next_offset"] is None and row["held"] == "state"]
+    found = {row_key(row): state_window(row, log_start=log_starts.get(row_key(row))) for row in known}
+    return {key: window for key, window in found.items() if window is not None}
+
+
+def _past_strips(visit: Visit, own: pc.Expression) -> list[PastStrip]:
+    """Bands at up to 24 reconciliations within the range of time, the oldest first. The x of a picture is offset minus
+    start offset."""
+    runs = visit.read("run_totals", columns=("run_id", "observed_at"), where=visit.within("observed_at"))
+    ids: list[str] = runs.sort_by([("observed_at", "descending")])["run_id"].to_pylist()
+    chosen = ids[:: max(1, -(-len(ids) // _PAST))]
+    if not chosen:
+        return []
+    rows = visit.read("share_partition_states", columns=_STATE, where=pc.field("run_id").isin(chosen) & own)
+    pairs = [(row["observed_at"], state_window(row)) for row in rows.sort_by("observed_at").to_pylist()]
+    known = [(at, window) for at, window in pairs if window is not None]
+    widest = max((window.end - window.start for _, window in known), default=0)
+    return list(_strips(known, widest))
+
+
+def _strips(known: Iterable[tuple[datetime, StateWindow]], widest: int) -> Iterable[PastStrip]:
+    before: int | None = None
+    for at, window in known:
+        width = max(1, STRIP_WIDTH * (window.end - window.start) // max(widest, 1))
+        paths = strip_paths(bands(window), width) if window.end > window.start else []
+        yield PastStrip(observed_at=at, window=window, paths=paths, has_moved=before != window.start)
+        before = window.start
 
 
 def _context(visit: Visit) -> dict[str, Any]:
@@ -26,7 +83,6 @@ def _context(visit: Visit) -> dict[str, Any]:
         raise UnknownName("share partition", f"{group_id} / {topic_id}:{partition}")
     row = rows[0] if rows else None
     topic = row["topic"] if row else next((each["topic"] for each in changes["rows"]), None)
-    strips, widest = past_strips(visit, key)
     return {
         "title": f"{topic or topic_id}:{partition} of group {group_id}",
         "group_id": group_id,
@@ -35,11 +91,10 @@ def _context(visit: Visit) -> dict[str, Any]:
         "partition": partition,
         "row": row,
         "window": windows_of_group(visit, group_id, {key: row["log_start_offset"] if row else None}).get(key),
-        "strips": strips,
-        "widest": widest,
+        "strips": _past_strips(visit, own),
         "charts": charts_of(visit.trend(*key), row["observed_at"] if row else None, offsets=True),
         "deliveries": delivery_counts(rows),
-        "findings": findings_where(visit, own, row["run_id"] if row else None),
+        "findings": findings_where(visit, own),
         "changes": changes,
         "fate": _fate(visit, key),
     }
@@ -55,15 +110,47 @@ def _key(visit: Visit) -> PartitionKey:
 
 
 def _fate(visit: Visit, key: PartitionKey) -> Mapping[str, Any] | None:
-    """The answer of the search for a record; None: none was asked for."""
+    """What became of a record, in the words of ``acktrail record show``; None: none was asked for. Each of `fates` is
+    of one topic id: in one line, step by step, its dead letters, and what is not known."""
     try:
         offset = visit.number("offset")
         if offset is None:
             return None
-        found = record_fates(visit.reader, *key, offset)
+        with visit.reader.lock:
+            history = HistoryReader(visit.reader.tables)
+            found = [_of_instance(history, key, each) for each in history.instances(*key, offset)]
     except AcktrailError as error:
-        return {"offset": visit.text("offset"), "error": error.message, "hint": error.hint, "fates": ()}
-    return {"offset": offset, "error": "", "hint": "", "fates": found}
+        return {"error": error.message, "hint": error.hint, "fates": ()}
+    return {"error": "", "hint": "", "fates": found}
+
+
+def _of_instance(history: HistoryReader, key: PartitionKey, instance: RecordInstance) -> dict[str, Any]:
+    group_id, topic_id, partition = key
+    completeness = history.completeness(group_id, topic=topic_id, partition=partition)
+    unknown = map(history_text.unknown_text, instance.history.unknown_periods)
+    return {
+        "topic": instance.topic.topic or instance.topic.topic_id,
+        "conclusion": history_text.conclusion(instance.history),
+        "steps": instance.history.intervals,
+        "letters": _letters(DeadLetterReader(history), instance, group_id, partition),
+        "unknown": (*unknown, *history_text.missing_without_row(completeness, instance.state_partition)),
+    }
+
+
+def _letters(reader: DeadLetterReader, instance: RecordInstance, group_id: str, partition: int) -> list[str]:
+    states = {interval.status.delivery_state for interval in instance.history.intervals}
+    if DeliveryState.ARCHIVED not in states:
+        return []
+    if not reader.is_exported:
+        return ["dead-letter records: not exported"]
+    return [
+        printable(
+            f"dead-letter record {of.dlq_topic}, partition {of.dlq_partition}, offset {of.dlq_offset} "
+            f"({instant_text(of.timestamp_ms)}): {of.message or 'without a message'}"
+            + ("" if of.is_certain else "; or of another topic that had this name")
+        )
+        for of in reader.of_record(group_id, instance.topic, partition, instance.history.offset)
+    ]
 
 
 PAGE: Final = WebPage(

@@ -1,0 +1,146 @@
+"""Findings, the worst first: filtered, counted, one page at a time. Only the rows of a page become Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.tables.open_runs import OpenRuns
+from acktrail.view.wording import SEVERITIES, canonical, counted, instant, tally
+
+ROWS_A_PAGE: Final = 50
+SHOWN: Final = ("open", "gone", "all")
+"""Findings that are open (see ``acktrail.tables.open_runs``), those that are not any more, and both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingFilter:
+    """What is asked for; an empty text and None ask for everything. `first_seen`: not before this instant."""
+
+    rule: str = ""
+    severity: str = ""
+    group_id: str = ""
+    first_seen: datetime | None = None
+    shown: str = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One rule broken by one subject; the evidence is a record's address in the state topic. `topic` None: the finding
+    is about none, or only its id is known. `is_open` None: which run is the newest is not known, or was not asked."""
+
+    rule: str
+    severity: str
+    subject: str
+    detail: str
+    group_id: str | None
+    topic_id: str | None
+    topic: str | None
+    partition: int | None
+    evidence_state_partition: int | None
+    evidence_offset: int | None
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
+    times_seen: int | None
+    run_id: str | None
+    is_open: bool | None = None
+
+
+FINDING_COLUMNS: Final = tuple(name for name in FindingRow.__slots__ if name != "is_open")
+"""Columns of ``findings`` that a row has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingPage:
+    """Part `at` (from 1) of `count` of the `total` findings that the filter lets through. `severities` and `rules`
+    count those that it would let through with any severity, or any rule."""
+
+    rows: tuple[FindingRow, ...]
+    at: int
+    count: int
+    total: int
+    severities: tuple[tuple[str, int], ...]
+    rules: tuple[tuple[str, int], ...]
+
+
+def finding_page(
+    findings: pa.Table, wanted: FindingFilter, *, runs: OpenRuns, topics: Mapping[str, str], at: int = 1
+) -> FindingPage:
+    """Part `at` of rows of ``findings``, or the nearest that there is. `runs`: the newest ones; `topics`: names by
+    topic id, for findings that have none."""
+    ranked = _ranked(_chosen(findings, wanted, runs))
+    by_severity = _equal(ranked, "rule", wanted.rule)
+    by_rule = _equal(ranked, "severity", wanted.severity)
+    found = _equal(by_severity, "severity", wanted.severity)
+    order = [("rank", "ascending"), ("first_seen_at", "descending"), ("rule", "ascending"), ("subject", "ascending")]
+    count = max(1, -(-found.num_rows // ROWS_A_PAGE))
+    at = min(max(1, at), count)
+    page = found.sort_by(order).slice((at - 1) * ROWS_A_PAGE, ROWS_A_PAGE) if found.num_rows else found
+    return FindingPage(
+        rows=tuple(finding_row(row, topics, runs) for row in page.drop_columns(["rank"]).to_pylist()),
+        at=at,
+        count=count,
+        total=found.num_rows,
+        severities=tally(map(canonical, by_severity["severity"].to_pylist()), SEVERITIES),
+        rules=tally((rule or "" for rule in by_rule["rule"].to_pylist()), ()),
+    )
+
+
+def finding_row(row: Mapping[str, Any], topics: Mapping[str, str], runs: OpenRuns | None = None) -> FindingRow:
+    """One row of ``findings``, open where the newest `runs` saw it."""
+    own = {name: row[name] for name in FINDING_COLUMNS}
+    texts = {name: row[name] or "" for name in ("rule", "subject", "detail")}
+    topic = row["topic"] if row["topic"] is not None else topics.get(row["topic_id"] or "")
+    is_open = None if runs is None else runs.is_open(row["rule"], row["run_id"])
+    return FindingRow(**{**own, **texts, "severity": canonical(row["severity"]), "topic": topic, "is_open": is_open})
+
+
+def seen_text(row: FindingRow) -> str:
+    """Since when a finding is there and how often it was seen; of one that is gone, when it was seen last."""
+    times = "" if row.times_seen is None else f", {counted(row.times_seen, 'time')}"
+    if row.is_open is False:
+        return f"last {instant(row.last_seen_at)}{times}; not open any more"
+    return f"since {instant(row.first_seen_at)}{times}"
+
+
+def topic_names(topics: pa.Table) -> dict[str, str]:
+    """Names by topic id, from rows of ``topics``."""
+    pairs = zip(topics["topic_id"].to_pylist(), topics["topic"].to_pylist(), strict=True)
+    return {topic_id: name for topic_id, name in pairs if topic_id is not None and name is not None}
+
+
+def open_and_gone(findings: pa.Table, runs: OpenRuns) -> tuple[Any, Any]:
+    """Which of the rows may be open, and which may be closed, as masks."""
+    rules = pc.dictionary_encode(findings["rule"], null_encoding="encode").combine_chunks()
+    of_rules = pa.array([runs.newest(rule) for rule in rules.dictionary.to_pylist()], pa.string())
+    newest = of_rules.take(rules.indices)
+    is_unknown = pc.is_null(newest)
+    is_open = pc.fill_null(pc.equal(findings["run_id"], newest), fill_value=False)
+    return pc.or_(is_unknown, is_open), pc.invert(is_open)
+
+
+def _chosen(findings: pa.Table, wanted: FindingFilter, runs: OpenRuns) -> pa.Table:
+    """Without the filters by rule and severity. Those that may be open or not are in both parts."""
+    found = _equal(findings, "group_id", wanted.group_id)
+    if wanted.shown != "all":
+        of_open, of_gone = open_and_gone(found, runs)
+        found = found.filter(of_open if wanted.shown == "open" else of_gone)
+    if wanted.first_seen is not None:
+        since = pa.scalar(wanted.first_seen, type=found["first_seen_at"].type)
+        found = found.filter(pc.greater_equal(found["first_seen_at"], since))
+    return found
+
+
+def _equal(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value)) if value else table
+
+
+def _ranked(findings: pa.Table) -> pa.Table:
+    """With the rank of the severity; one that this release does not know is the last."""
+    ranks = pc.index_in(findings["severity"], value_set=pa.array(SEVERITIES, pa.string()))
+    return findings.append_column("rank", pc.fill_null(ranks, fill_value=len(SEVERITIES)))

@@ -1,0 +1,334 @@
+"""One reconcile run as a value, ready to be shown: totals and rows, and what it says in sentences.
+
+Offsets are Kafka's, both ends of a range inclusive. A count that is not known is None and has a reason beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from acktrail.model.rules.catalogue import BRANCH_RULES
+from acktrail.plain_tables import KnownSum, printable
+from acktrail.times import utc_text
+from acktrail.view.archived_rows import ArchivedRow, archived_rows
+from acktrail.view.check_rows import CheckResult, newest_results
+from acktrail.view.export_rows import ExportRow, GapRow, export_rows, gap_rows
+from acktrail.view.finding_rows import FindingRow, finding_row, topic_names
+from acktrail.view.partition_rows import (
+    Figure,
+    GroupRow,
+    GroupTotals,
+    PartitionRow,
+    group_rows,
+    group_totals,
+    partition_rows,
+)
+from acktrail.view.run_tables import RunTables, rows_of_run, run_end
+from acktrail.view.wording import (
+    RESULTS,
+    SEVERITIES,
+    STATUSES,
+    VERDICT_MEANINGS,
+    counted,
+    counts_text,
+    critical_first,
+    headline,
+    instant,
+    number,
+    severity_rank,
+    severity_tone,
+    status_rank,
+    tally,
+    verdict_tone,
+)
+
+SCHEMA: Final = "acktrail-report/1"
+"""Names the form of the JSON; ``docs/report-schema.json`` describes it."""
+_LOOKS: Final = ("group_observations", "offset_observations")
+_FIRST_DELIVERIES: Final = (
+    "First deliveries are not persisted: a record that a consumer holds right now, or that was delivered and neither "
+    "acknowledged nor released yet, looks available here."
+)
+_LAZY_START: Final = (
+    "Kafka writes the start offset lazily: the real one may be past it by records that are already acknowledged or "
+    "archived."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTotals:
+    """Counts over the whole run. `lag_records` sums the known lags that are above zero."""
+
+    groups: int
+    share_partitions: int
+    lag_unknown: int
+    lag_records: int
+    archived_seen: int
+    archived_unknown: int
+    statuses: tuple[tuple[str, int], ...]
+    """Share partitions by status; none where the run left no statuses."""
+    group_statuses: tuple[tuple[str, int], ...]
+    """Groups by the worst status of their share partitions."""
+    verdicts: tuple[tuple[str, int], ...]
+    findings: tuple[tuple[str, int], ...]
+    expectations: tuple[tuple[str, int], ...]
+    """Rules by result."""
+    expectations_stopping: int
+    """Critical expectations that failed or raised: they stopped the run."""
+    records_exported: int
+    records_quarantined: int
+    gaps: int
+    """Without what was pruned before the first export, and what the retention dropped."""
+    gap_records: int
+    commits: int
+    """Commits of the exporter; one commit covers several state partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHead:
+    """Which run: it observed the cluster from `observed_from` to `observed_to`."""
+
+    cluster_id: str | None
+    run_id: str
+    observed_from: datetime | None
+    observed_to: datetime | None
+    state_topic_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One reconcile run, ready to be shown. `group_totals` and `partitions` have the worst first, group by group."""
+
+    head: RunHead
+    totals: RunTotals
+    group_totals: tuple[GroupTotals, ...]
+    partitions: tuple[PartitionRow, ...]
+    groups: tuple[GroupRow, ...]
+    archived: tuple[ArchivedRow, ...]
+    findings: tuple[FindingRow, ...]
+    findings_seen_later: int
+    """Findings that were there before this run ended and that a later run saw again: its rows, not this run's."""
+    branches: Mapping[str, Mapping[str, Any]]
+    """What branches have of the run, by the names of their sections."""
+    expectations: tuple[CheckResult, ...]
+    exports: tuple[ExportRow, ...]
+    gaps: tuple[GapRow, ...]
+
+
+def summarize(tables: RunTables, run_id: str) -> Summary:
+    """The summary of `run_id`; other runs' rows in `tables` are ignored.
+
+    A run without any row gives a summary without rows: whether the run exists is the caller's question.
+    """
+    own = rows_of_run(tables, run_id)
+    partitions = partition_rows(own.share_partition_states, own.reconciliations, own.queue_statuses)
+    names = topic_names(own.topics)
+    findings = sorted(
+        (finding_row(row, names) for row in own.findings.to_pylist()),
+        key=lambda row: (severity_rank(row.severity), row.rule, row.subject),
+    )
+    of_groups, groups = group_totals(partitions), group_rows(own.group_observations, partitions)
+    gaps = tuple(gap for gap in gap_rows(own.export_ranges) if gap.tone != "info")
+    expectations, exports = newest_results(own.quality_results), export_rows(own.export_ranges)
+    # A commit has one instant, and a row for each state partition in it.
+    commits = own.export_ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows
+    lag = KnownSum.of(row.lag.value for row in partitions)
+    archived = [row.archived.value for row in partitions if row.archived.value is not None]
+    totals = RunTotals(
+        groups=len(groups),
+        share_partitions=len(partitions),
+        lag_unknown=lag.unknown,
+        lag_records=lag.known,
+        archived_seen=sum(archived),
+        archived_unknown=len(partitions) - len(archived),
+        statuses=tally((row.status for row in partitions if row.status), STATUSES),
+        group_statuses=tally((group.status for group in of_groups if group.status is not None), STATUSES),
+        verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
+        findings=tally((row.severity for row in findings), SEVERITIES),
+        expectations=tally((row.state for row in expectations), reversed(RESULTS)),
+        expectations_stopping=sum(row.stops for row in expectations),
+        records_exported=sum(row.records_read for row in exports),
+        records_quarantined=sum(row.records_quarantined for row in exports),
+        gaps=len(gaps),
+        gap_records=sum(gap.records or 0 for gap in gaps),
+        commits=commits,
+    )
+    return Summary(
+        head=_head(own, run_id),
+        totals=totals,
+        group_totals=of_groups,
+        partitions=partitions,
+        groups=groups,
+        archived=archived_rows(own.share_partition_states, own.archived),
+        findings=tuple(findings),
+        findings_seen_later=_seen_later(tables, own, run_id),
+        branches=own.branches,
+        expectations=expectations,
+        exports=exports,
+        gaps=gaps,
+    )
+
+
+def _head(tables: RunTables, run_id: str) -> RunHead:
+    looks = _distinct(tables, ("reconciliations", *_LOOKS, "share_partition_states"), "observed_at")
+    clusters = _distinct(tables, ("reconciliations", *_LOOKS, "export_ranges"), "cluster_id")
+    return RunHead(
+        cluster_id=", ".join(sorted(clusters)) or None,
+        run_id=run_id,
+        observed_from=min(looks, default=None),
+        observed_to=max(looks, default=None),
+        state_topic_ids=tuple(sorted(_distinct(tables, ("export_ranges",), "state_topic_id"))),
+    )
+
+
+def _distinct(tables: RunTables, names: Iterable[str], column: str) -> set[Any]:
+    values = (value for name in names for value in getattr(tables, name)[column].unique().to_pylist())
+    return {value for value in values if value is not None}
+
+
+def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
+    """The findings table keeps one row a finding, with the run that saw it last."""
+    end = run_end(own)
+    columns = ["run_id", "rule", "first_seen_at", "last_seen_at"]
+    others = (
+        row
+        for row in tables.findings.select(columns).to_pylist()
+        if row["run_id"] != run_id and row["rule"] not in BRANCH_RULES
+    )
+    spans = ((row["first_seen_at"], row["last_seen_at"]) for row in others)
+    return sum(None not in (first, end, last) and first <= end < last for first, last in spans)
+
+
+def summary_form(summary: Summary) -> dict[str, Any]:
+    """The summary as plain values: counts by name are mappings, instants are still instants."""
+    form = asdict(summary)
+    for counts in ("statuses", "group_statuses", "verdicts", "findings", "expectations"):
+        form["totals"][counts] = dict(form["totals"][counts])
+    for group in form["group_totals"]:
+        group["statuses"], group["verdicts"] = dict(group["statuses"]), dict(group["verdicts"])
+    for group in form["groups"]:
+        group["configs"] = dict(group["configs"])
+    return form
+
+
+def summary_json(summary: Summary) -> str:
+    """One JSON object in ASCII: `SCHEMA`, then the fields of `Summary`. Unknown is null, with a reason beside it;
+    instants are ISO 8601 in UTC; counts by name are objects."""
+    return as_json({"schema": SCHEMA, **summary_form(summary)})
+
+
+def as_json(form: Mapping[str, Any]) -> str:
+    """Plain values as JSON in ASCII, instants in UTC to the microsecond, bytes in hex."""
+    return json.dumps(form, default=lambda v: v.hex() if isinstance(v, bytes) else utc_text(v, "auto"))
+
+
+def trouble(summary: Summary) -> tuple[str, str]:
+    """What stopped the run, how many findings are critical and who is in trouble, and the tone of it; the trail's own
+    sentence where the run left no statuses. A look that found no share group says that."""
+    totals = summary.totals
+    critical, stopping = dict(totals.findings).get("critical", 0), totals.expectations_stopping
+    if not summary.groups and not summary.partitions and summary.head.observed_to is not None:
+        nothing = f"No share group on this cluster at {instant(summary.head.observed_to)}."
+        return critical_first((nothing, "ok"), stopping=stopping, critical_findings=critical)
+    if not totals.group_statuses:
+        return critical_first(trail(summary), stopping=stopping, critical_findings=0)
+    known = [(each.group_id, each.status, each.status_since) for each in summary.group_totals if each.status]
+    worst = sorted(known, key=lambda each: status_rank(each[1]))
+    return headline(worst, dict(totals.group_statuses), stopping=stopping, critical_findings=critical)
+
+
+def trail(summary: Summary) -> tuple[str, str]:
+    """Whether the exported trail agrees with the cluster, in one sentence, and its tone."""
+    tones = [verdict_tone(row.verdict) for row in summary.partitions]
+    if not tones:
+        return "No share partition was seen in this run.", "unknown"
+    urgent, unknown = tones.count("critical") + tones.count("warning"), tones.count("unknown")
+    broken = _serious(row.severity for row in summary.findings)
+    failed = _serious(row.severity for row in summary.expectations if row.state == "fails")
+    parts = [f"{number(tones.count('ok'))} of {counted(len(tones), 'share partition')} match the cluster"]
+    parts += [f"{number(urgent)} need{'s' if urgent == 1 else ''} attention"] if urgent else []
+    parts += [f"{number(unknown)} cannot be judged"] if unknown else []
+    parts += [counted(broken, "serious finding")] if broken else []
+    parts += [counted(failed, "serious expectation") + " failed"] if failed else []
+    sure = "unknown" if unknown else "ok"
+    return "; ".join(parts) + ".", "critical" if "critical" in tones or broken or failed else (
+        "warning" if urgent else sure
+    )
+
+
+def _serious(severities: Iterable[str]) -> int:
+    return sum(severity_tone(severity) == "critical" for severity in severities)
+
+
+def lines(summary: Summary) -> dict[str, str]:
+    """What the run adds up to, a line for each subject."""
+    totals = summary.totals
+    lost = f" ({counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
+    return {
+        "Total": f"{counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
+        "Lag": _over(KnownSum(totals.lag_records, totals.lag_unknown), "records"),
+        "Archived": _over(KnownSum(totals.archived_seen, totals.archived_unknown), "records seen"),
+        "Trouble": trouble(summary)[0],
+        "Statuses": counts_text(totals.statuses, "not known"),
+        "Verdicts": counts_text(totals.verdicts),
+        "Rules": counts_text(totals.expectations),
+        "Export": f"{counted(totals.records_exported, 'record')} read, {number(totals.records_quarantined)} "
+        f"quarantined, {counted(totals.gaps, 'gap')}{lost}",
+        "Findings": counts_text(totals.findings),
+    }
+
+
+def _over(records: KnownSum, noun: str) -> str:
+    """What is known, and of how many share partitions nothing is."""
+    if records.unknown and records.known:
+        return f"{records} {noun}, unknown for {counted(records.unknown, 'share partition')}"
+    return "unknown" if records.unknown else f"{records} {noun}"
+
+
+def archived_note(summary: Summary) -> str | None:
+    """How many records are archived: in the current state, in the history alone, and without known offsets."""
+    now = sum(row.records for row in summary.archived if row.retained)
+    earlier = sum(row.records for row in summary.archived) - now
+    unlisted = summary.totals.archived_seen - now - earlier
+    parts = [f"{counted(now, 'record')} in the current state: no consumer of its group will see them again"]
+    parts += [f"{number(earlier)} in the history only"] if earlier else []
+    parts += [f"{number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
+    return "; ".join(parts) if now or earlier or unlisted > 0 else None
+
+
+def unknowns(summary: Summary) -> tuple[str, ...]:
+    """One sentence for each thing that is not known in this run, then what Kafka never reports."""
+    totals, rows = summary.totals, summary.partitions
+    incomplete = Counter(row.completeness for row in rows if row.completeness != "complete")
+    found = [
+        *_by_reason("start offset", (row.start_offset for row in rows)),
+        *_by_reason("lag", (row.lag for row in rows)),
+        *_by_reason("number of archived records", (row.archived for row in rows)),
+        *(
+            f"The whole state of {counted(count, 'share partition')}: {word.replace('_', ' ')}."
+            for word, count in sorted(incomplete.items())
+        ),
+    ]
+    if totals.gaps:
+        lost = counted(totals.gap_records, "record")
+        why = "Kafka pruned them, or replaced their log, before the export read them"
+        found.append(f"The content of {lost} of the state topic: {why}.")
+    if totals.records_quarantined:
+        kept = counted(totals.records_quarantined, "record")
+        found.append(f"The content of {kept} of the state topic: they could not be decoded; their bytes are kept.")
+    if count := dict(totals.expectations).get("not_evaluated", 0):
+        found.append(f"Whether {number(count)} of the expectations hold: they were not evaluated.")
+    if summary.findings_seen_later:
+        which = counted(summary.findings_seen_later, "finding")
+        found.append(f"Whether {which} that a later run saw again broke a rule in this run too.")
+    return (*map(printable, found), _FIRST_DELIVERIES, _LAZY_START)
+
+
+def _by_reason(what: str, figures: Iterable[Figure]) -> list[str]:
+    reasons = Counter(figure.reason or "not reported" for figure in figures if figure.value is None)
+    return [f"The {what} of {counted(n, 'share partition')}: {reason}." for reason, n in sorted(reasons.items())]

@@ -1,1 +1,0 @@
-"""What pages list: pure functions from tables to frozen rows, one page at a time."""

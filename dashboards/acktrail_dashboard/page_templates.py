@@ -1,0 +1,113 @@
+"""The templates of pages and reports, and the files that pages load: style sheets and scripts, known by name. An
+address names one of them; nothing else is looked up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from acktrail import __version__
+from acktrail.model.queue_status import STATUS_TABLE
+from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.plain_tables import printable, printable_parts
+from acktrail.times import instant_text
+from acktrail.view import finding_rows, history_text, partition_rows, record_evidence, wording
+from acktrail_dashboard import offset_bands
+from acktrail_dashboard.branch_views import branch_templates
+
+ROWS_SHOWN: Final = 200
+"""Rows of a table with one body; the others are counted."""
+_STYLE: Final = "text/css; charset=utf-8"
+_SCRIPT: Final = "text/javascript; charset=utf-8"
+_FILES: Final = MappingProxyType(
+    {
+        "report.css": ("report.css", _STYLE),
+        "dashboard.css": ("dashboard.css", _STYLE),
+        "dashboard.js": ("dashboard.js", _SCRIPT),
+        "icon.svg": ("icon.svg", "image/svg+xml"),
+        "charts.js": ("charts.js", _SCRIPT),
+        "uplot.css": ("uplot-1.6.32.min.css", _STYLE),
+        "uplot.js": ("uplot-1.6.32.min.js", _SCRIPT),
+        "uplot-license.txt": ("uplot-LICENSE.txt", "text/plain; charset=utf-8"),
+    }
+)
+"""Name in addresses to file and media type."""
+_FILTERS: Final = (
+    *(finding_rows.seen_text, instant_text, offset_bands.bands, offset_bands.short, offset_bands.strip_label),
+    *(offset_bands.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
+    *(record_evidence.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
+    *(wording.is_trouble, wording.known_sum, wording.number, wording.severity_tone, wording.status_tone),
+    *(wording.subject_text, wording.trouble_text, wording.verdict_tone),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticFile:
+    """A file that every page may load. `digest` changes with its content."""
+
+    content: bytes
+    media_type: str
+    digest: str
+
+
+@cache
+def static_files() -> MappingProxyType[str, StaticFile]:
+    """All files by name."""
+    found = {}
+    for name, (path, media_type) in _FILES.items():
+        content = files("acktrail_dashboard").joinpath("static", path).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        found[name] = StaticFile(content=content, media_type=media_type, digest=digest)
+    return MappingProxyType(found)
+
+
+@cache
+def page_templates() -> Environment:
+    """The templates, which put out nothing but escaped, visible text and what another template made; an unknown name is
+    an error."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader("acktrail_dashboard", "templates"), *branch_templates()]),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.filters |= {function.__name__: function for function in _FILTERS}
+    found.filters |= {"offset_status_text": history_text.status_text, "tojson_text": json.dumps}
+    found.globals |= {
+        "address": wording.address,
+        "bytes_shown": record_evidence.BYTES_SHOWN,
+        "file_digests": {name: file.digest for name, file in static_files().items()},
+        "results": wording.RESULTS,
+        "rows_shown": ROWS_SHOWN,
+        "state_topic": STATE_TOPIC,
+        "status_meanings": wording.STATUS_MEANINGS,
+        "status_table": STATUS_TABLE,
+        "strip_size": (offset_bands.STRIP_WIDTH, offset_bands.STRIP_HEIGHT),
+        "verdict_meanings": wording.VERDICT_MEANINGS,
+        "version": __version__,
+    }
+    return found
+
+
+def rendered(template: str, context: Mapping[str, Any]) -> str:
+    """A template as HTML."""
+    return page_templates().get_template(template).render(context)
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts out for `value`: hidden characters of text are shown, None is nothing."""
+    if value is None:
+        return ""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,202 @@
+"""The report of a run: the pieces of the dashboard's pages as one HTML file that opens without a network, a script or a
+font of its own; in a folder, with its data beside it, under the run's own name, the newest also under a stable one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError, UnknownName
+from acktrail.model.record_history import ArchivedRange
+from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.reconcile.past.history_reader import HistoryReader
+from acktrail.reconcile.past.history_tables import CHANGES
+from acktrail.tables.delta.store import Tables
+from acktrail.view import run_summary
+from acktrail.view.archived_rows import groups_with_more
+from acktrail.view.export_rows import EXPORT_COLUMNS
+from acktrail.view.partition_rows import most_urgent
+from acktrail.view.run_summary import Summary, summarize, summary_json
+from acktrail.view.run_tables import OF_THE_RUN, RunTables, rows_of_run, run_end, shown_run
+from acktrail.view.wording import TONES, severity_tone, status_tone, tally, verdict_tone
+from acktrail_dashboard.branch_views import report_sections
+from acktrail_dashboard.offset_bands import state_windows
+from acktrail_dashboard.page_templates import rendered, static_files
+
+PARTITIONS_SHOWN: Final = 400
+REPORT: Final = "acktrail-report"
+"""The stem of the files: alone that of the newest run, else before the run."""
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
+_LONGEST: Final = 100
+_STATUS_COLUMNS: Final = ("run_id", *KEY_COLUMNS, "status", "status_since", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What was written of a run. `newest`: the page under the stable name; None: a later run was observed."""
+
+    page: Path
+    data: Path
+    newest: Path | None
+    summary: Summary
+
+
+def read_run(config: TablesConfig, run_id: str | None) -> tuple[RunTables, str]:
+    """The tables of `run_id`, or of the run observed last, and that run's id.
+
+    Raises:
+        InputError: nothing was reconciled yet.
+        UnknownName: `run_id` is no reconcile run.
+        ConfigurationError, RetryableError: the tables cannot be read.
+    """
+    tables = Tables(config)
+    chosen = shown_run(tables, run_id)
+    is_own = pc.field("run_id") == chosen
+    own = {name: tables.read(name, where=is_own) for name in OF_THE_RUN}
+    if not own["reconciliations"].num_rows:
+        own["offset_observations"] = tables.read("offset_observations", where=is_own)
+    found = RunTables(
+        **own,
+        findings=tables.read("findings"),
+        topics=tables.read("topics"),
+        queue_statuses=tables.read("queue_statuses", columns=_STATUS_COLUMNS, where=is_own),
+        export_ranges=tables.read("export_ranges", columns=EXPORT_COLUMNS),
+        archived=_history_of_archived(tables, own["share_partition_states"]),
+    )
+    ended = run_end(found)
+    return replace(found, branches={each.name: each.read(tables, ended) for each in report_sections()}), chosen
+
+
+def _history_of_archived(tables: Tables, states: pa.Table) -> tuple[ArchivedRange, ...]:
+    """What the history has of groups that archived more than their state shows; none where it does not know them."""
+    if not tables.exists(CHANGES):
+        return ()
+    reader, found = HistoryReader(tables), []
+    for group_id in groups_with_more(states):
+        with suppress(UnknownName):
+            found += reader.archived(group_id)
+    return tuple(found)
+
+
+def render_html(tables: RunTables, run_id: str, *, written_at: datetime, broker: str | None = None) -> str:
+    """The page for `run_id`, complete in itself; `tables` may have rows of other runs too.
+
+    `broker`: what the caller knows of it (address, version); the tables do not hold it.
+    """
+    own, summary = rows_of_run(tables, run_id), summarize(tables, run_id)
+    shown, totals = most_urgent(summary.partitions, PARTITIONS_SHOWN), summary.totals
+    keys = {row.key for row in shown}
+    context = {
+        "summary": summary,
+        "trouble": run_summary.trouble(summary),
+        "trail": run_summary.trail(summary),
+        "lines": run_summary.lines(summary),
+        "unknowns": run_summary.unknowns(summary),
+        "archived_note": run_summary.archived_note(summary),
+        "shown": shown,
+        "groups": {row.group_id: row for row in summary.groups},
+        "windows": state_windows(own.share_partition_states, own.reconciliations, keys),
+        "shares": {
+            "groups": [(status_tone(word), count) for word, count in totals.group_statuses],
+            "verdicts": [(verdict_tone(word), count) for word, count in totals.verdicts],
+            "findings": [(severity_tone(word), count) for word, count in totals.findings],
+            "rules": tally((row.tone for row in summary.expectations), reversed(TONES)),
+        },
+        "sections": [each for each in report_sections() if each.name in summary.branches],
+        "broker": broker,
+        "written_at": written_at,
+        "visit": None,
+        "style": _style(),
+        "policy": _policy(),
+    }
+    return rendered("report.html", context)
+
+
+def publish(
+    tables: TablesConfig, run_id: str | None, folder: Path, *, kept: int, broker: str | None = None
+) -> Publication:
+    """Write page and JSON of `run_id` (None: the run observed last) to `folder`, each whole or not at all, and remove
+    those of all but the `kept` runs written last. Raises as `read_run`; ConfigurationError: `folder` cannot be
+    written."""
+    rows, chosen = read_run(tables, run_id)
+    found = summarize(rows, chosen)
+    html, data = render_html(rows, chosen, written_at=datetime.now(UTC), broker=broker), summary_json(found)
+    is_newest = shown_run(Tables(tables), None) == chosen
+    stem = f"{REPORT}-{file_name(chosen)}"
+    page = write_whole(html, folder / f"{stem}.html")
+    publication = Publication(
+        page=page,
+        data=write_whole(data, folder / f"{stem}.json"),
+        newest=write_whole(html, folder / f"{REPORT}.html") if is_newest else None,
+        summary=found,
+    )
+    if is_newest:
+        write_whole(data, folder / f"{REPORT}.json")
+    prune(folder, REPORT, kept=kept)
+    return publication
+
+
+def file_name(run_id: str) -> str:
+    """A run id as a part of a file's name: letters, digits, ``.`` and ``-``; different ids give different names."""
+    readable = _UNSAFE.sub("-", run_id)[:_LONGEST]
+    return readable if readable == run_id else f"{readable}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
+
+
+def prune(folder: Path, stem: str, *, kept: int) -> None:
+    """Remove the files ``STEM-RUN.*`` in `folder` of all but the `kept` runs written last (at least one)."""
+    by_run: dict[str, list[Path]] = {}
+    for file in folder.glob(f"{stem}-*"):
+        if file.is_file() and file.suffix in {".html", ".json"}:
+            by_run.setdefault(file.stem, []).append(file)
+    newest_first = sorted(by_run.values(), key=_written_at, reverse=True)
+    for own in newest_first[max(kept, 1) :]:
+        for file in own:
+            file.unlink(missing_ok=True)
+
+
+def _written_at(files: Iterable[Path]) -> tuple[float, str]:
+    return max((file.stat().st_mtime, file.name) for file in files)
+
+
+def write_whole(text: str, out: Path) -> Path:
+    """Write `text` to `out`, all of it or nothing. Raises ConfigurationError: the folder cannot be written to."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".report-") as folder:
+            draft = Path(folder, out.name)
+            with draft.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.chmod(0o644)
+            draft.replace(out)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ConfigurationError(
+            f"cannot write {out}: {why}", hint="name a file in a folder you may write to"
+        ) from error
+    return out
+
+
+def _policy() -> str:
+    """Nothing may load or run but the one style sheet, by its hash: not even a style attribute."""
+    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode("ascii")
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _style() -> str:
+    lines = static_files()["report.css"].content.decode().splitlines()
+    return "".join(line.strip() for line in lines)

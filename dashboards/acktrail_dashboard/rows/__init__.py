@@ -1,1 +1,0 @@
-"""The rows of a report, read from the tables of one run."""

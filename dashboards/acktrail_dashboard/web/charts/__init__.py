@@ -1,1 +1,0 @@
-"""Pictures of pages: lines and bars over time, bands of states."""

@@ -1,0 +1,122 @@
+"""Changes of every kind (resets, deletions, migrations, configurations): all plans with the audit's check, and one plan
+with its whole life. `acktrail.change` reads and judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acktrail.change.audit.audit_chain import PLANS
+from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.journal import read_plan_row
+from acktrail.change.change_kind import parse_plan
+from acktrail.change.lifecycle.plan_life import ChangeStatus
+from acktrail.change.lifecycle.plan_status import audit_rows, list_plans, plan_status
+from acktrail.change.planning.notices import by_severity
+from acktrail.change.planning.plan_file import partition_rows
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConfigurationError, InputError
+from acktrail.view.wording import counted
+from acktrail_dashboard.web.web_page import Visit, WebPage
+
+PLANS_A_PAGE: Final = 50
+_FLAWS_SHOWN: Final = 20
+_S = ChangeStatus
+STANDING_TONES: Final = {
+    **dict.fromkeys((_S.DONE,), "ok"),
+    **dict.fromkeys((_S.UNDONE, _S.PLANNED, _S.APPROVED, _S.REJECTED, _S.EXPIRED), "info"),
+    **dict.fromkeys((_S.STARTED, _S.RUNNING, _S.REFUSED, _S.STOPPED, _S.PARTLY, _S.UNVERIFIED), "warning"),
+    **dict.fromkeys((_S.FAILED, _S.OVERWRITTEN, _S.UNKNOWN), "critical"),
+}
+_NOTICE_TONES: Final = {"refusal": "critical", "serious": "critical", "warning": "warning", "info": "info"}
+_OUTCOME_TONES: Final = {
+    **dict.fromkeys(("OK", "OK_EPOCH_NOT_BUMPED", "OK_BY_DESCRIPTION"), "ok"),
+    **dict.fromkeys(("NOT_ATTEMPTED", "LEFT_OUT"), "info"),
+}
+_TONES: Final = {
+    "standing_tone": lambda standing: STANDING_TONES[ChangeStatus(standing)],
+    "notice_tone": lambda severity: _NOTICE_TONES.get(severity, "unknown"),
+    "outcome_tone": lambda status: _OUTCOME_TONES.get(status, "critical"),
+}
+"""What the templates ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCheck:
+    """Whether the audit, plans and results are as they were written. `is_whole` None: it could not be checked."""
+
+    is_whole: bool | None
+    text: str
+    flaws: tuple[str, ...] = ()
+
+
+def plan_page(config: TablesConfig, at: int) -> dict[str, Any]:
+    """Part `at` (from 1) of `count` of the plans, the newest first, or the nearest that there is. Raises AcktrailError:
+    the tables cannot be read."""
+    found = list_plans(config)
+    count = max(1, -(-len(found) // PLANS_A_PAGE))
+    at = min(max(1, at), count)
+    return {"plans": found[(at - 1) * PLANS_A_PAGE : at * PLANS_A_PAGE], "at": at, "count": count}
+
+
+def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
+    """The life of one plan. `plan_problem`: why the stored plan cannot be relied on. Raises UnknownName: there is no
+    such plan. AcktrailError: the tables cannot be read."""
+    row, plan, problem = read_plan_row(config, plan_id), None, None
+    try:
+        plan = parse_plan(row["plan"], f"plan {plan_id}")
+    except AcktrailError as error:
+        problem = error.message
+    parts = partition_rows(plan) if plan else []
+    return {
+        "row": row,
+        "status": plan_status(config, plan_id),
+        "plan_problem": problem,
+        "notices": by_severity(plan.notices) if plan else (),
+        "partitions": sorted(parts, key=lambda part: (part["group_id"], part["topic"] or "", part["partition"])),
+        "steps": audit_rows(config, plan_id=plan_id),
+    }
+
+
+def audit_check(config: TablesConfig) -> AuditCheck:
+    """What `acktrail change audit` says. A chain that is broken is an answer, no error."""
+    try:
+        report = checked_audit(config)
+    except ConfigurationError as error:
+        found = error.data.get("findings")
+        flaws = tuple(_flaw(*flaw) for flaw in found[:_FLAWS_SHOWN]) if isinstance(found, list) else ()
+        return AuditCheck(is_whole=False if flaws else None, text=error.message, flaws=flaws)
+    except AcktrailError as error:
+        return AuditCheck(is_whole=None, text=error.message)
+    if not report.rows and not report.plans_without_audit:
+        return AuditCheck(is_whole=True, text="Nothing was changed yet.")
+    text = f"{report.rows:,} rows are a whole chain; plans and results are those that they vouch for."
+    without = report.plans_without_audit + report.executions_without_audit
+    killed = f" {counted(without, 'row')} without audit: of a process that was killed in between." if without else ""
+    return AuditCheck(is_whole=True, text=f"{text}{killed} Newest row: {report.newest_hash}")
+
+
+def _flaw(table: str, sequence: int | None, why: str) -> str:
+    return f"{table}: {why}" if sequence is None else f"{table}, row {sequence}: {why}"
+
+
+def _changes(visit: Visit) -> dict[str, Any]:
+    at = visit.number("page") or 1
+    nothing: dict[str, Any] = {"plans": (), "at": 1, "count": 1}
+    return {
+        **_TONES,
+        **visit.ask(PLANS, lambda tables: plan_page(tables.config, at), nothing),
+        "audit": visit.ask(PLANS, lambda tables: audit_check(tables.config), None),
+    }
+
+
+def _change(visit: Visit) -> dict[str, Any]:
+    plan_id = visit.text("plan")
+    if not plan_id:
+        raise InputError("which plan?", hint="name its id: change?plan=PLAN")
+    with visit.reader.lock:
+        return {**_TONES, **plan_story(visit.reader.tables.config, plan_id)}
+
+
+CHANGES: Final = WebPage(path="changes", title="Changes", template="changes.html", context=_changes, menu="Changes")
+CHANGE: Final = WebPage(path="change", title="Plan", template="change.html", context=_change)

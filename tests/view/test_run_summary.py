@@ -1,0 +1,266 @@
+"""A summary says what its tables say: counts add up, the worst comes first, nothing of another run gets in."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import sample_run as samples
+from samples.sample_run import sample_run, table
+
+from acktrail.errors import InputError, UnknownName
+from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.queue_status import QueueStatus
+from acktrail.model.reconciliation import Verdict
+from acktrail.view.partition_rows import most_urgent
+from acktrail.view.run_summary import summarize, summary_json, trouble
+from acktrail.view.run_tables import RunTables, chosen_run, rows_of_run
+from acktrail.view.wording import VERDICT_MEANINGS, status_rank
+
+RUN = "run-1"
+SEEN = datetime(2026, 11, 21, 4, 46, tzinfo=UTC)
+OFFSET = st.none() | st.integers(0, 2**62)
+COUNT = st.none() | st.integers(0, 10_000)
+LAG = st.none() | st.integers(-1_000, 2**40)
+WORD = st.sampled_from([*Verdict, "something new", None])
+STATUS = st.sampled_from([*QueueStatus, None, "of_a_later_release"])
+FOUND = st.dictionaries(
+    st.tuples(st.sampled_from("abcdef"), st.integers(0, 9)),
+    st.tuples(STATUS, st.sampled_from(["match", "live_ahead", "unknown"]), st.none() | st.integers(0, 9_999)),
+    min_size=1,
+)
+Found = dict[tuple[str, int], tuple[str | None, str, int | None]]
+
+
+def run_of(**found: list[dict[str, Any]]) -> RunTables:
+    """Tables with only the named rows in them."""
+    built = {
+        name: pa.Table.from_pylist(
+            [{column: ({"run_id": RUN} | row).get(column) for column in TABLES[name].names} for row in rows],
+            schema=TABLES[name],
+        )
+        for name, rows in found.items()
+    }
+    return replace(RunTables.empty(), **built)
+
+
+def judged(found: Found, **more: list[dict[str, Any]]) -> RunTables:
+    """A run with a status (None: no row), a verdict and a lag for each group and partition."""
+    keys = {key: {"group_id": key[0], "topic_id": "t", "topic": "t", "partition": key[1]} for key in found}
+    verdicts = [{**keys[key], "verdict": of[1], "durable_lag": of[2], "observed_at": SEEN} for key, of in found.items()]
+    statuses = [
+        {**keys[key], "status": of[0], "status_since": SEEN - timedelta(hours=key[1]), "reason": f"reason of {of[0]}"}
+        for key, of in found.items()
+        if of[0] is not None
+    ]
+    return run_of(reconciliations=verdicts, queue_statuses=statuses, **more)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> list[dict[str, Any]]:
+    keys = draw(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 9)), unique=True))
+    return [
+        {
+            **dict(zip(("group_id", "topic_id", "partition"), key, strict=True)),
+            "verdict": draw(WORD),
+            "durable_start_offset": draw(OFFSET),
+            "durable_lag": draw(LAG),
+            "described_lag_after": draw(LAG),
+            "archived_seen": draw(COUNT),
+        }
+        for key in keys
+    ]
+
+
+@given(found=verdicts(), other=verdicts(), seed=st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_every_share_partition_of_the_run_counts_once(
+    found: list[dict[str, Any]], other: list[dict[str, Any]], seed: int
+) -> None:
+    """Rows, verdicts, known and unknown lags and archived counts each add up to the table's rows; a figure is None
+    exactly where no table has a value, and then it says why; other runs and the order of rows change nothing."""
+    summary = summarize(run_of(reconciliations=found), RUN)
+    totals = summary.totals
+    assert totals.share_partitions == len(found) == len(summary.partitions)
+    assert Counter(row.verdict for row in summary.partitions) == dict(totals.verdicts)
+    assert totals.groups == len({row["group_id"] for row in found})
+    lags = [r["durable_lag"] if r["durable_lag"] is not None else r["described_lag_after"] for r in found]
+    assert (totals.lag_unknown, totals.lag_records) == (lags.count(None), sum(max(0, lag or 0) for lag in lags))
+    archived = [row["archived_seen"] for row in found]
+    assert (totals.archived_unknown, totals.archived_seen) == (
+        archived.count(None),
+        sum(each or 0 for each in archived),
+    )
+    told = {(row["group_id"], row["topic_id"], row["partition"]): row for row in found}
+    for row in summary.partitions:
+        for figure, columns in (
+            (row.start_offset, ("durable_start_offset",)),
+            (row.lag, ("durable_lag", "described_lag_after")),
+            (row.archived, ("archived_seen",)),
+        ):
+            values = [told[row.key][column] for column in columns if told[row.key][column] is not None]
+            assert figure.value == (values[0] if values else None)
+            assert bool(figure.reason) == (not values)
+    mixed = [*found, *({**row, "run_id": "run-2"} for row in other)]
+    random.Random(seed).shuffle(mixed)
+    assert summarize(run_of(reconciliations=mixed), RUN) == summary
+
+
+@given(FOUND, st.integers(0, 12))
+@settings(max_examples=80, deadline=None)
+def test_groups_and_share_partitions_stand_the_worst_first(found: Found, most: int) -> None:
+    """Every group is there once; none shown is better than one left off; the status of a group is the worst of its
+    share partitions, whatever their verdicts are."""
+    summary = summarize(judged(found), RUN)
+    assert Counter(each.group_id for each in summary.group_totals) == Counter({group: 1 for group, _ in found})
+    shown = most_urgent(summary.partitions, most)
+    assert len(shown) == min(most, len(found))
+    left_off = [row for row in summary.partitions if row not in shown]
+    assert max((row.rank for row in shown), default=(0,)) <= min((row.rank for row in left_off), default=(99,))
+    worst = [
+        min(row.rank for row in summary.partitions if row.group_id == each.group_id) for each in summary.group_totals
+    ]
+    assert worst == sorted(worst)
+    for each in summary.group_totals:
+        assert each.status is None or status_rank(each.status) == min(status_rank(word) for word, _ in each.statuses)
+    known = [each.status for each in summary.group_totals if each.status]
+    assert dict(summary.totals.group_statuses) == Counter(known)
+
+
+def test_the_headline_answers_who_is_in_trouble_and_since_when() -> None:
+    """Groups that need action are named, the worst first, with the earliest time; others are counted. No statuses: the
+    trail's own sentence."""
+    found: Found = {
+        ("calm", 0): ("ok", "match", 0), ("slow", 0): ("lagging", "match", 50), ("poison", 0): ("stuck", "match", 7),
+        ("poison", 3): ("stuck", "match", 7), ("poison", 1): ("ok", "match", 0),
+        ("late", 1): ("retention_risk", "match", 9),
+    }  # fmt: skip
+    late, poison = "late retention risk since 2026-11-21 03:46:00 UTC", "poison stuck since 2026-11-21 01:46:00 UTC"
+    said = f"2 of 4 groups need action: {late}; {poison}. Another 1 group to look at."
+    assert trouble(summarize(judged(found), RUN)) == (said, "critical")
+    looking = "No group needs action; 1 group to look at: g state unknown since 2026-11-21 04:46:00 UTC."
+    for status, expected in (
+        ("idle", ("No group is in trouble.", "ok")),
+        ("state_unknown", (looking, "warning")),
+        (None, ("1 of 1 share partition match the cluster.", "ok")),
+    ):
+        assert trouble(summarize(judged({("g", 0): (status, "match", 0)}), RUN)) == expected
+
+
+def test_what_stopped_the_run_and_critical_findings_stand_first_in_its_headline() -> None:
+    """A critical rule that is broken stops a run, and so does one that raised; no other result does. Numbers that
+    contradict each other are no good news, also where all groups look well."""
+    calm: Found = {("g", 0): ("ok", "match", 0)}
+    broken = [{"rule": severity, "severity": severity} for severity in ("critical", "error")]
+    said = trouble(summarize(judged(calm, findings=broken), RUN))
+    assert said == ("1 critical finding. By status alone: no group is in trouble.", "critical")
+    results = [
+        {"evaluated_at": SEEN, "suite": "s", "expectation": f"{severity}_{success}_{error}", "severity": severity,
+         "success": success, "error": error, "element_count": 3}
+        for severity, success, error in (
+            ("critical", False, None), ("critical", False, "it raised"), ("critical", None, None),
+            ("critical", True, None), ("warning", False, None), ("info", False, None),
+        )
+    ]  # fmt: skip
+    said = trouble(summarize(judged(calm, quality_results=results), RUN))
+    stopped = "The checks stopped this run: 2 critical rules broken. By status alone: no group is in trouble."
+    assert said == (stopped, "critical")
+
+
+def test_statuses_of_another_run_are_not_shown() -> None:
+    """The table has the newest run's statuses alone: an older run has none."""
+    own, other = judged({("g", 0): (None, "match", 0)}), judged({("g", 0): ("stuck", "match", 0)})
+    column = pa.array(["later"], pa.string())
+    later = other.queue_statuses.set_column(other.queue_statuses.schema.get_field_index("run_id"), "run_id", column)
+    summary = summarize(replace(own, queue_statuses=later), RUN)
+    assert [row.status for row in summary.partitions] == [None]
+    assert summary.totals.statuses == ()
+
+
+def test_counts_of_a_whole_run_equal_its_tables() -> None:
+    """Totals of findings, rules, exports and gaps are the tables' own; an export's row has all of its commits, and
+    eight rows of one instant are one commit."""
+    sample = sample_run()
+    summary = summarize(sample, samples.RUN)
+    totals, ranges = summary.totals, sample.export_ranges.to_pylist()
+    assert dict(totals.findings) == dict(Counter(sample.findings["severity"].to_pylist()))
+    results = sample.quality_results["success"].to_pylist()
+    counted = {"holds": results.count(True), "fails": results.count(False), "not_evaluated": results.count(None)}
+    assert dict(totals.expectations) == counted
+    assert totals.records_exported == sum(row["records_read"] for row in ranges)
+    assert totals.records_quarantined == sum(row["records_quarantined"] for row in ranges)
+    gaps = [row for row in ranges if row["gap_first"] is not None]
+    assert (totals.gaps, totals.gap_records) == (len(gaps), sum(r["gap_last"] - r["gap_first"] + 1 for r in gaps))
+    for row in summary.exports:
+        own = [commit for commit in ranges if commit["state_partition"] == row.state_partition]
+        assert row.commits == len({commit["exported_at"] for commit in own})
+        assert row.first_offset == min(commit["first_offset"] for commit in own)
+        assert row.last_offset == max(commit["last_offset"] for commit in own)
+    ended = pc.max(sample.reconciliations["observed_at"]).as_py()
+    eight = [{"exported_at": ended, "state_partition": n, "first_offset": 0, "last_offset": 9} for n in range(8)]
+    assert summarize(replace(sample, export_ranges=table("export_ranges", eight)), samples.RUN).totals.commits == 1
+
+
+def test_what_came_after_a_run_is_not_in_its_summary() -> None:
+    """A past run is shown as it was: later commits are left out, taking its rows twice changes nothing, and a finding
+    that a later run saw again is an unknown, not a zero."""
+    sample = sample_run()
+    expected, ended = summarize(sample, samples.RUN), pc.max(sample.reconciliations["observed_at"]).as_py()
+    hour = timedelta(hours=1)
+    later = table("export_ranges", [{"state_partition": 0, "run_id": "later", "exported_at": ended + hour}])
+    grown = replace(sample, export_ranges=pa.concat_tables([sample.export_ranges, later]))
+    assert summarize(grown, samples.RUN) == expected
+    once = rows_of_run(sample, samples.RUN)
+    assert summarize(once, samples.RUN) == summarize(rows_of_run(once, samples.RUN), samples.RUN) == expected
+    moved = {"run_id": "later", "rule": "r", "first_seen_at": ended, "last_seen_at": ended + hour}
+    fresh = moved | {"first_seen_at": ended + timedelta(minutes=1)}
+    seen = pa.concat_tables([sample.findings, table("findings", [moved, moved, fresh])])
+    assert expected.findings_seen_later == 0
+    assert summarize(replace(sample, findings=seen), samples.RUN).findings_seen_later == 2
+
+
+def test_every_verdict_has_a_meaning() -> None:
+    """The model's verdicts and the explained ones are the same."""
+    assert set(VERDICT_MEANINGS) == {verdict.value for verdict in Verdict}
+
+
+def test_the_run_observed_last_is_the_default() -> None:
+    """Without a name the newest observation is shown; a name that no run has is refused with the nearest."""
+    times = [SEEN, SEEN + timedelta(seconds=9), SEEN + timedelta(seconds=1)]
+    runs = pa.table({"run_id": ["b", "a", "b"], "observed_at": times})
+    assert [chosen_run(runs, *of, root="here") for of in ((None, None), ("empty", None), (None, "b"))] == [
+        *("a", "empty", "b")
+    ]
+    with pytest.raises(UnknownName, match="unknown run 'c'") as refused:
+        chosen_run(runs, None, "c", root="here")
+    assert refused.value.nearest == ("a", "b")
+    with pytest.raises(InputError, match="no reconcile run in here"):
+        chosen_run(runs.slice(0, 0), None, None, root="here")
+
+
+def test_an_empty_run_is_empty_and_not_an_error() -> None:
+    """No rows: every count is zero and every list empty."""
+    summary = summarize(RunTables.empty(), RUN)
+    assert all(getattr(summary.totals, field.name) in {0, ()} for field in fields(summary.totals))
+    assert summary.head.observed_to is None
+
+
+def test_json_holds_every_row_and_no_minus_one() -> None:
+    """The JSON form is the summary: same counts, null for unknown, ASCII alone."""
+    summary = summarize(sample_run(), samples.RUN)
+    text = summary_json(summary)
+    form = json.loads(text)
+    assert text.isascii()
+    assert [row["lag"]["value"] for row in form["partitions"]] == [row.lag.value for row in summary.partitions]
+    assert form["totals"]["verdicts"] == dict(summary.totals.verdicts)
+    assert ": -1" not in text
+    assert form["head"]["observed_to"].endswith("Z")

@@ -19,7 +19,7 @@ import pytest
 from drivers.command_line import Done, run
 from samples.health_tables import HOSTILE, HealthTables
 
-from acktrail.model.queue_status import STATUS_TABLE, Urgency
+from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 
 
 @pytest.fixture
@@ -56,16 +56,18 @@ def test_the_worst_is_on_top(health: HealthTables, capsys: pytest.CaptureFixture
 
     lines = done.stdout.splitlines()
     assert done.code == 6
-    assert lines[0] == "cluster   cluster-1"
-    assert "not complete: 1 gap(s) pruned (1,200 offsets, the newest 30 min ago)" in lines[1]
-    assert lines[3] == "findings  1 error"
-    assert lines[4].endswith("3 group(s), 1 stuck, 1 lagging, 1 ok; 6 share partition(s)")
-    assert lines[5] == "changes   1 in 24 h, the newest 3 h ago: billing orders 0 from ok to stuck"
+    assert lines[0].startswith("1 of 3 groups needs action: billing stuck since ")
+    assert lines[0].endswith(". Another 1 group to look at.")
+    assert lines[1] == "cluster   cluster-1"
+    assert "not complete: 1 gap(s) pruned (1,200 offsets, the newest 30 min ago)" in lines[2]
+    assert lines[4] == "findings  1 error"
+    assert lines[5].endswith("3 group(s), 1 stuck, 1 lagging, 1 ok; 6 share partition(s)")
+    assert lines[6] == "changes   1 in 24 h, the newest 3 h ago: billing orders 0 from ok to stuck"
     tables = done.stdout.split("\n\n")
     assert [line.split()[0] for line in tables[1].splitlines()] == ["GROUP", "billing", "slow", "fine"]
     assert tables[1].splitlines()[1].split()[1:] == ["stuck", "3", "h", "ago", "1", "of", "2", ">=12"]
     assert [line.split()[0] for line in tables[2].splitlines()] == ["GROUP", "billing", "slow"]
-    assert tables[2].splitlines()[1].endswith("it is stuck")
+    assert tables[2].splitlines()[1].endswith(f"it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}.")
     assert lines[-1] == "act on: 1 share partition(s) stuck: `acktrail groups describe billing`"
 
 
@@ -148,7 +150,7 @@ def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: 
     health.reconciled([health.queue(f"g{n:03}", "stuck", unfinished_records=n) for n in range(200)])
     lines = status(health, capsys).stdout.splitlines()
     assert len(lines) <= 60
-    assert lines[7].startswith("g199")
+    assert lines[8].startswith("g199")
     for what in ("group(s)", "share partition(s) in trouble"):
         (left_out,) = [int(line.split()[1]) for line in lines if line.endswith(f"more {what}; --json has all")]
         assert 170 < left_out < 190

@@ -36,7 +36,7 @@ def record_evidence(row: Mapping[str, Any], topics: Mapping[str, str]) -> dict[s
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
-    """The first bytes of `data`, sixteen a line: where they are, two digits each, what of them is printable ASCII."""
+    """The first bytes of `data`, sixteen a line: where they are, two digits each, and their printable ASCII."""
     shown = data[:BYTES_SHOWN]
     for at in range(0, len(shown), _WIDTH):
         line = shown[at : at + _WIDTH]

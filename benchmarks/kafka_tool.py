@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acktrail.embedded.kafka.installation import install
-from acktrail.embedded.kafka.kafka_releases import release_of
+from acktrail.embedded.kafka.installation import install, release_of
 
 _LOG = Path(__file__).parent / "java" / "log4j2-tools.properties"
 _OPTIONS = (

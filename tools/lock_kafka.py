@@ -12,9 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acktrail.config import java_home
-from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, retrieve, sha256_of
-from acktrail.embedded.kafka.java import find_java
-from acktrail.embedded.kafka.kafka_releases import Release, release_of
+from acktrail.embedded.kafka.installation import (
+    Jar,
+    JarLock,
+    Release,
+    dependency,
+    find_java,
+    release_of,
+    retrieve,
+    sha256_of,
+)
 
 LOCKS = Path(__file__).parents[1] / "connectors" / "acktrail" / "embedded" / "locks"
 

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acktrail.errors import ConfigurationError, UnknownName
-from acktrail.key_value_files import home_path
-from acktrail.secrets import is_secret_name, references_in, resolve_all, resolved_properties
+from acktrail.secrets import home_path, is_secret_name, references_in, resolve_all, resolved_properties
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _KAFKA: Final = "kafka."

@@ -10,7 +10,8 @@ A text may have several references, and other text between them. What a referenc
 references. PATH and KEY have no ``:`` and no ``}``. A provider that is not known is refused, unlike in Kafka, which
 passes the text on: a misspelt reference must not become a password.
 
-No error shows a value, nor the text around a reference: both may be secret.
+No error shows a value, nor the text around a reference: both may be secret. Files of ``key=value`` lines are those that
+Kafka's tools take with ``--command-config``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.errors import ConfigurationError
-from acktrail.key_value_files import home_path, read_properties
 
 _REFERENCE: Final = re.compile(r"\$\{([^{}:]*):([^{}]*)\}")
 _ENV: Final = "env"
@@ -93,9 +93,28 @@ class Providers:
         return read_properties(file)
 
 
-def resolve(text: str, *, base: Path | None = None, folders: Sequence[Path] | None = None) -> str:
-    """As ``Providers.resolve``."""
-    return Providers(base=base, folders=folders).resolve(text)
+def read_properties(file: Path) -> dict[str, str]:
+    """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the
+    file cannot be read or a line has no ``=``. The line's text is not shown."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {file}: {type(error).__name__}", hint="check the path") from error
+    pairs: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigurationError(f"{file}, line {number}: not key=value", hint="one key=value a line")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def home_path(text: str) -> Path:
+    """A path as people write it: ``~/`` is the user's home."""
+    return Path.home() / text[2:] if text.startswith("~/") else Path(text)
 
 
 def resolve_all(properties: Mapping[str, str], subject: str, *, base: Path | None = None) -> dict[str, str]:
@@ -103,7 +122,7 @@ def resolve_all(properties: Mapping[str, str], subject: str, *, base: Path | Non
     resolved = {}
     for name, text in properties.items():
         try:
-            resolved[name] = resolve(text, base=base)
+            resolved[name] = Providers(base=base).resolve(text)
         except ConfigurationError as error:
             raise ConfigurationError(f"{subject}, {name}: {error.message}", hint=error.hint) from None
     return resolved

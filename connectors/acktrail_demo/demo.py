@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import DagRun, DagRunFailed, TaskRun
 from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.errors import ConfigurationError, MissingDependency
 from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.delta.store import Tables

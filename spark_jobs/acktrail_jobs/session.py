@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from acktrail.config import cache_folder, environment, java_home
 from acktrail.connect.activity import doing
-from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.installation import find_java
 from acktrail.errors import MissingDependency
 from acktrail_jobs.spark_java import ClassArchive, end_java, start_java
 

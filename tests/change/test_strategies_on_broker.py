@@ -20,7 +20,7 @@ from servers.real_broker import kafka_tool
 from servers.releases import releases
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
 

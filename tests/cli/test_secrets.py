@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import ConfigurationError
-from acktrail.secrets import is_secret_name, references_in, resolve, resolve_all
+from acktrail.secrets import Providers, is_secret_name, references_in, resolve_all
 
 HIDDEN = "hidden-w0rd"
 
@@ -24,28 +24,28 @@ def test_each_kind_of_reference(tmp_path: Path) -> None:
     """A variable, a whole file without its last line break, a key of a file; with text around them."""
     (tmp_path / "whole").write_text(f"{HIDDEN}\n")
     (tmp_path / "pairs").write_text(f"# login\nuser=ann\npassword = {HIDDEN}=\n")
-    assert resolve("${env:PROBE}") == HIDDEN
-    assert resolve(f"${{file:{tmp_path}/whole}}") == HIDDEN
-    assert resolve("<${file:pairs:user}>${file:pairs:password}", base=tmp_path) == f"<ann>{HIDDEN}="
+    assert Providers().resolve("${env:PROBE}") == HIDDEN
+    assert Providers().resolve(f"${{file:{tmp_path}/whole}}") == HIDDEN
+    assert Providers(base=tmp_path).resolve("<${file:pairs:user}>${file:pairs:password}") == f"<ann>{HIDDEN}="
 
 
 @given(st.text(st.characters(exclude_characters="$")))
 def test_a_text_without_reference_stays(text: str) -> None:
     """Nothing else in a text means anything."""
-    assert resolve(text) == text
+    assert Providers().resolve(text) == text
     assert references_in(text) == ()
 
 
 @pytest.mark.parametrize("text", ["$", "${}", "${env}", "{env:PROBE}", "$env:PROBE", "${env:PROBE", "$$", "${topic}"])
 def test_what_only_looks_like_a_reference_stays(text: str) -> None:
     """A placeholder of another tool has no provider."""
-    assert resolve(text) == text
+    assert Providers().resolve(text) == text
 
 
 def test_what_a_reference_leads_to_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password that looks like a reference is a password."""
     monkeypatch.setenv("PROBE", "${env:HOME}")
-    assert resolve("${env:PROBE}") == "${env:HOME}"
+    assert Providers().resolve("${env:PROBE}") == "${env:HOME}"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_a_reference_leads_to_is_taken_as_it_is(monkeypatch: pytest.MonkeyP
 def test_a_wrong_reference_is_refused(text: str, message: str, hint: str) -> None:
     """One clear line that shows nothing of the text around the reference, nor of what it might be."""
     with pytest.raises(ConfigurationError) as caught:
-        resolve(f"{HIDDEN} {text} ${{env:PROBE}}")
+        Providers().resolve(f"{HIDDEN} {text} ${{env:PROBE}}")
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert HIDDEN not in caught.value.message + caught.value.hint
@@ -81,7 +81,7 @@ def test_wrong_files_are_refused_without_their_content(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for text in ("pairs:pasword", "lines:password", "bytes", "bytes:password", "huge", "huge:password", "pipe"):
         with pytest.raises(ConfigurationError) as caught:
-            resolve(f"${{file:{text}}}", base=tmp_path)
+            Providers(base=tmp_path).resolve(f"${{file:{text}}}")
         assert HIDDEN not in caught.value.message + caught.value.hint, text
         assert text.split(":")[0] in caught.value.message
 
@@ -94,12 +94,12 @@ def test_files_outside_the_allowed_folders_are_refused(tmp_path: Path) -> None:
     (allowed / "key").symlink_to("..data/key")
     (tmp_path / "outside").write_text(HIDDEN)
     (allowed / "link").symlink_to("../outside")
-    assert resolve("${file:key}", base=allowed, folders=[allowed]) == HIDDEN
+    assert Providers(base=allowed, folders=[allowed]).resolve("${file:key}") == HIDDEN
     for path in ("../outside", "link", str(tmp_path / "outside")):
         with pytest.raises(ConfigurationError, match="elsewhere than allowed"):
-            resolve(f"${{file:{path}}}", base=allowed, folders=[allowed])
+            Providers(base=allowed, folders=[allowed]).resolve(f"${{file:{path}}}")
     with pytest.raises(ConfigurationError, match="elsewhere than allowed"):
-        resolve("${file:key}", base=allowed, folders=[])
+        Providers(base=allowed, folders=[]).resolve("${file:key}")
 
 
 def test_an_error_names_the_property() -> None:

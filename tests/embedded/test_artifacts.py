@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import JarLock, read_lock, resolve
-from acktrail.embedded.kafka.java import find_java
-from acktrail.embedded.kafka.kafka_releases import RELEASES
+from acktrail.embedded.kafka.installation import RELEASES, JarLock, find_java, read_lock, resolve
 from acktrail.errors import ConfigurationError, RetryableError, UnknownName
 
 
@@ -44,8 +42,7 @@ RESOLVE = """
 import sys
 from pathlib import Path
 from acktrail.config import java_home
-from acktrail.embedded.kafka.installation import read_lock, resolve
-from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.installation import find_java, read_lock, resolve
 print(resolve(read_lock("4.3.1"), java=find_java(java_home()), cache=Path(sys.argv[1])))
 """
 

@@ -11,10 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from embedded.kafka_wire import api_versions
 from embedded.processes import DEFAULT_SIGNALS, eventually, lives
 
+from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, RELEASES
+from acktrail.kafka.client.broker_client import BrokerClient
 
 pytestmark = pytest.mark.broker
 
@@ -25,6 +26,11 @@ def _acktrail(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
+def _cluster_at(address: str) -> str:
+    with BrokerClient(KafkaConfig(bootstrap_servers=address)) as client:
+        return client.cluster_id
+
+
 def test_start_status_stop(tmp_path: Path) -> None:
     """start prints the address alone on stdout and returns; a second start finds it; stop leaves no process."""
     folder = ("--folder", str(tmp_path / "node"))
@@ -33,10 +39,9 @@ def test_start_status_stop(tmp_path: Path) -> None:
     assert started.returncode == 0, started.stderr
     try:
         address = started.stdout.strip()
-        assert 77 in api_versions(address)
+        assert _cluster_at(address)
         again = json.loads(_acktrail("start", *folder, "--json").stdout)
         assert json.loads(_acktrail("status", *folder, "--json").stdout) == again
-        assert again in map(json.loads, _acktrail("status", "--json").stdout.splitlines())
         assert again["bootstrap_servers"] == address
         assert lives(again["pid"])
         other = _acktrail("start", *folder, "--version", "4.4.0")
@@ -47,7 +52,6 @@ def test_start_status_stop(tmp_path: Path) -> None:
     assert stopped.returncode == 0, stopped.stderr
     assert not lives(again["pid"])
     assert not (tmp_path / "node").exists()
-    assert started.stdout.strip() not in _acktrail("status").stdout
     assert _acktrail("status", *folder).returncode == 1
 
 
@@ -72,7 +76,7 @@ def test_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
     watchdog = threading.Timer(120, command.kill)
     watchdog.start()
     assert command.stdout is not None
-    assert 77 in api_versions(command.stdout.readline().strip())
+    assert _cluster_at(command.stdout.readline().strip())
     command.send_signal(signal.SIGINT)
     _, errors = command.communicate(timeout=300)
     watchdog.cancel()

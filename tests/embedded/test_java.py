@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.installation import find_java
 from acktrail.errors import MissingDependency
 
 

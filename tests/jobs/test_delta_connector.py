@@ -13,8 +13,7 @@ from jobs.test_reconcile import busy
 from jobs.world import World
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, retrieve
-from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.installation import Jar, JarLock, dependency, find_java, retrieve
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 PYTHON = "ACKTRAIL_OTHER_PYTHON"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.server_properties import free_ports
 from acktrail.errors import NotAllAnswered
-from acktrail.export.export_run import export, observe
+from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.tables.delta.store import Tables
@@ -79,19 +79,11 @@ def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tabl
     assert errors
     assert all("REQUEST_TIMED_OUT" in str(error) for error in errors)
     assert not [row for row in rows if row["error_code"] == 7 and row.get("start_offset") is not None]
+    assert {row["phase"] for row in Tables(tables).read("offset_observations").to_pylist()} == {"before", "after"}
 
 
 def rows_of(tables: TablesConfig, name: str) -> list[dict[str, object]]:
     return [row for row in Tables(tables).read(name).to_pylist() if row["group_id"] == "g"]
-
-
-@pytest.mark.few(1)
-def test_an_observation_has_both_sides_over_a_silence(silent: KafkaConfig, tables: TablesConfig) -> None:
-    """Both samples are there, and the next one, when the coordinator answers again, is whole."""
-    with pytest.raises(NotAllAnswered):
-        observe(silent, tables, run_id="silent")
-    phases = {row["phase"] for row in Tables(tables).read("offset_observations").to_pylist()}
-    assert phases == {"before", "after"}
 
 
 def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) -> None:
@@ -147,10 +139,3 @@ def test_the_command_shows_what_was_done_and_ends_with_4(
     assert summary["records_read"] > 0
     assert "no coordinator answered" in summary["unanswered"][0]
     assert "no coordinator answered" in done.stderr
-
-
-def test_a_coordinator_that_answers_leaves_no_trace(behind: Silenced, tables: TablesConfig) -> None:
-    """Through the same proxy, with nothing silenced."""
-    summary = export(replace(behind.config), tables)
-    assert summary.unanswered == ()
-    assert not [row for row in rows_of(tables, "group_observations") if row["error_code"]]

@@ -17,7 +17,7 @@ from oracle.random_batches import random_batches
 from samples.dump_lines import dump_line
 from servers.releases import releases
 
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, RELEASES
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects.released import encode
 from acktrail.format.wire.raw_record import RawRecord

@@ -1,7 +1,7 @@
 """A real Kafka broker in a folder, and processes that end with their owner."""
 
 from acktrail.embedded.kafka.embedded_broker import BrokerNotStarted, EmbeddedBroker
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, RELEASES
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES
 from acktrail.embedded.process.guarded_process import GuardedProcess
 
 __all__ = ["DEFAULT_VERSION", "RELEASES", "BrokerNotStarted", "EmbeddedBroker", "GuardedProcess"]

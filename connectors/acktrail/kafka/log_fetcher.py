@@ -7,12 +7,12 @@ while earlier ones are decoded.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from queue import Empty, Full, Queue, SimpleQueue
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -62,14 +62,17 @@ class FetchEvent(StrEnum):
     TRUNCATED = "truncated"
 
 
-class Fetched(NamedTuple):
+@dataclass(slots=True)
+class Fetched:
     """What a round of requests brought: records (``RAW_RECORDS``, a partition's in one run), the offset reached and the
     newest leader epoch by partition, and events by partition."""
 
-    records: pa.Table
-    reached: Mapping[int, int]
-    epochs: Mapping[int, int]
-    events: Mapping[int, FetchEvent]
+    records: pa.Table = field(default_factory=RAW_RECORDS.empty_table)
+    reached: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    events: dict[int, FetchEvent] = field(default_factory=dict)
+    batches: list[DataBatch] = field(default_factory=list)
+    """What `records` are made of."""
 
     @property
     def is_empty(self) -> bool:
@@ -84,20 +87,6 @@ class _Place:
     offset: int
     last_epoch: int = -1
     is_behind: bool = True
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the responses of a round have so far."""
-
-    batches: list[DataBatch] = field(default_factory=list)
-    reached: dict[int, int] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)
-    events: dict[int, FetchEvent] = field(default_factory=dict)
-
-    def fetched(self, columns: BatchColumns) -> Fetched:
-        records = columns(self.batches) if self.batches else RAW_RECORDS.empty_table()
-        return Fetched(records, self.reached, self.epochs, self.events)
 
 
 class LogFetcher:
@@ -143,7 +132,7 @@ class LogFetcher:
     def fetch(self) -> Fetched:
         """Ask every leader once, all at the same time; waits up to `linger_s`, or half a second."""
         self.pause_s = 0.0
-        done = _Round()
+        done = Fetched()
         by_leader = self._by_leader(done)
         is_behind = any(self._places[number].is_behind for numbers in by_leader.values() for number in numbers)
         requests = [(leader, self._request(numbers, is_behind=is_behind)) for leader, numbers in by_leader.items()]
@@ -154,9 +143,12 @@ class LogFetcher:
             self._take(reply, done)
         if not (is_behind or done.events):
             self.pause_s = max(self.pause_s, self._linger_s - _LONGEST_WAIT_S)
-        return done.fetched(self._columns)
+        if done.batches:
+            done.records = self._columns(done.batches)
+            done.batches = []
+        return done
 
-    def _by_leader(self, done: _Round) -> dict[int, list[int]]:
+    def _by_leader(self, done: Fetched) -> dict[int, list[int]]:
         """Partitions to ask for, by leader; another partition comes first each time, or one could use up the bytes."""
         if self._places.keys() - self._leaders.keys():
             self._look_up(done)
@@ -171,7 +163,7 @@ class LogFetcher:
             self._places[first] = self._places.pop(first)
         return found
 
-    def _look_up(self, done: _Round) -> None:
+    def _look_up(self, done: Fetched) -> None:
         """Find the leaders. A topic with another id is another topic."""
         try:
             (topic,) = self._client.metadata([self._name]).topics
@@ -210,7 +202,7 @@ class LogFetcher:
             max_version=_NEWEST,
         )
 
-    def _take(self, reply: Any, done: _Round) -> None:
+    def _take(self, reply: Any, done: Fetched) -> None:
         if isinstance(reply, NoResponse) or reply.error_code != NONE:
             self._ask_again()
             return
@@ -225,7 +217,7 @@ class LogFetcher:
             else:
                 self._read(row, place, done)
 
-    def _read(self, row: Any, place: _Place, done: _Round) -> None:
+    def _read(self, row: Any, place: _Place, done: Fetched) -> None:
         number, data = row.partition_index, row.records or b""
         try:
             read = read_batches(
@@ -247,7 +239,7 @@ class LogFetcher:
         if read.leader_epoch >= 0:
             done.epochs[number] = read.leader_epoch
 
-    def _refused(self, number: int, code: int, done: _Round) -> None:
+    def _refused(self, number: int, code: int, done: Fetched) -> None:
         if code == TOPIC_AUTHORIZATION_FAILED:
             raise NotAuthorized("READ", f"topic {self._name}")
         if code == _OUT_OF_RANGE or code in _GONE:
@@ -263,7 +255,7 @@ class LogFetcher:
         self._leaders = {}
         self.pause_s = _RETRY_S
 
-    def _stop(self, number: int, event: FetchEvent, done: _Round) -> None:
+    def _stop(self, number: int, event: FetchEvent, done: Fetched) -> None:
         done.events[number] = event
         self.unassign(number)
 

@@ -24,7 +24,7 @@ from servers.workload import Workload, until
 from state_topics.filled_topic import read_all
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.kafka.kafka_releases import RELEASES
+from acktrail.embedded.kafka.installation import RELEASES
 from acktrail.format.wire.dialects.released import decode
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin

@@ -8,8 +8,7 @@ import signal
 from embedded.processes import eventually
 
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
-from acktrail.embedded.kafka.installation import install
-from acktrail.embedded.kafka.kafka_releases import release_of
+from acktrail.embedded.kafka.installation import install, release_of
 
 __all__ = ["kafka_tool", "kill", "restart"]
 

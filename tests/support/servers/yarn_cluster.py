@@ -14,8 +14,7 @@ import pyspark
 import pytest
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import dependency, retrieve, sha256_of
-from acktrail.embedded.kafka.java import find_java
+from acktrail.embedded.kafka.installation import dependency, find_java, retrieve, sha256_of
 from acktrail.errors import RetryableError
 
 __all__ = ["SPARK_JARS", "running_yarn"]

@@ -41,7 +41,7 @@ def start(
     """
     from acktrail.embedded.kafka.detached_broker import start_detached
     from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-    from acktrail.embedded.kafka.kafka_releases import release_of
+    from acktrail.embedded.kafka.installation import release_of
 
     if foreground:
         with EmbeddedBroker(version, folder=folder, port=port) as running:
@@ -77,8 +77,9 @@ def stop(
 
 @app.command()
 def status(folder: Folder = None, as_json: AsJson = False) -> None:
-    """Say which brokers run, one a line; without --folder, all that were started. Exit code 1 when none runs."""
-    running = _running(folder, also_noted=True)
+    """Say which brokers run, one a line: that of a folder, or all that were started without one. Exit code 1 when none
+    runs."""
+    running = _running(folder)
     if as_json:
         echo_rows(broker.to_json() for broker in running)
     for broker in () if as_json else running:
@@ -88,13 +89,11 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _running(folder: Path | None, *, also_noted: bool = False) -> Sequence[DetachedBroker]:
-    """The broker of a folder; without one those of the cache and, `also_noted`, those started in a folder of their
-    own."""
-    from acktrail.embedded.kafka.detached_broker import find_detached, noted_folders
+def _running(folder: Path | None) -> Sequence[DetachedBroker]:
+    """The broker of a folder; without one those of the cache."""
+    from acktrail.embedded.kafka.detached_broker import find_detached
 
-    folders = [*sorted(_brokers().glob("*")), *(noted_folders() if also_noted else ())]
-    wanted = [folder.absolute()] if folder else dict.fromkeys(folders)
+    wanted = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
     return [broker for broker in map(find_detached, wanted) if broker]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import signal
@@ -12,14 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.config import cache_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.process.guarded_process import ProcessIdentity
 from acktrail.errors import AcktrailError, ConfigurationError
 
 _STATE: Final = "detached.json"
-_NOTES: Final = "broker-folders"
-"""In the user's cache: a note for each folder in which a broker was started, running or not."""
 _STOP_S: Final = 40.0
 
 
@@ -90,8 +85,6 @@ def stop_detached(broker: DetachedBroker) -> None:
     else:
         raise AcktrailError(f"the broker in {broker.folder} (pid {broker.pid}) does not stop")
     (broker.folder / _STATE).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        _note_of(broker.folder).unlink(missing_ok=True)
 
 
 def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
@@ -108,22 +101,4 @@ def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
     draft = broker.folder / f"{_STATE}.new"
     draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
     os.replace(draft, broker.folder / _STATE)
-    with contextlib.suppress(OSError):  # a cache that cannot be written is no reason not to start a broker
-        note = _note_of(broker.folder)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(str(broker.folder.absolute()), encoding="utf-8", errors="surrogateescape")
     return DetachedBroker(**known, folder=broker.folder, guardian=guardian)
-
-
-def noted_folders() -> list[Path]:
-    """The folders in which a broker was started, in the order of their names."""
-    found = []
-    for note in (cache_folder() / _NOTES).glob("*"):
-        with contextlib.suppress(OSError):
-            found.append(Path(note.read_text(encoding="utf-8", errors="surrogateescape")))
-    return sorted(found)
-
-
-def _note_of(folder: Path) -> Path:
-    name = hashlib.sha256(str(folder.absolute()).encode(errors="surrogateescape")).hexdigest()[:32]
-    return cache_folder() / _NOTES / name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shutil
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from acktrail.config import KafkaConfig
-from acktrail.embedded.kafka.installation import Installation, install
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, release_of
+from acktrail.embedded.kafka.installation import DEFAULT_VERSION, Installation, install, release_of
 from acktrail.embedded.kafka.server_properties import (
     HOST,
     NodePorts,
@@ -25,7 +23,7 @@ from acktrail.embedded.kafka.server_properties import (
     to_properties_text,
 )
 from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.errors import AcktrailError
 
 _ATTEMPTS: Final = 3
 _CLASH: Final = "Address already in use"
@@ -67,7 +65,7 @@ class EmbeddedBroker:
     """One KRaft node on loopback that ends with the process that started it.
 
     Without `folder` its data lives in a temporary folder that is removed at the end (also when this process is
-    killed). A folder that was used before is used again, also by a newer release, not by an older one. It holds
+    killed). A folder that was used before is used again, also by a newer release. It holds
     Kafka's log directory ``data/``, ``broker.log`` and ``server.properties``, which may hold passwords.
 
     `properties` are Kafka's and win over the defaults. `port` 0 takes a free one. With `sasl_users` (user to
@@ -213,7 +211,6 @@ class EmbeddedBroker:
     def _prepare(self, installation: Installation, ports: NodePorts) -> None:
         """Write the configuration and format the data folder if it is new. Raises BrokerNotStarted."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._claim()
         data, server = self.folder / "data", self.folder / "server.properties"
         properties = server_properties(ports=ports, data=data, access=self._access, changes=self._properties)
         server.touch(mode=0o600)
@@ -230,17 +227,6 @@ class EmbeddedBroker:
             log.write(output)
         if done.returncode != 0:
             raise BrokerNotStarted("its folder cannot be formatted", log_path=self.log_path, log=output.splitlines())
-
-    def _claim(self) -> None:
-        """Note that this release uses the folder. Raises ConfigurationError when a newer one did."""
-        note = self.folder / "version.json"
-        used = json.loads(note.read_text(encoding="utf-8"))["version"] if note.exists() else self.version
-        if release_of(used).order > release_of(self.version).order:
-            raise ConfigurationError(
-                f"{self.folder} was used by Kafka {used}; {self.version} is older and cannot read it",
-                hint=f"give another folder, or version {used}",
-            )
-        note.write_text(json.dumps({"version": self.version}) + "\n", encoding="utf-8")
 
     def _log_since(self, position: int) -> tuple[str, ...]:
         """The lines of the log after byte `position`."""

@@ -1,5 +1,5 @@
-"""Kafka ready to run: a Java and the jars of a release, fetched once, kept in the user's cache, checked against the
-committed lock at every use."""
+"""Kafka ready to run: the releases that can run embedded, a Java, and the jars of a release, fetched once, kept in the
+user's cache, checked against the committed lock at every use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,12 +21,18 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from acktrail import config
-from acktrail.embedded.kafka.java import find_java
-from acktrail.embedded.kafka.kafka_releases import DEFAULT_VERSION, Release, release_of
 from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.errors import ConfigurationError, MissingDependency, RetryableError
+from acktrail.errors import ConfigurationError, MissingDependency, RetryableError, UnknownName
 from acktrail.stderr_lines import StepLines
 
+DEFAULT_VERSION: Final = "4.3.1"
+_SHARE_GROUPS_ON: Final = ("--feature", "share.version=1")
+MINIMUM_JAVA: Final = 17
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_HINT: Final = (
+    f"install Java {MINIMUM_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17) and put it on PATH or name its folder in JAVA_HOME"
+)
 _PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
 _POLL_S: Final = 0.1
 _STEPS: Final = ("\tfound ", "\t[SUCCESSFUL ]")
@@ -44,6 +52,33 @@ _MODULE: Final = """<ivy-module version="2.0">
 </ivy-module>
 """
 _QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release of Kafka. `tools_version` is the release whose kafka-tools and kafka-tools-api serve this one: they
+    were not published with 4.4.0, and 4.3.1's tools need 4.3.1's other jars. `log4j_version` is the log4j that Kafka
+    itself asks for, `format_options` what ``StorageTool format`` needs for share groups to be on.
+    """
+
+    version: str
+    tools_version: str
+    log4j_version: str
+    format_options: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The version as numbers, for comparison."""
+        return tuple(int(part) for part in self.version.split("."))
+
+
+_RELEASES: Final = (
+    Release(version="4.1.2", tools_version="4.1.2", log4j_version="2.25.3", format_options=_SHARE_GROUPS_ON),
+    Release(version="4.2.1", tools_version="4.2.1", log4j_version="2.25.4"),
+    Release(version="4.3.1", tools_version="4.3.1", log4j_version="2.25.4"),
+    Release(version="4.4.0", tools_version="4.3.1", log4j_version="2.25.5"),
+)
+RELEASES: Final = {release.version: release for release in _RELEASES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +283,39 @@ def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
 def _exclusive(path: Path) -> Iterator[None]:
     """Hold the lock of a file; the system releases it when the process ends, however that happens."""
     with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            StepLines().say("waiting for another process that is fetching Kafka")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def release_of(version: str) -> Release:
+    """The release named `version`. Raises UnknownName with the versions that exist."""
+    if version not in RELEASES:
+        raise UnknownName("Kafka version", version, nearest=tuple(RELEASES))
+    return RELEASES[version]
+
+
+def find_java(java_home: Path | None = None) -> Path:
+    """The launcher of the first Java of at least `MINIMUM_JAVA`: in `java_home`, else on PATH. Raises
+    MissingDependency, naming each Java that was seen and is too old."""
+    candidates = (java_home / "bin" / "java" if java_home else None, shutil.which("java"))
+    seen: list[str] = []
+    for executable in [Path(found) for found in candidates if found]:
+        release = _release_of(executable)
+        if release is not None and release >= MINIMUM_JAVA:
+            return executable
+        seen.append(f"{executable} does not run" if release is None else f"{executable} is Java {release}")
+    raise MissingDependency(
+        f"Java {MINIMUM_JAVA} or newer is needed: {'; '.join(seen) or 'no java was found'}", hint=_HINT
+    )
+
+
+def _release_of(executable: Path) -> int | None:
+    """The feature release that `executable` prints, or None when it is no working Java."""
+    try:
+        answer = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found.group(1)) if found and answer.returncode == 0 else None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from acktrail.embedded.process import guardian
 from acktrail.errors import MissingDependency
@@ -42,18 +42,10 @@ class ProcessIdentity:
         return _started(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this process, never to another one that got its pid."""
+        """Send a signal to this process, if it lives."""
         with contextlib.suppress(ProcessLookupError):
-            if not hasattr(os, "pidfd_open"):
-                if self.alive():
-                    os.kill(self.pid, number)
-                return
-            handle = os.pidfd_open(self.pid)
-            try:
-                if self.alive():
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
+            if self.alive():
+                os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it is gone; False when it still lives after `timeout_s` seconds."""
@@ -97,7 +89,6 @@ class GuardedProcess:
     pid: int | None = field(default=None, init=False)
     """The command itself; None before the start."""
     _guardian: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _tether: BinaryIO | None = field(default=None, init=False)
 
     @property
     def guardian_pid(self) -> int | None:
@@ -108,20 +99,22 @@ class GuardedProcess:
         """Start the command. Raises MissingDependency when it cannot be executed."""
         if self._guardian is not None and self.poll() is None:
             raise RuntimeError(f"{self.command[0]} is already running")
-        reader, writer = os.pipe()
-        self._tether = os.fdopen(writer, "wb", buffering=0)
+        options = (os.getpid(), self.grace_s, self.remove or "", *self.command)
+        with self.log_path.open("ab") as log:
+            self._guardian = subprocess.Popen(
+                [sys.executable, "-I", "-S", guardian.__file__, *map(str, options)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self.env,
+                cwd=self.cwd,
+                start_new_session=True,
+            )
         try:
-            report = self._spawn(reader)
-            kind, _, number = report.strip().partition(b" ")
-            if kind != b"pid":
-                reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
-                raise MissingDependency(f"cannot run {self.command[0]}: {reason}", hint=f"see {self.log_path}")
-            self.pid = int(number)
+            self.pid = self._reported(self._guardian)
         except BaseException:
             self.stop()
             raise
-        finally:
-            os.close(reader)
         return self
 
     def poll(self) -> int | None:
@@ -137,9 +130,9 @@ class GuardedProcess:
 
     def stop(self) -> None:
         """End the command and all its descendants; returns when they are gone."""
-        self._send(b"s")
         if self._guardian is None:
             return
+        self._guardian.terminate()
         if self.wait(self.grace_s + _MARGIN_S) is None:
             self._guardian.kill()
             self._guardian.wait()
@@ -148,38 +141,19 @@ class GuardedProcess:
         """Let the command continue without an owner; SIGTERM to the guardian ends it."""
         if self._guardian is None or self.poll() is not None:
             raise RuntimeError(f"{self.command[0]} does not run")
-        self._send(b"r")
+        self._guardian.send_signal(signal.SIGUSR1)
         self._guardian.returncode = 0  # no child to wait for any more, and none to be warned about
         self._guardian = None
 
-    def _send(self, command: bytes) -> None:
-        """Send the guardian its last command."""
-        if self._tether is not None:
-            with contextlib.suppress(OSError):
-                self._tether.write(command)
-            self._tether.close()
-            self._tether = None
-
-    def _spawn(self, reader: int) -> bytes:
-        """Start the guardian with its end of the tether; the line it reports."""
-        report, writer = os.pipe()
-        options = (os.getpid(), reader, writer, self.grace_s, self.remove or "", *self.command)
-        with os.fdopen(report, "rb") as answer:
-            try:
-                with self.log_path.open("ab") as log:
-                    self._guardian = subprocess.Popen(
-                        [sys.executable, "-I", "-S", guardian.__file__, *map(str, options)],
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        env=self.env,
-                        cwd=self.cwd,
-                        pass_fds=(reader, writer),
-                        start_new_session=True,
-                    )
-            finally:
-                os.close(writer)
-            return answer.readline()
+    def _reported(self, started: subprocess.Popen[bytes]) -> int:
+        """The command's pid, from the one line of the guardian."""
+        assert started.stdout is not None
+        with started.stdout as answer:
+            kind, _, number = answer.readline().strip().partition(b" ")
+        if kind != b"pid":
+            reason = os.strerror(int(number)) if kind == b"error" else "its guardian ended"
+            raise MissingDependency(f"cannot run {self.command[0]}: {reason}", hint=f"see {self.log_path}")
+        return int(number)
 
     def __enter__(self) -> Self:
         return self if self._guardian is not None else self.start()

@@ -1,30 +1,29 @@
 """Runs one command and ends it, with all its descendants, when its owner is gone.
 
-    python guardian.py OWNER_PID OWNER_FD REPORT_FD GRACE_SECONDS FOLDER COMMAND...
+    python guardian.py OWNER_PID GRACE_SECONDS FOLDER COMMAND...
 
-The owner holds the other end of the pipe `OWNER_FD`. End of file on it, or the death of `OWNER_PID`, means the owner is
-gone however it died: the command gets SIGTERM, `GRACE_SECONDS` later SIGKILL, and so does every process that descends
-from it, in any session; `FOLDER` is removed (empty: none). A byte ``s`` asks for the same without removing anything, a
-byte ``r`` releases the command: from then on it needs no owner. SIGTERM, SIGINT and SIGHUP to this process end it as
-``s`` does. The command starts with the default action of every signal and none blocked, also when the owner ignores
-some. It dies with this process when that gets SIGKILL. On `REPORT_FD` one line is written: ``pid COMMAND_PID`` or
-``error ERRNO``.
+The owner is the parent of this process. It is gone, however it died, when this process has another parent: the command
+gets SIGTERM, `GRACE_SECONDS` later SIGKILL, and so does every process that descends from it, in any session; `FOLDER`
+is removed (empty: none). SIGTERM, SIGINT and SIGHUP to this process end the command without removing anything. SIGUSR1
+releases it: from then on it needs no owner. The command starts with the default action of every signal and none
+blocked, and writes to this process's standard error. On Linux it dies with this process when that gets SIGKILL. One
+line is written to standard output: ``pid COMMAND_PID`` or ``error ERRNO``.
 
-Standard library only and run by path, so that it starts in some ten milliseconds. Where the system is not Linux,
-descendants are found by the command's process group.
+Standard library only and run by path, so that it starts fast. Where the system is not Linux, descendants are found by
+the command's process group.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import select
+import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final
 
 _LINUX: Final = sys.platform.startswith("linux")
 _PR_SET_PDEATHSIG: Final = 1
@@ -43,48 +42,28 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-class Alarm:
-    """Wakes a wait when a signal arrives, or the owner sends a command or dies."""
+class Owner:
+    """The process that wants the command, and what it asked for by signals."""
 
-    def __init__(self, owner_pid: int, owner_fd: int) -> None:
-        self.ending = False
-        self.owner_died = False
-        self._wake, writer = os.pipe()
-        for fd in (self._wake, writer):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.is_ending = self._is_released = False
+        signal.signal(signal.SIGUSR1, self._release)
         for number in _ENDING:
             signal.signal(number, self._end)
-        self._owner_fd = owner_fd
-        self._owner = [owner_fd]
-        # Processes that the owner forked may hold the pipe open when it dies, so watch the owner itself as well.
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(OSError):
-                self._owner.append(os.pidfd_open(owner_pid))
-        if os.getppid() != owner_pid:
-            self.ending = self.owner_died = True
-        self._poll = select.poll()
-        self._poll.register(self._wake, select.POLLIN)
-        for fd in self._owner:
-            self._poll.register(fd, select.POLLIN | select.POLLHUP)
+
+    def is_gone(self) -> bool:
+        """Whether the owner died before it released the command."""
+        return os.getppid() != self._pid and not self._has_released()
+
+    def _has_released(self) -> bool:
+        return self._is_released
 
     def _end(self, *_: object) -> None:
-        self.ending = True
+        self.is_ending = True
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a signal or for the owner, at most `seconds` (negative: without end)."""
-        for fd, _ in self._poll.poll(seconds * 1000 if seconds >= 0 else None):
-            if fd == self._wake:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(fd, 4096)
-            elif fd in self._owner:
-                command = os.read(fd, 1) if fd == self._owner_fd else b""
-                for each in self._owner:
-                    self._poll.unregister(each)
-                self._owner.clear()
-                self.ending |= command != b"r"
-                self.owner_died |= not command  # end of file, or the process itself
+    def _release(self, *_: object) -> None:
+        self._is_released = True
 
 
 class ProcessTree:
@@ -117,13 +96,35 @@ class ProcessTree:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
+    def end(self, grace_s: float) -> None:
+        """The command first, so that it can end its own children in order; then every descendant that is left."""
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.child, signal.SIGTERM)
+            _wait_while(self._is_running, grace_s)
+        if self.status is not None and self.members():
+            self.signal(signal.SIGTERM)
+            _wait_while(self.members, min(grace_s, _STRAGGLERS_S))
+        deadline = time.monotonic() + _GIVE_UP_S
+        while self.members() and time.monotonic() < deadline:
+            self.signal(signal.SIGKILL)
+            time.sleep(_TICK_S)
+
+    def _is_running(self) -> bool:
+        self.reap()
+        return self.status is None
+
+
+def _wait_while(condition: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while condition() and time.monotonic() < deadline:
+        time.sleep(_TICK_S)
+
 
 def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            parent = _living_parent(entry)
-            children.setdefault(parent, []).append(int(entry))
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        children.setdefault(_living_parent(entry), []).append(int(entry))
     found: list[int] = []
     level = [root]
     while level:
@@ -142,78 +143,42 @@ def _living_parent(pid: str) -> int:
     return 0 if state in (b"Z", b"X") else int(parent)
 
 
-def _start(command: list[str]) -> tuple[int, int]:
-    """Fork and execute; the command's pid and the error number of a failed execution (0 when it runs)."""
-    reader, writer = os.pipe()
-    guardian = os.getpid()
-    child = os.fork()
-    if child == 0:
-        _execute(command, guardian, writer)
-    os.close(writer)
-    failure = os.read(reader, 16)
-    os.close(reader)
-    return child, int(failure or b"0")
+def _as_a_new_process() -> None:
+    for number in signal.valid_signals() - _UNCHANGEABLE:
+        signal.signal(number, signal.SIG_DFL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _execute(command: list[str], guardian: int, writer: int) -> NoReturn:
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in signal.valid_signals() - _UNCHANGEABLE:
-            signal.signal(number, signal.SIG_DFL)
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == guardian:
-            os.execvp(command[0], command)  # noqa: S606  # the command is the owner's
-    except OSError as error:
-        os.write(writer, str(error.errno).encode())
-    finally:
-        os._exit(127)
-
-
-def _end(alarm: Alarm, tree: ProcessTree, grace_s: float) -> None:
-    """The command first, so that it can end its own children in order; then every descendant that is left."""
-    if tree.status is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(tree.child, signal.SIGTERM)
-        _wait_until_gone(alarm, tree, grace_s, only_command=True)
-    if tree.status is not None and tree.members():
-        tree.signal(signal.SIGTERM)
-        _wait_until_gone(alarm, tree, min(grace_s, _STRAGGLERS_S))
-    deadline = time.monotonic() + _GIVE_UP_S
-    while tree.members() and time.monotonic() < deadline:
-        tree.signal(signal.SIGKILL)
-        alarm.wait(_TICK_S)
-
-
-def _wait_until_gone(alarm: Alarm, tree: ProcessTree, seconds: float, *, only_command: bool = False) -> None:
-    deadline = time.monotonic() + seconds
-    while (tree.status is None if only_command else tree.members()) and time.monotonic() < deadline:
-        alarm.wait(_TICK_S)
-        tree.reap()
+def _report(line: str) -> None:
+    with contextlib.suppress(OSError):  # the owner may be gone
+        os.write(1, f"{line}\n".encode())
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run, watch, end. The exit code is the command's (128 + number when a signal ended it)."""
-    owner_pid, owner_fd, report_fd = map(int, arguments[:3])
-    grace_s, remove, *command = float(arguments[3]), *arguments[4:]
-    for fd in (owner_fd, report_fd):
-        fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    owner_pid, grace_s, remove, *command = arguments
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started this process may block signals
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    alarm = Alarm(owner_pid, owner_fd)
-    child, failure = _start(command)
-    tree = ProcessTree(child)
-    with contextlib.suppress(OSError):
-        os.write(report_fd, (f"error {failure}\n" if failure else f"pid {child}\n").encode())
-        os.close(report_fd)
-    tree.reap()
-    while tree.status is None and not alarm.ending:
-        alarm.wait(-1)
+    owner = Owner(int(owner_pid))
+    try:
+        child = subprocess.Popen(
+            command,
+            stdout=2,
+            stderr=2,
+            start_new_session=True,
+            preexec_fn=_as_a_new_process,  # noqa: PLW1509  # this process has one thread
+        )
+    except OSError as error:
+        _report(f"error {error.errno}")
+        return 127
+    tree = ProcessTree(child.pid)
+    _report(f"pid {child.pid}")
+    while tree.status is None and not (owner.is_ending or owner.is_gone()):
+        time.sleep(_TICK_S)
         tree.reap()
-    _end(alarm, tree, grace_s)
-    if remove and alarm.owner_died:
-        import shutil
-
+    has_died = not owner.is_ending and owner.is_gone()
+    tree.end(float(grace_s))
+    if remove and has_died:
         shutil.rmtree(remove, ignore_errors=True)
     status = 1 if tree.status is None else tree.status
     return status if status >= 0 else 128 - status

@@ -1,6 +1,4 @@
-"""Stretches of logs, read to their ends on the caller's thread: records at some offsets, whole small topics, and one
-range read on any machine, again and again with the same records.
-"""
+"""Stretches of logs, read to their ends on the caller's thread: records at some offsets, and whole small topics."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import ForeignCluster, LogChanged, RetryableError, UnknownName
+from acktrail.errors import LogChanged, RetryableError, UnknownName
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogOffsets, TopicPartition
@@ -27,7 +25,6 @@ from acktrail.model.share_partition import STATE_TOPIC
 _PATIENCE_S: Final = 90.0
 _FEW_BYTES: Final = 1 << 16
 """Enough for the batch with one record, and not much more."""
-_NEXT: Final = "begin with a checkpoint of its own: offsets of one topic mean nothing in another"
 
 
 class PrunedOffsets(NamedTuple):
@@ -253,40 +250,6 @@ class Incarnation(NamedTuple):
 
     cluster_id: str
     topic_id: str
-
-    def check(self, now: Incarnation) -> None:
-        """Raises ForeignCluster unless `now` is the same, or the topic was not there yet."""
-        if self.cluster_id != now.cluster_id:
-            raise ForeignCluster(
-                f"the offsets are of cluster {self.cluster_id}, and this is cluster {now.cluster_id}",
-                hint=_NEXT,
-                data={"cluster_id": self.cluster_id, "cluster_id_now": now.cluster_id},
-            )
-        if self.topic_id not in ("", now.topic_id):
-            raise ForeignCluster(
-                "the topic was deleted or recreated: the offsets are of another one",
-                hint=_NEXT,
-                data={"topic_id": self.topic_id, "topic_id_now": now.topic_id},
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """Offsets `first_offset` to before `end_offset` of one partition of an incarnation of a topic."""
-
-    incarnation: Incarnation
-    partition: int
-    first_offset: int
-    end_offset: int
-
-
-def read_range(config: KafkaConfig, topic_name: str, wanted: LogRange) -> Iterator[pa.Table | PrunedOffsets]:
-    """The records of a range of any topic, without those of aborted transactions, and what was pruned. Raises
-    ForeignCluster (another cluster, or the topic was recreated), and as ``LogReader.read``."""
-    with ShareGroupAdmin(config) as admin:
-        topic = StateTopic(admin, topic_name)
-        wanted.incarnation.check(Incarnation(topic.cluster_id, topic.topic_id if topic.is_present else ""))
-        yield from LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)})
 
 
 def state_topic_now(config: KafkaConfig) -> tuple[Incarnation, Mapping[int, LogOffsets]]:

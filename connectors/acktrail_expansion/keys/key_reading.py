@@ -26,7 +26,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.log_reader import Incarnation, LogRange
+from acktrail.kafka.logs import LogStretch
 from acktrail.kafka.topic_configs import is_compacted
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
@@ -123,14 +123,13 @@ def _stretches(
     kafka: KafkaConfig, event: _Row, fences: Mapping[int, _Row], ends: Mapping[int, int], stood: Mapping[int, int]
 ) -> Iterator[KeyStretch]:
     """In the order of partitions and offsets; nothing of a source without a low fence."""
-    incarnation = Incarnation(event["cluster_id"], event["topic_id"])
     for partition, end in ends.items():
         low, high = _fence(fences, partition)
         if low is None:
             continue
         for at in range(max(0, min(low - _BELOW, stood.get(partition, low))), end, _AT_ONCE):
-            wanted = LogRange(
-                incarnation=incarnation, partition=partition, first_offset=at, end_offset=min(at + _AT_ONCE, end)
+            wanted = LogStretch(
+                topic=event["topic"], partition=partition, first_offset=at, end_offset=min(at + _AT_ONCE, end)
             )
             yield KeyStretch(kafka=kafka, event=event, wanted=wanted, fence_low=low, fence_high=high)
 

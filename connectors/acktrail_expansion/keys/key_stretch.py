@@ -14,7 +14,7 @@ Keys are hashed, many at once, as producers compute it to choose partitions (`la
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,10 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
+from acktrail.errors import ForeignCluster
 from acktrail.executors import JobStep, Results
 from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, schema
-from acktrail.kafka.log_reader import LogRange, PrunedOffsets, read_range
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets
+from acktrail.kafka.logs import LogStretch
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail_expansion.law.partition_ledger import KeyMapping
 
 ANY_PARTITION: Final = -1
@@ -60,15 +64,29 @@ class KeyStretch:
 
     kafka: KafkaConfig = field(repr=False)
     event: Mapping[str, Any]
-    wanted: LogRange
+    wanted: LogStretch
     fence_low: int
     fence_high: int | None
 
 
 def find_moves(share: Iterable[KeyStretch]) -> Results:
-    """Results of ``FIND_KEYS`` for each stretch. Raises as ``read_range``."""
+    """Results of ``FIND_KEYS`` for each stretch. Raises ForeignCluster, and as ``LogReader.read``."""
     for stretch in share:
-        yield from moves_in(stretch, read_range(stretch.kafka, stretch.event["topic"], stretch.wanted))
+        yield from moves_in(stretch, _parts(stretch))
+
+
+def _parts(stretch: KeyStretch) -> Iterator[pa.Table | PrunedOffsets]:
+    """The records, without those of aborted transactions, and what was pruned. Raises ForeignCluster unless the topic
+    is that of the expansion."""
+    wanted, event = stretch.wanted, stretch.event
+    with ShareGroupAdmin(stretch.kafka) as admin:
+        topic = StateTopic(admin, wanted.topic)
+        if (topic.cluster_id, topic.is_present and topic.topic_id) != (event["cluster_id"], event["topic_id"]):
+            raise ForeignCluster(
+                f"{wanted.topic} was deleted or recreated, or the expansion is of another cluster",
+                hint="look at the partitions again: offsets of one topic mean nothing in another",
+            )
+        yield from LogReader(topic).read({wanted.partition: (wanted.first_offset, wanted.end_offset)})
 
 
 def moves_in(stretch: KeyStretch, parts: Iterable[pa.Table | PrunedOffsets]) -> Results:

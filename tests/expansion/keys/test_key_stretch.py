@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.kafka.log_reader import Incarnation, LogRange, PrunedOffsets
+from acktrail.kafka.log_reader import PrunedOffsets
+from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading
@@ -35,7 +36,7 @@ def stretches(draw: st.DrawFn) -> KeyStretch:
     mapping = draw(st.sampled_from([KeyMapping.MURMUR2, KeyMapping.CRC32]))
     event = {"old_count": old_count, "new_count": old_count + more, "key_mapping": mapping}
     partition, high = draw(st.integers(0, old_count + more - 1)), draw(st.none() | st.integers(low, low + 20))
-    wanted = LogRange(incarnation=Incarnation("c", "t"), partition=partition, first_offset=0, end_offset=100)
+    wanted = LogStretch(topic="t", partition=partition, first_offset=0, end_offset=100)
     kafka = KafkaConfig(bootstrap_servers="nowhere:1")
     return KeyStretch(kafka=kafka, event=event, wanted=wanted, fence_low=low, fence_high=high)
 

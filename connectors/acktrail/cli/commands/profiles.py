@@ -44,8 +44,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 class NamedCluster:
     """A profile as the file has it, and what was found about it. Secrets are in neither: of `client_properties` only
     the names are here. `error`: what is wrong with the profile itself; the other errors are of what they are named
-    after. `tables_present`: None where
-    they were not looked at, or cannot be read."""
+    after. `tables_present`: None where they were not looked at, or cannot be read."""
 
     name: str
     bootstrap_servers: str | None = None

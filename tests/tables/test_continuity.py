@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -40,19 +39,6 @@ def test_log_files_that_were_removed_in_time_are_no_loss(tables: Tables) -> None
     ensure_whole(tables)
     export(tables, MemoryLog(pairs=PAIRS, end_offset=15))
     assert tables.read("state_records").num_rows == 15
-
-
-def test_tables_of_an_older_release_are_whole(tables: Tables) -> None:
-    """Their ranges name no commit: the version alone counts."""
-    newest = _log(tables, "export_ranges")[-1]
-    lines = [json.loads(line) for line in newest.read_text().splitlines()]
-    for line in lines:
-        line.get("commitInfo", {}).pop("acktrail.copied_commit", None)
-    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    ensure_whole(tables)
-    _log(tables, "state_records")[-1].unlink()
-    with pytest.raises(DamagedTables, match="went back to version 2"):
-        ensure_whole(tables)
 
 
 def test_another_commit_in_the_place_of_a_lost_one_is_found(tables: Tables) -> None:

@@ -9,9 +9,10 @@ Where both exist, nothing is lost; else its rows are compared with the positions
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,10 +32,8 @@ _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")
 _SHOWN: Final = 3
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
 """Replaces a commit that cannot be read: no action."""
-_NO_RECORDS: Final = {
-    **dict.fromkeys(("first_offset", "last_offset")),
-    **dict.fromkeys(("records_read", "records_decoded", "records_quarantined"), 0),
-}
+_COUNTS: Final = ("records_read", "records_decoded", "records_quarantined")
+_NO_RECORDS: Final = {**dict.fromkeys(("first_offset", "last_offset")), **dict.fromkeys(_COUNTS, 0)}
 _Row = dict[str, Any]
 
 
@@ -114,7 +113,7 @@ def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot)
     if [*commits] != [*range(copied, records.version + 1)]:
         return False
     known = ranges.commits(after=ranges.version - 1).get(ranges.version, {}).get(COPIED_COMMIT)
-    return known in (None, commits[copied].get(COMMIT_ID))
+    return known in (None, commits[copied].get(COMMIT_ID))  # a vacuum names none
 
 
 def _ends(ranges: TableSnapshot) -> Iterator[dict[str, Any]]:
@@ -186,46 +185,62 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
         nothing = EXPORT_RANGES.empty_table()
         tables.append(RANGES_TABLE, nothing, transactions=copied, expected=before, metadata=commit)
         return
-    stored, own = tables.read(RANGES_TABLE), pc.field("state_partition").isin([each.state_partition for each in lost])
-    unreadable: defaultdict[int, list[int]] = defaultdict(list)
-    where = own & (pc.field("decode_status") != "decoded")
-    for row in tables.read(RECORDS, columns=["state_partition", "offset"], where=where).to_pylist():
-        unreadable[row["state_partition"]].append(row["offset"])
-    rows = [part for row in stored.filter(own).to_pylist() for part in corrected(row, lost, unreadable)]
-    renewed = pa.concat_tables([stored.filter(~own), pa.Table.from_pylist(rows, schema=EXPORT_RANGES)])
+    renewed = with_gaps(tables, tables.read(RANGES_TABLE), lost, LOST_FROM_TABLES)
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)
 
 
-def corrected(
-    row: Mapping[str, Any], lost: Iterable[LostOffsets], unreadable: Mapping[int, Sequence[int]]
+def with_gaps(
+    tables: Tables, rows: pa.Table, lost: Sequence[LostOffsets], reason: str, run_id: str | None = None
+) -> pa.Table:
+    """`rows` of ``export_ranges`` where the `lost` offsets are gaps, made by the run `run_id` (None: by that of the
+    range). What remains of a range has the counts of its records in ``state_records``."""
+    last = max(each.last_offset for each in lost)
+    is_met = pc.field("state_partition").isin([each.state_partition for each in lost])
+    is_met &= pc.field("first_offset").is_valid() & (pc.field("first_offset") <= last)
+    parts = [part for row in rows.filter(is_met).to_pylist() for part in cut_range(row, lost, reason, run_id)]
+    _count_records(tables, [part for part in parts if part["records_read"] is None])
+    return pa.concat_tables([rows.filter(~is_met), pa.Table.from_pylist(parts, schema=EXPORT_RANGES)])
+
+
+def cut_range(
+    row: Mapping[str, Any], lost: Iterable[LostOffsets], reason: str, run_id: str | None = None
 ) -> list[_Row]:
-    """A row of ``export_ranges`` as rows for its remaining records, and one for each gap. `unreadable`: offsets of
-    records that could not be decoded, by state partition."""
+    """A row of ``export_ranges`` as rows for its remaining records, whose counts are None, and one for each gap."""
     number, first, last = row["state_partition"], row["first_offset"], row["last_offset"]
-    same = () if first is None else (each for each in lost if each.state_partition == number)
+    same = (each for each in lost if each.state_partition == number)
     clipped = ((max(each.first_offset, first), min(each.last_offset, last)) for each in same)
     own = sorted((begin, end) for begin, end in clipped if begin <= end)
     if not own:
         return [dict(row)]
-    found = [] if row["gap_first"] is None else [_gap(row, row["gap_first"], row["gap_last"], row["gap_reason"])]
+    found = [] if row["gap_first"] is None else [{**row, **_NO_RECORDS}]
+    gap = {**row, **_NO_RECORDS, "gap_reason": reason, "run_id": run_id or row["run_id"]}
+    rest = {**row, **dict.fromkeys((*_COUNTS, "gap_first", "gap_last", "gap_reason"))}
     begin = first
-    for lost_first, lost_last in own:
-        found += _part(row, begin, lost_first - 1, unreadable)
-        found.append(_gap(row, lost_first, lost_last, LOST_FROM_TABLES))
+    for lost_first, lost_last in [*own, (last + 1, last)]:
+        if begin < lost_first:
+            found.append({**rest, "first_offset": begin, "last_offset": lost_first - 1})
+        if lost_first <= lost_last:
+            found.append({**gap, "gap_first": lost_first, "gap_last": lost_last})
         begin = lost_last + 1
-    return [*found, *_part(row, begin, last, unreadable)]
+    return found
 
 
-def _gap(row: Mapping[str, Any], first: int, last: int, reason: str | None) -> _Row:
-    return {**row, **_NO_RECORDS, "gap_first": first, "gap_last": last, "gap_reason": reason}
-
-
-def _part(row: Mapping[str, Any], first: int, last: int, unreadable: Mapping[int, Sequence[int]]) -> list[_Row]:
-    if first > last:
-        return []
-    read = last - first + 1
-    quarantined = sum(first <= offset <= last for offset in unreadable.get(row["state_partition"], ()))
-    counts = {"records_read": read, "records_decoded": read - quarantined, "records_quarantined": quarantined}
-    no_gap = dict.fromkeys(("gap_first", "gap_last", "gap_reason"))
-    return [{**row, **no_gap, **counts, "first_offset": first, "last_offset": last}]
+def _count_records(tables: Tables, parts: Sequence[_Row]) -> None:
+    """Put the counts of the records that are there into rows of ``export_ranges``."""
+    if not parts:
+        return
+    number, offset = pc.field("state_partition"), pc.field("offset")
+    inside = (
+        (number == each["state_partition"]) & (offset >= each["first_offset"]) & (offset <= each["last_offset"])
+        for each in parts
+    )
+    rows = tables.read(RECORDS, columns=["state_partition", "offset", "decode_status"], where=reduce(or_, inside))
+    numbers, offsets = (rows[name].to_numpy() for name in ("state_partition", "offset"))
+    is_decoded = pc.equal(rows["decode_status"], "decoded").to_numpy()
+    for each in parts:
+        own = (
+            (numbers == each["state_partition"]) & (offsets >= each["first_offset"]) & (offsets <= each["last_offset"])
+        )
+        read, decoded = int(own.sum()), int((own & is_decoded).sum())
+        each |= {"records_read": read, "records_decoded": decoded, "records_quarantined": read - decoded}

@@ -1,4 +1,4 @@
-"""Rows of ``export_ranges`` as few rows: neighbours become one, and what the retention dropped becomes a gap.
+"""Rows of ``export_ranges`` as few rows: neighbours become one.
 
 Ranges of one state partition that follow each other without a gap are one range of the same records. Merged are those
 of one day, so that a reader still knows at about which time records came. Kept apart are those of the last 24 hours,
@@ -8,9 +8,7 @@ ranges of files, the newest one of each state partition, and the breaks of a log
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +33,6 @@ _SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
 _NONE: Final = -1
 _Integers = npt.NDArray[np.int64]
 _Flags = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DroppedRecords:
-    """What the retention drops of one state partition: all before offset `end`. `straddling`: how many of them, and how
-    many of these were not decoded, lie in the range that reaches over `end`."""
-
-    end: int
-    straddling: tuple[int, int] = (0, 0)
 
 
 def merged_ranges(rows: pa.Table, now: dt.datetime) -> pa.Table:
@@ -85,37 +74,6 @@ def _joins(rows: pa.Table, now: dt.datetime) -> _Flags:
     is_break = pc.equal(reason, LOG_REPLACED).to_numpy()
     gaps = adjoins & _is_same(rows["gap_reason"]) & ~is_break[1:] & (in_period | dropped[1:])
     return np.asarray(same & (records | gaps))
-
-
-def with_dropped(rows: pa.Table, dropped: Mapping[int, DroppedRecords], run_id: str) -> pa.Table:
-    """`rows` where offsets before the `end` of their state partition are gaps, dropped by the retention `run_id`."""
-    number, first = _numbers(rows, "state_partition"), _numbers(rows, "first_offset")
-    ends = np.array([dropped[n].end if n in dropped else 0 for n in number.tolist()], np.int64)
-    is_changed = (first != _NONE) & (first < ends)
-    if not is_changed.any():
-        return rows
-    changed = rows.filter(pa.array(is_changed)).to_pylist()
-    parts = [part for row in changed for part in _parts(row, dropped[row["state_partition"]], run_id)]
-    return pa.concat_tables([rows.filter(pa.array(~is_changed)), pa.Table.from_pylist(parts, schema=rows.schema)])
-
-
-def _parts(row: Mapping[str, Any], dropped: DroppedRecords, run_id: str) -> list[dict[str, Any]]:
-    """A row's own gap, the gap of what is dropped of it, and what stays."""
-    nothing = {**dict.fromkeys(("first_offset", "last_offset")), **dict.fromkeys(_SUMMED, 0)}
-    parts = [] if row["gap_first"] is None else [{**row, **nothing}]
-    last = min(row["last_offset"], dropped.end - 1)
-    gap = {"gap_first": row["first_offset"], "gap_last": last, "gap_reason": DROPPED_BY_RETENTION, "run_id": run_id}
-    parts.append({**row, **nothing, **gap})
-    if row["last_offset"] >= dropped.end:
-        gone, quarantined = dropped.straddling
-        counts = {
-            "records_read": row["records_read"] - gone,
-            "records_decoded": row["records_decoded"] - gone + quarantined,
-            "records_quarantined": row["records_quarantined"] - quarantined,
-        }
-        no_gap = dict.fromkeys(("gap_first", "gap_last", "gap_reason"))
-        parts.append({**row, **no_gap, **counts, "first_offset": dropped.end})
-    return parts
 
 
 def _numbers(rows: pa.Table, name: str, unknown: int = _NONE) -> _Integers:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -28,10 +28,10 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
-from acktrail.tables.exported.continuity import RANGES_TABLE
+from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, with_gaps
 from acktrail.tables.exported.record_files import DROPPED_BEFORE, RECORDS
 from acktrail.tables.upkeep.file_rewrite import Change, Rewrite, commit_rewrite, file_bins, rewrite, scanned
-from acktrail.tables.upkeep.range_merging import DroppedRecords, merged_ranges, with_dropped
+from acktrail.tables.upkeep.range_merging import merged_ranges
 
 AGED_BY: Final = {
     RECORDS: "timestamp_ms",
@@ -89,9 +89,13 @@ def drop_rows(tables: Tables, name: str, before_ms: int | None, run_id: str, now
     found = _doomed(tables, name, before_ms)
     if found is None:
         return Counter()
-    dropped = _dropped(tables, found) if found.ends else {}
-    if dropped:
-        _record_gaps(tables, dropped, lambda rows: merged_ranges(with_dropped(rows, dropped, run_id), now))
+    dropped = [LostOffsets(state_partition=n, first_offset=0, last_offset=end - 1) for n, end in found.ends.items()]
+    if dropped and not _are_gaps(tables, found.ends):
+        _record_gaps(
+            tables,
+            max(found.ends.values()),
+            lambda rows: merged_ranges(with_gaps(tables, rows, dropped, DROPPED_BY_RETENTION, run_id), now),
+        )
     return _drop(tables, found, before_ms)
 
 
@@ -200,22 +204,15 @@ def _keep(known: dict[int, int], rows: pa.RecordBatch, how: str, better: Callabl
         known[number] = better(known.get(number, offset), offset)
 
 
-def _dropped(tables: Tables, found: _Doomed) -> dict[int, DroppedRecords]:
-    """What the ranges still name of the records that are not kept; nothing where all are gaps."""
-    ends, ranges = found.ends, tables.snapshot(RANGES_TABLE)
-    assert ranges is not None  # the ends are theirs
-    where = reduce(or_, (_is_number(n) & (pc.field("first_offset") < end) for n, end in ends.items()))
-    rows = ranges.read(columns=["state_partition", "first_offset", "last_offset"], where=where).to_pylist()
-    cut = {r["state_partition"]: r["first_offset"] for r in rows if r["last_offset"] >= ends[r["state_partition"]]}
-    counts = _straddling(found.snapshot, [*found.counts], {n: (first, ends[n]) for n, first in cut.items()})
-    if not rows:
-        return {}
-    return {n: DroppedRecords(end=end, straddling=counts.get(n, (0, 0))) for n, end in ends.items()}
+def _are_gaps(tables: Tables, ends: Mapping[int, int]) -> bool:
+    """Whether the ranges name no record any more that is not kept."""
+    below = reduce(or_, (_is_number(n) & (pc.field("first_offset") < end) for n, end in ends.items()))
+    return not tables.read(RANGES_TABLE, columns=["state_partition"], where=below).num_rows
 
 
-def _record_gaps(tables: Tables, dropped: Mapping[int, DroppedRecords], change: Change) -> None:
-    """Make gaps in ``export_ranges`` of what is `dropped`, by `change`."""
-    limit, is_done = max(each.end for each in dropped.values()), False
+def _record_gaps(tables: Tables, limit: int, change: Change) -> None:
+    """Make gaps in ``export_ranges`` of what is not kept below the offset `limit`, by `change`."""
+    is_done = False
     with tables.rewritable(RANGES_TABLE):
         while not is_done:
             ranges = tables.snapshot(RANGES_TABLE)
@@ -229,30 +226,6 @@ def _record_gaps(tables: Tables, dropped: Mapping[int, DroppedRecords], change: 
 def _least(bounds: Mapping[str, Any]) -> int:
     """The least offset that a file of ranges may have."""
     return min((value for value in bounds.values() if value is not None), default=0)
-
-
-def _straddling(
-    snapshot: TableSnapshot, files: Sequence[DataFile], spans: Mapping[int, tuple[int, int]]
-) -> dict[int, tuple[int, int]]:
-    """How many records, and how many undecoded ones, lie in the span of each state partition (end exclusive)."""
-    if not spans:
-        return {}
-    offset = pc.field("offset")
-    inside = (_is_number(n) & (offset >= first) & (offset < end) for n, (first, end) in spans.items())
-    counts: dict[int, tuple[int, int]] = {}
-    for batch in scanned(snapshot, files, ["state_partition", "offset", "decode_status"], reduce(or_, inside)):
-        flagged = pa.table(
-            {
-                "state_partition": batch["state_partition"],
-                "undecoded": pc.not_equal(batch["decode_status"], "decoded").cast(pa.int64()),
-            }
-        )
-        summed = flagged.group_by("state_partition", use_threads=False)
-        for row in summed.aggregate([("undecoded", "sum"), ("undecoded", "count")]).to_pylist():
-            before = counts.get(row["state_partition"], (0, 0))
-            found = (before[0] + row["undecoded_count"], before[1] + row["undecoded_sum"])
-            counts[row["state_partition"]] = found
-    return counts
 
 
 def _drop(tables: Tables, found: _Doomed, before_ms: int | None) -> Counter[str]:

@@ -6,27 +6,22 @@ forgets what lies below its start offset, as good as the delta it replaces.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+from drafts.random_walks import CheckpointWalk, ControlWalk
 from hypothesis import strategies as st
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_drafts.checkpoint_log import CheckpointTrack, advance_track
 from acktrail_drafts.draft_records import (
-    Checkpoint,
     CheckpointRecord,
-    ControlCheckpoint,
-    ControlDelta,
     ControlRecord,
-    Delta,
-    DeltaTombstone,
     DraftRecord,
     DraftSnapshot,
     DraftUpdate,
 )
-from acktrail_simulation.drafts.complete_records import checkpoint_of
 
 __all__ = ["GROUPS", "KEYS", "checkpoint_logs", "control_logs", "delivery_steps", "draft_logs", "placed", "state_logs"]
 
@@ -37,6 +32,8 @@ KEYS = tuple(
 GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
 START = 100
 WIDTH = 12
+_KEPT = st.just("clean leave restart")
+"""No record is taken away again."""
 
 
 def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[RecordAt[Any], ...]:
@@ -74,95 +71,11 @@ def delivery_steps(draw: st.DrawFn) -> list[tuple[StateBatch, ...]]:
     return [progress.step(draw) for _ in range(draw(st.integers(0, 10)))]
 
 
-@st.composite
-def control_logs(draw: st.DrawFn, *, chained: bool) -> tuple[RecordAt[ControlRecord], ...]:
-    """Several groups' control records on one topic partition, user records between them (offsets have gaps)."""
-    progress = {group: Progress() for group in GROUPS}
-    epochs = dict.fromkeys(GROUPS, 0)
-    last: dict[GroupId, int] = {}
-    starts = dict.fromkeys(GROUPS, START)
-    found: list[RecordAt[ControlRecord]] = []
-    offset = 0
-    for _ in range(draw(st.integers(0, 25))):
-        group = draw(st.sampled_from(GROUPS))
-        offset += draw(st.integers(1, 3))
-        batches = progress[group].step(draw)
-        record: ControlRecord
-        if epochs[group] == 0 or draw(st.integers(0, 4)) == 0:
-            epochs[group] += 1
-            record = _full_control(group, epochs[group], starts[group], progress[group])
-        else:
-            record = ControlDelta(
-                group_id=group,
-                checkpoint_epoch=epochs[group],
-                back_offset=last[group] if chained else None,
-                batches=batches,
-            )
-        last[group] = offset
-        found.append(RecordAt(partition=0, offset=offset, record=record))
-    return tuple(found)
-
-
-def _full_control(group: GroupId, epoch: int, start: int, progress: Progress) -> ControlCheckpoint:
-    batches = _all(progress)
-    end = max([start, *(batch.last_offset + 1 for batch in batches)])
-    return ControlCheckpoint(
-        group_id=group, checkpoint_epoch=epoch, start_offset=start, end_offset=end, batches=batches
-    )
-
-
 def _all(progress: Progress) -> tuple[StateBatch, ...]:
     return tuple(
         StateBatch(first_offset=o, last_offset=o, delivery_state=s, delivery_count=c)
         for o, (s, c) in sorted(progress.state.items())
     )
-
-
-@st.composite
-def checkpoint_logs(draw: st.DrawFn, *, removals: bool = True) -> tuple[RecordAt[CheckpointRecord], ...]:
-    """Coordinators' records of two share partitions: a checkpoint at the latest when the index would be used twice."""
-    highest = draw(st.sampled_from((2, 4, 255)))
-    progress = {key: Progress() for key in KEYS}
-    tracks = dict.fromkeys(KEYS, CheckpointTrack())
-    index = dict.fromkeys(KEYS, 0)
-    records: list[CheckpointRecord] = []
-    for _ in range(draw(st.integers(0, 25))):
-        key = draw(st.sampled_from(KEYS))
-        if removals and tracks[key].state is not None and draw(st.integers(0, 11)) == 0:
-            for gone in _removal(draw, key, tracks[key]):
-                records.append(gone)
-                tracks[key] = advance_track(tracks[key], gone)
-            progress[key] = Progress()
-            continue
-        record = _next_record(draw, key, tracks[key], progress[key].step(draw), index[key])
-        if isinstance(record, Delta):
-            index[key] = 0 if record.delta_index == highest else record.delta_index + 1
-        records.append(record)
-        tracks[key] = advance_track(tracks[key], record)
-    return placed(records)
-
-
-def _removal(draw: st.DrawFn, key: SharePartition, track: CheckpointTrack) -> list[CheckpointRecord]:
-    """A checkpoint's tombstone, then those of its deltas, perhaps interrupted."""
-    live = sorted(track.live_delta_indices)
-    done = live[: draw(st.integers(0, len(live)))]
-    return [Tombstone(key=key), *(DeltaTombstone(key=key, delta_index=i) for i in done)]
-
-
-def _next_record(
-    draw: st.DrawFn, key: SharePartition, track: CheckpointTrack, batches: tuple[StateBatch, ...], index: int
-) -> CheckpointRecord:
-    if track.state is None:
-        epoch = 0 if track.last_epoch is None else track.last_epoch + 1
-        return Checkpoint(key=key, checkpoint_epoch=epoch, start_offset=START, batches=batches)
-    epoch = track.state.checkpoint_epoch
-    start = draw(st.sampled_from((None, track.state.window.start_offset)))
-    delta = Delta(key=key, delta_index=index, checkpoint_epoch=epoch, start_offset=start, batches=batches)
-    if index in track.used_delta_indices or draw(st.integers(0, 4)) == 0:
-        state = advance_track(track, delta).state
-        assert state is not None
-        return checkpoint_of(state, epoch + 1)
-    return delta
 
 
 @st.composite
@@ -228,3 +141,22 @@ def state_logs(draw: st.DrawFn) -> tuple[RecordAt[StateRecord], ...]:
                 )
             )
     return placed(records)
+
+
+def control_logs(*, chained: bool) -> st.SearchStrategy[tuple[RecordAt[ControlRecord], ...]]:
+    """What leaders of generation ii, or i, write about several groups, with records of users between them."""
+    lives = st.builds(ControlWalk, st.integers(0, 2**32).map(random.Random), chained=st.just(chained), without=_KEPT)
+    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.leader.log.records)
+
+
+def checkpoint_logs() -> st.SearchStrategy[tuple[RecordAt[CheckpointRecord], ...]]:
+    """What coordinators of generation iii write about two share partitions."""
+    highest = st.sampled_from((2, 4, 255))
+    lives = st.builds(CheckpointWalk, st.integers(0, 2**32).map(random.Random), highest=highest, without=_KEPT)
+    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.coordinator.log.records)
+
+
+def _lived(life: Any, steps: int) -> Any:
+    for _ in range(steps):
+        life.step()
+    return life

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.random_records import any_batches
 
-from acktrail.errors import InputError
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
@@ -18,7 +16,6 @@ from acktrail_simulation.drafts.document_json import (
     read_checkpoint_record,
     read_control_record,
     read_draft_record,
-    read_head_index,
     read_write_request,
 )
 from acktrail_simulation.messages.batch_json import batch_fields, read_batches
@@ -39,23 +36,6 @@ def test_old_and_new_names_mean_the_same(batches: tuple[StateBatch, ...], random
         spelt.append(fields if random.random() < 0.7 else list(batch_fields(batch).values()))
 
     assert read_batches({random.choice(("States", "StateBatches")): spelt}) == batches
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"States": [{"LastOffset": 1, "State": 0, "DeliveryCount": 0}]}, "FirstOffset is missing"),
-        ({"States": [{**batch_fields(ONE), "BaseOffset": 110}]}, "given twice"),
-        ({"States": [], "StateBatches": []}, "given twice"),
-        ({"States": [[1, 2, 3]]}, "four numbers"),
-        ({"States": [[1, 2, 0, True]]}, "DeliveryCount is no integer"),
-        ({"States": "none"}, "no list"),
-    ],
-)
-def test_what_is_no_batch_is_named(fields: dict[str, object], says: str) -> None:
-    """A field that is missing, doubled or no number is an InputError that names it."""
-    with pytest.raises(InputError, match=says):
-        read_batches(fields)
 
 
 def test_a_record_is_told_by_its_fields() -> None:
@@ -110,10 +90,3 @@ def test_single_and_batched_requests_are_the_same_writes() -> None:
     assert writes[0] == expected
     assert (writes[1].key.partition, writes[1].state_epoch, writes[1].leader_epoch) == (4, 5, 7)
     assert writes[1].delivery_complete_count is None
-
-
-def test_the_head_index_is_a_map() -> None:
-    """R001-04: from group to the offset of its newest control record; anything else in it is refused."""
-    assert read_head_index({"G1": 137, "a:b": 4}) == {"G1": 137, "a:b": 4}
-    with pytest.raises(InputError, match="G1"):
-        read_head_index({"G1": "137"})

@@ -83,14 +83,18 @@ def _control(printed: dict[str, Any]) -> Any:
 def test_printed_tables_at_the_command_line(
     dialect: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """R000-38, R000-52, R001-08, R002-13: a dump of a printed table, replayed row by row, gives each row's SPSO and
-    batches in the form of the offline contract; --at a row's last record gives that row."""
+    """R000-01 to R000-03, R000-28, R000-35, R000-38 to R000-43, R000-49, R000-52 to R000-55, R001-05, R001-06, R001-08,
+    R001-11 to R001-14, R002-12 to R002-14: a dump of a printed table, replayed row by row, gives each row's SPSO and
+    batches in the form of the offline contract, by either policy and without a finding; --at a row's last record gives
+    that row."""
     log: list[RecordAt[Any]] = []
     rows = table_records(name)
     for row, written in rows:
         log += [r if isinstance(r, RecordAt) else RecordAt(partition=0, offset=len(log), record=r) for r in written]
         file = dump(tmp_path / "log.jsonl", partial(encode_in, dialect), log)
         (state,) = run(capsys, "record", "replay", "--dialect", dialect, file).rows
+        strict = replay_records(DRAFTS[dialect], log, Policy.STRICT, audited=True)
+        assert (strict.states, strict.findings) == ([state], [])
 
         after = row["durable_after"]
         assert tuple(state) == FORM

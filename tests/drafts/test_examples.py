@@ -9,27 +9,18 @@ from samples.golden_vectors import SEED, example
 
 from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord
-from acktrail.model.replay import Policy, replay
+from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_drafts.checkpoint_log import replay_checkpoint_log
 from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
 from acktrail_drafts.draft_records import (
-    Checkpoint,
-    CheckpointRecord,
     ControlCheckpoint,
-    Delta,
-    DraftRecord,
-    DraftSnapshot,
-    DraftUpdate,
     OffsetWindow,
     effective_window,
     window_violations,
 )
-from acktrail_drafts.strict_replay import replay_draft_log, replay_strictly
+from acktrail_drafts.strict_replay import replay_strictly
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets
 from acktrail_simulation.drafts.document_json import read_control_record, read_write_request
-from acktrail_simulation.leader.persisted_batches import durable_batches
 
 G1 = GroupId("G1")
 KEY = SharePartition(group_id=G1, topic_id=TopicId("topic_uuid"), partition=0)
@@ -59,50 +50,6 @@ def window_of(row: dict[str, Any]) -> OffsetWindow:
             for b in after["batches"]
         ),
     )
-
-
-def live_state(row: dict[str, Any], offset: int) -> tuple[int, int | None]:
-    """State and count at an offset as a leader would write it; (0, 0) where the row says nothing."""
-    for b in row["batches"]:
-        if b["first"] <= offset <= b["last"]:
-            count = b["delivery_count"]
-            one = StateBatch(
-                first_offset=offset, last_offset=offset, delivery_state=b["state"], delivery_count=count or 0
-            )
-            (written,) = durable_batches([one])
-            return written.delivery_state, None if count is None else written.delivery_count
-    return 0, 0
-
-
-def check_live(row: dict[str, Any], window: OffsetWindow) -> None:
-    """The durable window is the row's own SPSO and batches, locks taken off; its end is at most the row's SPEO."""
-    assert window.start_offset == row["spso"]
-    assert window.end_offset is not None
-    assert row["spso"] <= window.end_offset <= row["speo"]
-    for offset in range(row["spso"], row["speo"]):
-        written = next(
-            ((b.delivery_state, b.delivery_count) for b in window.batches if b.first_offset <= offset <= b.last_offset),
-            (0, 0),
-        )
-        state, count = live_state(row, offset)
-        assert written[0] == state, (row["step"], offset)
-        assert count in (None, written[1]), (row["step"], offset)
-
-
-@pytest.mark.parametrize("name", ["EX-i-control-no-back", "EX-ii-control-back-offset"])
-def test_control_tables(name: str) -> None:
-    """R000-01, R000-02, R000-49, R000-52, R000-54, R000-55, R001-05, R001-06, R001-08, R001-11, R001-13, R001-14: after
-    each row the scan gives the row's SPSO and batches and the SPEO of its control records, with no finding."""
-    log: list[RecordAt[Any]] = []
-    for row in example(name)["rows"]:
-        log += control(row, corrected=True)
-        replayed = replay_control_log(log)
-
-        assert replayed.violations == ()
-        assert replayed.states[G1].window == window_of(row)
-        assert replayed.states[G1].end_offset == row["durable_after"]["speo_effective"]
-        check_live(row, replayed.states[G1].window)
-    assert checkpoint_offsets(log)[G1] == 130
 
 
 def test_the_chained_table_backwards() -> None:
@@ -172,7 +119,6 @@ def test_checkpoint_pictures() -> None:
         window = replayed.states[G1].window
         assert (window.start_offset, window.end_offset) == (row["spso"], row["speo"])
         assert window.batches == record.batches
-        check_live(row, window)
 
 
 def writes(table: str) -> list[tuple[dict[str, Any], list[StateWrite]]]:
@@ -180,52 +126,6 @@ def writes(table: str) -> list[tuple[dict[str, Any], list[StateWrite]]]:
         (row, [write for request in row["written"] for write in read_write_request(request)])
         for row in example(table)["rows"]
     ]
-
-
-def as_checkpoint_record(write: StateWrite, number: int, epoch: int) -> CheckpointRecord:
-    if number == 0:
-        return Checkpoint(key=KEY, checkpoint_epoch=epoch, start_offset=write.start_offset, batches=write.batches)
-    return Delta(
-        key=KEY,
-        delta_index=number - 1,
-        checkpoint_epoch=epoch,
-        start_offset=write.start_offset,
-        batches=write.batches,
-    )
-
-
-def test_generation_iii_table() -> None:
-    """R000-01, R000-03, R000-28, R000-35, R000-38 to R000-43: one checkpoint, then a delta a request, gives each row's
-    SPSO, batches and the lower bound of its SPEO; fetches write nothing; the batches leave no gap."""
-    log: list[RecordAt[Any]] = []
-    for row, requests in writes("EX-iii-write-rpc"):
-        assert row["operation"] != "FETCH" or requests == []
-        for write in requests:
-            log.append(RecordAt(partition=0, offset=len(log), record=as_checkpoint_record(write, len(log), 0)))
-        replayed = replay_checkpoint_log(log)
-
-        assert replayed.violations == ()
-        window = replayed.states[KEY].window
-        assert window == window_of(row)
-        check_live(row, window)
-        assert sum(b.last_offset - b.first_offset + 1 for b in window.batches) == (window.end_offset or 0) - row["spso"]
-
-
-def test_the_recorded_start_may_lag() -> None:
-    """R000-42: row 11 moves the SPSO to 111 by a terminal batch while the recorded start stays 110."""
-    requests = [write for _, found in writes("EX-iii-write-rpc")[:11] for write in found]
-    log: list[RecordAt[Any]] = [
-        RecordAt(partition=0, offset=number, record=as_checkpoint_record(write, number, 0))
-        for number, write in enumerate(requests)
-    ]
-    state = replay_checkpoint_log(log).states[KEY]
-
-    assert (requests[-1].start_offset, state.start_offset, state.window.start_offset) == (None, 110, 111)
-
-
-def as_draft(write: StateWrite, *, first: bool) -> DraftRecord:
-    record = DraftSnapshot if first else DraftUpdate
-    return record(key=KEY, state_epoch=1, snapshot_epoch=0, start_offset=write.start_offset, batches=write.batches)
 
 
 def as_shipped(write: StateWrite, *, first: bool) -> StateRecord:
@@ -249,22 +149,6 @@ def as_shipped(write: StateWrite, *, first: bool) -> StateRecord:
         delivery_complete_count=None,
         batches=write.batches,
     )
-
-
-@pytest.mark.parametrize("policy", list(Policy))
-def test_generation_iv_table(policy: Policy) -> None:
-    """R002-12, R002-13, R002-14: a snapshot and an update a request, by either policy, gives each row; what no request
-    mentions stays a gap, which reads as available with count 0."""
-    log: list[RecordAt[Any]] = []
-    for row, requests in writes("EX-iv-write-rpc"):
-        for write in requests:
-            log.append(RecordAt(partition=0, offset=len(log), record=as_draft(write, first=not log)))
-        replayed = replay_draft_log(log, policy=policy)
-
-        assert replayed.violations == ()
-        window = replayed.states[KEY].window
-        assert window == window_of(row)
-        check_live(row, window)
 
 
 @pytest.mark.parametrize("table", ["EX-iii-write-rpc", "EX-iv-write-rpc"])

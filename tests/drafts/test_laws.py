@@ -33,7 +33,6 @@ from acktrail_drafts.draft_records import (
     DIFFERING_RULES,
     Checkpoint,
     ControlCheckpoint,
-    ControlDelta,
     Delta,
     DraftSnapshot,
     DraftUpdate,
@@ -44,9 +43,7 @@ from acktrail_drafts.draft_records import (
     overlay_state_batches,
 )
 from acktrail_drafts.strict_replay import StrictReplay, replay_draft_log, replay_strictly
-from acktrail_simulation.drafts.compaction import compact
-from acktrail_simulation.drafts.complete_records import checkpoint_of, control_checkpoint_of, snapshot_of
-from acktrail_simulation.drafts.control_log_cleaner import clean, cleaning, missing_records
+from acktrail_simulation.drafts.complete_records import snapshot_of
 from acktrail_simulation.leader.persisted_batches import durable_batches
 
 starts = st.one_of(st.none(), st.integers(0, 45))
@@ -119,39 +116,6 @@ def windows(states: Any) -> dict[Any, Any]:
 
 
 @given(log=control_logs(chained=True), data=st.data())
-def test_any_control_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
-    """R000-53: a delta replaced by the checkpoint of its state (later records of that epoch with it in the next) leaves
-    every group's window as it was."""
-    deltas = [index for index, found in enumerate(log) if isinstance(found.record, ControlDelta)]
-    if not deltas:
-        return
-    chosen = data.draw(st.sampled_from(deltas))
-    record = log[chosen].record
-    state = replay_control_log(log[: chosen + 1]).states[record.group_id]
-    instead = control_checkpoint_of(state, record.checkpoint_epoch + 1)
-    changed = [
-        replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
-        if index > chosen and found.record.group_id == record.group_id
-        else found
-        for index, found in enumerate(log)
-    ]
-    changed[chosen] = replace(log[chosen], record=instead)
-
-    replayed = replay_control_log(changed)
-    assert replayed.violations == ()
-    assert windows(replayed.states) == windows(replay_control_log(log).states)
-
-
-@given(log=control_logs(chained=True))
-def test_the_back_chain_gives_the_state_of_a_forward_scan(log: tuple[RecordAt[Any], ...]) -> None:
-    """R001-03, R001-14: walking a whole chain back gives exactly the state of the scan; keys do not touch."""
-    chains = replay_back_chains(log, head_index(log))
-
-    assert all(found.chain.broken is None for found in chains.values())
-    assert {g: found.state for g, found in chains.items()} == replay_control_log(log).states
-
-
-@given(log=control_logs(chained=True), data=st.data())
 def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
     """R001-10: without one record of a chain the chain is broken and says so; the scan's state stands in."""
     whole = replay_back_chains(log, head_index(log))
@@ -166,68 +130,6 @@ def test_a_lost_link_is_found(log: tuple[RecordAt[Any], ...], data: st.DataObjec
             assert str(gone) in found.violations[0].detail
         else:
             assert found == whole[group]
-
-
-@given(log=control_logs(chained=False))
-def test_cleaning_changes_no_state(log: tuple[RecordAt[Any], ...]) -> None:
-    """R000-58, R001-18 to R001-20: what the cleaner leaves replays to the same states, and nothing needed is missing;
-    so does what is left when everything superseded is gone."""
-    left = clean(log)
-    needed = {offset for kinds in cleaning(log).values() for offset in kinds.needed}
-    barest = [found for found in log if found.offset in needed]
-
-    whole = replay_control_log(log).states
-    assert replay_control_log(left, cleaned=True).states == whole
-    assert replay_control_log(barest, cleaned=True).states == whole
-    assert missing_records(log, left) == missing_records(log, barest) == ()
-
-
-@given(log=checkpoint_logs(), tombstones=st.booleans())
-def test_compaction_changes_no_state(log: tuple[RecordAt[Any], ...], tombstones: bool) -> None:
-    """R000-14, R000-29, R000-30: replay(compact(log)) = replay(log), with tombstones kept or gone; the only findings
-    are removals that are not finished."""
-    whole = replay_checkpoint_log(log)
-    left = replay_checkpoint_log(compact(log, tombstones=tombstones), compacted=True)
-
-    assert left.states == whole.states
-    assert {found.rule for found in whole.violations} <= {Rule.DELETION_COMPLETE}
-    if tombstones:
-        assert left.violations == whole.violations
-        assert {key: track.pending_delta_tombstones for key, track in left.tracks.items()} == {
-            key: track.pending_delta_tombstones for key, track in whole.tracks.items()
-        }
-    assert {found.rule for found in left.violations} <= {Rule.DELETION_COMPLETE, Rule.DELTA_HAS_CHECKPOINT}
-
-
-@given(log=checkpoint_logs(removals=False))
-def test_the_delta_index_continues_after_compaction(log: tuple[RecordAt[Any], ...]) -> None:
-    """R000-31: the last index is known from the compacted log too."""
-    whole, left = replay_checkpoint_log(log), replay_checkpoint_log(compact(log), compacted=True)
-
-    for key, track in whole.tracks.items():
-        assert left.tracks[key].last_delta_index == track.last_delta_index
-
-
-@given(log=checkpoint_logs(removals=False), data=st.data())
-def test_any_delta_may_be_a_checkpoint(log: tuple[RecordAt[Any], ...], data: st.DataObject) -> None:
-    """R000-22, R000-53: a delta replaced by the checkpoint of its state leaves every window as it was."""
-    deltas = [index for index, found in enumerate(log) if isinstance(found.record, Delta)]
-    if not deltas:
-        return
-    chosen = data.draw(st.sampled_from(deltas))
-    record = log[chosen].record
-    state = replay_checkpoint_log(log[: chosen + 1]).states[record.key]
-    changed = [
-        replace(found, record=replace(found.record, checkpoint_epoch=found.record.checkpoint_epoch + 1))
-        if index > chosen and found.record.key == record.key
-        else found
-        for index, found in enumerate(log)
-    ]
-    changed[chosen] = replace(log[chosen], record=checkpoint_of(state, record.checkpoint_epoch + 1))
-
-    replayed = replay_checkpoint_log(changed)
-    assert {found.rule for found in replayed.violations} <= {Rule.DELTA_INDEX_STEP}
-    assert windows(replayed.states) == windows(replay_checkpoint_log(log).states)
 
 
 @given(log=checkpoint_logs())

@@ -48,8 +48,8 @@ def test_what_it_writes_breaks_no_rule(seed: int, steps: int, highest: int) -> N
 
 @given(seeds, short, ranges)
 def test_compaction_at_any_moment_changes_no_state(seed: int, steps: int, highest: int) -> None:
-    """R000-14, R000-29: replay(compact(log)) = replay(log), however far the cleaner gets and whenever it runs, with
-    tombstones there or gone; and each record key is left once below where it got to."""
+    """R000-14, R000-29, R000-30: replay(compact(log)) = replay(log), however far the cleaner gets and whenever it runs,
+    with tombstones there or gone; and each record key is left once below where it got to."""
     life = CheckpointWalk(random.Random(seed), highest=highest, without="clean")
     for _ in range(steps):
         life.step()

@@ -88,9 +88,9 @@ def test_the_cleaner_takes_nothing_that_counts(seed: int, steps: int) -> None:
 
 @given(seeds, lengths)
 def test_an_old_share_snapshot_file_is_enough(seed: int, steps: int) -> None:
-    """R001-04, R001-07, R001-10: from a share snapshot file of any age and what the log holds since, each chain leads
-    back to its checkpoint, over no more records than are written between two checkpoints, and gives the leader's own
-    state; also after the cleaner, and for groups that joined since."""
+    """R001-03, R001-04, R001-07, R001-10, R001-14: from a share snapshot file of any age and what the log holds since,
+    each chain leads back to its checkpoint, over no more records than are written between two checkpoints, and gives
+    the leader's own state; also after the cleaner, and for groups that joined since."""
     life = ControlWalk(random.Random(seed), without="leave")
     for _ in range(steps):
         life.step()

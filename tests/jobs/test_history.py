@@ -19,7 +19,7 @@ from acktrail.executors import InProcess
 from acktrail.format.columns.model_values import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.records import StateRecord, Tombstone
-from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import Cause, History, KnownState, StatusChange
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
@@ -264,15 +264,6 @@ def of_another_release(world: World, table: str) -> None:
     world.tables.replace(table, rows.set_column(rows.column_names.index("law"), "law", older))
 
 
-def as_older_releases_left_it(world: World, table: str) -> None:
-    """Only positions and states; a commit has the version of the records."""
-    rows = world.tables.read(table)
-    later = ("share_partitions", "records_table", "state_topic_id", "dialect", "law", "records_version")
-    for name in later:
-        rows = rows.set_column(rows.column_names.index(name), name, pa.nulls(rows.num_rows, rows[name].type))
-    world.tables.replace(table, rows)
-
-
 def optimized(world: World, table: str) -> None:
     """By an engine that knows nothing of acktrail, with all that no version needs removed."""
     records = world.tables.snapshot(table)
@@ -293,7 +284,6 @@ def maintained(world: World, _: str) -> None:
         (None, "", None),
         (optimized, "state_records", None),
         (maintained, "", None),
-        (as_older_releases_left_it, "held_states", None),
         (lose, "held_states", "held_states has no states"),
         (lose, "delivery_history", "delivery_history lacks changes"),
         (without_rows, "held_states", "held_states is damaged"),
@@ -318,23 +308,6 @@ def test_it_continues_or_gives_its_reason_in_one_line(
         assert all(line.startswith(f"history: starts again from the first record: {reason}") for line in lines)
         assert found(world) == expected(written)
         reason = None
-
-
-@pytest.mark.parametrize("lost", ["delivery_history", "held_states"])
-def test_a_lost_table_is_made_anew(world: World, lost: str) -> None:
-    """Either table can be thrown away: the records are all it takes."""
-    written: Written = {}
-    live(world, written, 3)
-    world.export("r1")
-    build_history(world.config)
-    shutil.rmtree(Path(world.config.uri) / lost)
-    world.write(snapshot(key_of("new"), snapshot_epoch=0))
-    written[state_partition_of(key_of("new"), 4), world.exported[state_partition_of(key_of("new"), 4)]] = snapshot(
-        key_of("new"), snapshot_epoch=0
-    )
-    world.export("r2")
-    build_history(world.config)
-    assert found(world) == expected(written)
 
 
 def test_what_was_pruned_unread_is_not_known(world: World) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
-from pyspark.sql import SparkSession
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
-from acktrail.model.records import ShareSnapshot, StateRecord, Tombstone
+from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile.derived_columns import state_of
@@ -107,19 +104,6 @@ def test_a_finding_seen_again_keeps_when_it_was_first_seen(world: World) -> None
     assert (finding["rule"], finding["times_seen"], finding["run_id"]) == ("poison_records_archived", 2, "r2")
     seen = [row["observed_at"] for row in world.rows("reconciliations")]
     assert (finding["first_seen_at"], finding["last_seen_at"]) == (min(seen), max(seen))
-
-
-def test_an_older_observation_is_judged_by_what_was_exported_then(world: World) -> None:
-    """Records exported after an observation ended have no say in it: it is judged the same a day later."""
-    key = key_of("a")
-    world.write(snapshot(key, 0))
-    world.observe("r1")
-    world.write(update(key, 50, 0, ()))
-    world.observe("r2")
-    reconcile(world.config, "r1")
-    assert world.verdicts("r1") == {key.coordinator_key: "match"}
-    (state,) = world.rows("share_partition_states", "r1")
-    assert state["start_offset"] == 0
 
 
 @pytest.mark.spark
@@ -359,17 +343,6 @@ def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> Non
     assert "parquet" in failure.value.message.lower()
 
 
-@pytest.mark.spark
-def test_workers_run_this_interpreter(spark: SparkSession) -> None:
-    """The `python3` on the path."""
-
-    def executable(batches: Any) -> Any:
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"path": [sys.executable]})
-
-    assert spark.range(1).mapInArrow(executable, "path string").toArrow().to_pylist() == [{"path": sys.executable}]
-
-
 def _key(row: dict[str, Any]) -> SharePartition:
     return SharePartition(**{name: row[name] for name in ("group_id", "topic_id", "partition")})
 
@@ -400,29 +373,3 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, table: str) -> pytest.MonkeyPatch:
 
     patch.setattr(Tables, "commit_files", refusing)
     return patch
-
-
-def test_a_reset_in_between_is_no_alarm(world: World) -> None:
-    """A reset while the state topic is read explains what else would be a contradiction."""
-    key = key_of("a")
-    reset = ShareSnapshot(
-        key=key,
-        snapshot_epoch=2,
-        state_epoch=2,
-        leader_epoch=0,
-        start_offset=90,
-        delivery_complete_count=0,
-        create_timestamp_ms=5,
-        write_timestamp_ms=5,
-        batches=(),
-    )
-    world.write(snapshot(key, 10))
-    world.sample("r1", "before")
-    world.write(reset)
-    world.export("r1")
-    world.write(snapshot(key, 20))
-    world.sample("r1", "after")
-    reconcile(world.config)
-    (row,) = world.rows("reconciliations")
-    assert row["verdict"] == "unknown"
-    assert "was set while" in row["reason"]

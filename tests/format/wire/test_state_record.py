@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.random_records import records
 
-from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.dialects.released import decode, encode
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, decode_raw
 from acktrail.model.batches import StateBatch
@@ -79,34 +77,6 @@ def test_kafkas_own_bytes(key: str, value: str | None, record: StateRecord) -> N
     assert encode(record) == raw
 
 
-@given(records())
-def test_round_trip(record: StateRecord) -> None:
-    """Every record decodes from its own bytes."""
-    assert decode(*encode(record)) == record
-
-
-@given(records())
-def test_truncated_anywhere(record: StateRecord) -> None:
-    """Cutting key or value short at any byte is an InputError that names a position, never another exception."""
-    key, value = encode(record)
-    for length in range(len(key)):
-        with pytest.raises(MalformedRecord) as caught:
-            decode(key[:length], value)
-        assert 0 <= caught.value.position <= length
-    for length in range(len(value or b"")):
-        with pytest.raises(MalformedRecord) as caught:
-            decode(key, (value or b"")[:length])
-        assert caught.value.part == "value"
-
-
-@given(records(), st.binary(max_size=20))
-def test_trailing_bytes_are_skipped(record: StateRecord, tail: bytes) -> None:
-    """Bytes after the message change nothing, as in Kafka's generated readers."""
-    key, value = encode(record)
-
-    assert decode(key, None if value is None else value + tail) == record
-
-
 @given(st.one_of(st.none(), st.binary(max_size=80)), st.one_of(st.none(), st.binary(max_size=120)))
 def test_random_bytes(key: bytes | None, value: bytes | None) -> None:
     """Any bytes give a row with a status: decoded with a record, or another status with a reason."""
@@ -156,12 +126,3 @@ def test_errors_name_the_damage(key: bytes | None, value: bytes | None, status: 
     addressed = decode_raw(RawRecord(state_partition=0, offset=1, timestamp_ms=2, key=key, value=value))
 
     assert addressed.status is status
-
-
-def test_errors_name_the_number() -> None:
-    """An unknown type says which one, and can be caught as wrong input."""
-    with pytest.raises(UnsupportedRecord) as caught:
-        decode(b"\x00\x0b" + bytes(30), b"")
-
-    assert caught.value.number == 11
-    assert isinstance(caught.value, InputError)

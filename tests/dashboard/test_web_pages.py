@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -70,8 +69,9 @@ def show(tab: Page, url: str, scheme: str = "light") -> None:
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_page_is_accessible_and_fits(server: str, tab: Page, address: str) -> None:
     """In light, in dark and on a phone: nothing for axe, no scrolling sideways, nothing that the policy refuses, no
-    request to another server."""
+    request to another server; less than 200 kB with its files, unpacked."""
     show(tab, server + address)
+    assert 2_000 < tab.value(PAGE_BYTES) < 200_000
     for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
         show_as(tab, scheme, width)
         assert axe_violations(tab, rules) == [], (scheme, width)
@@ -82,13 +82,13 @@ def test_a_page_is_accessible_and_fits(server: str, tab: Page, address: str) -> 
 
 
 def test_the_overview_says_first_who_is_worst_and_what_to_do(server: str, tab: Page) -> None:
-    """The headline names the worst group and leads to it; its row has the share partition that is worst, why, and what
-    to do; findings stand above what changed."""
+    """The headline names the worst group; its row has the share partition that is worst, why, and what to do; findings
+    stand above what changed."""
     show(tab, server)
     row = "document.querySelector('#groups tbody tr')"
-    worst = tab.value("document.querySelector('h1 a').textContent.trim()")
-    assert tab.value("document.querySelector('h1 a').href") == tab.value(f"{row}.querySelector('a').href")
-    assert worst == tab.value(f"{row}.querySelector('a').textContent.trim()")
+    assert tab.value(f"{row}.querySelector('a').textContent.trim()")[:30] in tab.value(
+        "document.querySelector('h1').innerText"
+    )
     why = f"{row}.querySelector('[data-label=Why]')"
     assert "share-partition?" in tab.value(f"{why}.querySelector('a').href")
     told = tab.value(f"{why}.textContent")
@@ -121,13 +121,6 @@ def test_axe_would_find_something(server: str, tab: Page) -> None:
     assert {"label", "color-contrast"} <= {word.strip(":") for word in " ".join(axe_violations(tab)).split()}
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_pages_are_small(server: str, tab: Page, address: str) -> None:
-    """A page with its files has less than 200 kB, unpacked."""
-    show(tab, server + address)
-    assert 2_000 < tab.value(PAGE_BYTES) < 200_000
-
-
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
@@ -150,22 +143,19 @@ def test_a_hostile_name_is_text(server: str, tab: Page, name: str) -> None:
 
 
 def test_lines_are_drawn_by_the_script_and_without_it(server: str, tab: Page) -> None:
-    """With the script a canvas with a role and a label stands for each picture, and its legend has the newest values;
-    without it the picture and the table have the same values."""
+    """With the script a canvas with a role and a label stands for each figure, and its legend has the newest values;
+    without it the table has the same values."""
     address = server + "share-partition?" + urlencode(STUCK)
     show(tab, address)
     tab.until("document.querySelectorAll('figure.drawn').length === 3", timeout_s=60)
     assert tab.value("[...document.querySelectorAll('canvas')].every(each => each.role === 'img' && each.ariaLabel)")
-    legends = "[...document.querySelectorAll('.u-legend .u-value')].map(each => each.textContent)"
-    shown = tab.value(legends)
+    shown = tab.value("[...document.querySelectorAll('.u-legend .u-value')].map(each => each.textContent)")
     assert len(shown) > 6
     assert not {"", "\N{EN DASH}", "--"} & set(shown)
-    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
-    assert tab.value(legends) == shown
     tab.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         tab.open(address)
-        tab.until("document.querySelectorAll('figure path.line').length >= 6", timeout_s=60)
+        tab.until("document.querySelectorAll('figure tbody tr').length >= 6", timeout_s=60)
         assert tab.value("document.querySelectorAll('canvas').length") == 0
         newest = "document.querySelector('figure tbody td').textContent"
         assert tab.value(newest) == tab.value(
@@ -222,13 +212,3 @@ def test_a_page_can_be_printed(server: str, tab: Page) -> None:
     finally:
         tab.call("Emulation.setEmulatedMedia", media="")
     assert paper.startswith("JVBER")
-
-
-def test_pictures_are_what_the_documents_show(server: str, tab: Page, tmp_path: Path) -> None:
-    """A picture of a page can be taken in both themes, and they differ."""
-    show(tab, server)
-    tab.picture(tmp_path / "light.png")
-    show(tab, server, "dark")
-    tab.picture(tmp_path / "dark.png")
-
-    assert (tmp_path / "light.png").read_bytes() != (tmp_path / "dark.png").read_bytes()

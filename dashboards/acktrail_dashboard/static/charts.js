@@ -1,5 +1,5 @@
 "use strict";
-// Lines over time with uPlot: the same data as the picture and the table that a page has without a script.
+// Lines over time with uPlot: the same values as the table that a page has without a script.
 (() => {
   const text = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
   const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 2 });
@@ -30,7 +30,6 @@
     const place = figure.querySelector(".plot");
     const count = own.lines[0].values.length;
     const times = Array.from({ length: count }, (_, at) => own.begin + at * own.step);
-    const label = place.querySelector("svg").getAttribute("aria-label");
     const quiet = colour("ink-quiet"), line = colour("ink-line");
     const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const series = own.lines.map((each) => ({
@@ -58,14 +57,12 @@
     const newest = times.findLastIndex((_, at) => own.lines.some((each) => each.values[at] !== null));
     const showNewest = (plot) => { if (plot.cursor.idx == null && newest >= 0) { plot.setLegend({ idx: newest }, false); } };
     options.hooks = { ready: [showNewest], setCursor: [showNewest] };
-    const kept = [...place.childNodes];
-    place.replaceChildren();
     const plot = new uPlot(options, [times, ...own.lines.map((each) => each.values)], place);
     const canvas = place.querySelector("canvas");
     canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", label);
+    canvas.setAttribute("aria-label", place.dataset.label);
     figure.classList.add("drawn");
-    return { figure, place, plot, kept };
+    return { place, plot };
   };
 
   const range = (least, most, fromZero) => {
@@ -75,7 +72,7 @@
   };
 
   const drawAll = () => {
-    for (const each of plots.splice(0)) { each.plot.destroy(); each.place.replaceChildren(...each.kept); }
+    for (const each of plots.splice(0)) { each.plot.destroy(); }
     for (const figure of document.querySelectorAll("figure[data-chart]")) { plots.push(draw(figure)); }
   };
 

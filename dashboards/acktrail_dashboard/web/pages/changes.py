@@ -48,6 +48,7 @@ class AuditCheck:
     is_whole: bool | None
     text: str
     flaws: tuple[str, ...] = ()
+    newest_hash: str | None = None
 
 
 def plan_page(config: TablesConfig, at: int) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def audit_check(config: TablesConfig) -> AuditCheck:
     text = f"{report.rows:,} rows are a whole chain; plans and results are those that they vouch for."
     without = report.plans_without_audit + report.executions_without_audit
     killed = f" {counted(without, 'row')} without audit: of a process that was killed in between." if without else ""
-    return AuditCheck(is_whole=True, text=f"{text}{killed} Newest row: {report.newest_hash}")
+    return AuditCheck(is_whole=True, text=text + killed, newest_hash=report.newest_hash)
 
 
 def _flaw(table: str, sequence: int | None, why: str) -> str:

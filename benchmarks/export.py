@@ -55,7 +55,7 @@ def export(broker: EmbeddedBroker, tables: Path) -> Run:
     """`acktrail run export` of the state topic into new tables, as a whole process."""
     acktrail = Path(sys.executable).with_name("acktrail")
     return run(
-        [str(acktrail), "run", "export", "--connector", "state", "--bootstrap-server", broker.bootstrap_servers,
+        [str(acktrail), "run", "export", "--state-only", "--bootstrap-server", broker.bootstrap_servers,
          "--tables", str(tables)]
     )  # fmt: skip
 

@@ -5,8 +5,8 @@ and offsets. Leave this DAG on.
 
 **What a minute can lose**: Kafka looks every five minutes and deletes every record behind the newest snapshots, however
 new it is. What was written since the last run can go: up to a minute out of five. Lost records show as a gap in
-`export_ranges`; no current state is lost. To have every record, run a continuous export beside this DAG (`acktrail
-export --continuous`, or the service in `deploy/`): then the DAG copies what is left, and the reconciliation follows it.
+`export_ranges`; no current state is lost. To have every record, run a worker beside this DAG (the service in
+`deploy/`): then the DAG copies what is left, and the reconciliation follows it.
 
 **Needs** an Airflow connection `acktrail_kafka` (`airflow connections add acktrail_kafka --conn-type generic
 --conn-host HOST:PORT`, client properties as JSON in the extra) and `ACKTRAIL_TABLES` on the workers, or the parameters.

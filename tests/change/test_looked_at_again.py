@@ -213,7 +213,7 @@ def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
 
     def export() -> None:
-        assert command_line.run(capsys, "run", "export", "--connector", "state", *options).code == 0
+        assert command_line.run(capsys, "run", "export", "--state-only", *options).code == 0
 
     export()
     forgetful.work(kept, WORKED, after=export)

@@ -103,7 +103,8 @@ def test_printed_tables_at_the_command_line(
         assert state["batches"] == expected
         row["state"], row["offset"] = state, log[-1].offset
     for row, _ in rows:
-        done = run(capsys, "record", "replay", "--dialect", dialect, "--at", str(row["offset"]), tmp_path / "log.jsonl")
+        at = f"0:{row['offset']}"
+        done = run(capsys, "record", "replay", "--dialect", dialect, "--at", at, tmp_path / "log.jsonl")
         assert done.rows == [row["state"]]
         assert f"included up to and with 0:{row['offset']};" in done.stderr
 

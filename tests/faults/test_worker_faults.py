@@ -90,7 +90,6 @@ def test_connections_fall_silent(running: Export, broker: EmbeddedBroker, counts
     assert running.outages() == outages
 
 
-@pytest.mark.full
 def test_the_only_broker_goes_away(running: Export, broker: EmbeddedBroker, counts: Any) -> None:
     """A restart is a pause. Silence that lasts, a crash and a start behind it are one line when the outage begins and
     one when it ends."""

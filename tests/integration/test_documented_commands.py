@@ -39,7 +39,6 @@ NOT_RUN: Final = {
         "docs/poison-record.md",
         "kafka-console-consumer.sh --bootstrap-server broker-1:9092 --topic orders --partition 0 --offset 7",
     ): "a tool of Kafka",
-    ("docs/operate.md", "acktrail run export --continuous"): "runs until Ctrl-C",
 }
 """The first line of each block that is marked so in its document, and the reason that stands there."""
 

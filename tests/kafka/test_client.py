@@ -185,7 +185,7 @@ def test_rights_are_told_without_trying(guarded: EmbeddedBroker, guarded_workloa
     assert {"READ", "DELETE", "DESCRIBE"} <= (rights.groups["g"] or frozenset())
 
 
-@pytest.mark.full  # tests/cli/test_continuous.py outlives a broker
+@pytest.mark.full  # tests/faults/test_worker_faults.py outlives a broker
 def test_a_restarted_broker_is_found_again() -> None:
     """One client lives through a restart of its broker: the next question is answered. A dead one is a
     retryable error."""

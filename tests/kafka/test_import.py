@@ -44,7 +44,7 @@ def test_an_export_goes_on_behind_an_import(
     workload.produce(later, 3)
     workload.acknowledge(later, later, 3)
 
-    arguments = ["--bootstrap-server", broker.bootstrap_servers, "--tables", root, "--connector", "state", "--json"]
+    arguments = ["--bootstrap-server", broker.bootstrap_servers, "--tables", root, "--state-only", "--json"]
     exported = run(capsys, "run", "export", *arguments)
     records = read_all(broker)
 

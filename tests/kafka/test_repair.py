@@ -128,7 +128,7 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
     LOSSES[loss](tables)
 
     uses: list[Callable[[], object]] = [
-        lambda: export(exported.kafka, tables.config, connectors=("state",)),
+        lambda: export(exported.kafka, tables.config, asks_brokers=False),
         lambda: reconcile(tables.config, "r3"),
         lambda: build_history(tables.config),
         lambda: verify(tables.config),
@@ -148,7 +148,7 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
     assert again.report.is_sound
     assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
     assert _ranged(tables) == len(before)
-    assert export(exported.kafka, tables.config, connectors=("state",)).records_read == 0
+    assert export(exported.kafka, tables.config, asks_brokers=False).records_read == 0
     observe(exported.kafka, tables.config, run_id="r4")
     assert replayed_here(tables, "r4").rows == replayed_again(tables, "r4")
     assert len(replayed_again(tables, "r4")) == GROUPS

@@ -50,7 +50,7 @@ def write(broker: EmbeddedBroker, name: str, counts: dict[int, int]) -> None:
 
 
 def export_state(broker: EmbeddedBroker, tables: TablesConfig) -> ExportSummary:
-    return export(broker.config(), tables, connectors=("state",))
+    return export(broker.config(), tables, asks_brokers=False)
 
 
 def lose(broker: EmbeddedBroker, *partitions: int) -> None:

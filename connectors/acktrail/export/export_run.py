@@ -1,13 +1,10 @@
-"""Exports one cluster's share-group state: once to the present end, as one observation for a reconciliation, or for
-days, resuming after every outage."""
+"""Exports one cluster's share-group state: once to the present end, or as one observation for a reconciliation."""
 
 from __future__ import annotations
 
 import gc
-import math
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,11 +13,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from acktrail.backoff import Outage
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary, summary_of
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, InputError, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
+from acktrail.errors import ConcurrentCommit, LogChanged, NotAllAnswered, OutcomeUnknown, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.observation import observe as observe_brokers
 from acktrail.kafka.groups.observation import unanswered_groups
@@ -30,8 +26,6 @@ from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.known_names import known_names
 from acktrail.times import new_run_id
 
-CONNECTORS: Final = ("offsets", "state")
-"""What can be exported."""
 _SWITCH_S: Final = 0.000_2
 _RESUMPTIONS: Final = 20
 """How often in a row the reading resumes from the last commit before the error is raised."""
@@ -39,8 +33,6 @@ _LONGEST_PAUSE_S: Final = 1.0
 _LOOK_UP_S: Final = 0.1
 _REASONS_KEPT: Final = 20
 _GAPS_KEPT: Final = 1_000
-_LINGER_S: Final = 1.0
-"""How long records of a continuous export may wait for others: it costs a fraction of what each of them alone would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +68,12 @@ Written = tuple[Sequence[SourceBatch], pa.Table]
 """Batches without rows, and the data files that have them (``acktrail.tables.exported.written_records``)."""
 
 
-def check_connectors(connectors: Sequence[str]) -> None:
-    """Raises InputError for a connector that does not exist."""
-    unknown = sorted(set(connectors) - set(CONNECTORS))
-    if unknown:
-        raise InputError(f"unknown connector {unknown[0]!r}", hint=f"there are {', '.join(CONNECTORS)}")
-
-
 def export(
     kafka: KafkaConfig,
     tables: TablesConfig,
     *,
     run_id: str | None = None,
-    connectors: Sequence[str] = CONNECTORS,
+    asks_brokers: bool = True,
     stop: Event | None = None,
     policy: FlushPolicy | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
@@ -103,13 +88,12 @@ def export(
         Unreachable, NotAuthorized, ForeignCluster, ConcurrentCommit, ConfigurationError: nothing half written.
         OutcomeUnknown: the storage is gone; run again.
     """
-    check_connectors(connectors)
     run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
     with run.open():
-        if "offsets" in connectors:
-            run.sample("before", reads_state="state" in connectors)
-        elif "state" in connectors:
-            run.read_state(bounded=True)
+        if asks_brokers:
+            run.sample("before")
+        else:
+            run.read_state()
     return run.checked_summary()
 
 
@@ -128,17 +112,6 @@ def observe(
     with run.open():
         run.observe()
     return run.checked_summary()
-
-
-class Deadline(Event):
-    """Is set when one of `events` is, or `seconds` after it was made."""
-
-    def __init__(self, *events: Event, seconds: float = math.inf) -> None:
-        super().__init__()
-        self._events, self._at = events, time.monotonic() + seconds
-
-    def is_set(self) -> bool:
-        return time.monotonic() >= self._at or any(event.is_set() for event in self._events)
 
 
 class ExportRun:
@@ -174,22 +147,20 @@ class ExportRun:
             self._sink.start()
             yield
 
-    def observe(self, run_id: str | None = None, *, follows: bool = False) -> None:
+    def observe(self, run_id: str | None = None) -> None:
         """Sample the brokers, read the state topic to its present end, sample the brokers again. Rows of the samples
-        have `run_id` (None: the run's own); `follows` as of ``sample``."""
-        if self.sample("before", run_id, follows=follows):
-            self.read_state(bounded=True)
-            self.sample("after", run_id, reads_state=False, follows=follows)
+        have `run_id` (None: the run's own)."""
+        if self.sample("before", run_id):
+            self.read_state()
+            self.sample("after", run_id, reads_state=False)
 
-    def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True, follows: bool = False) -> bool:
+    def sample(self, phase: str, run_id: str | None = None, *, reads_state: bool = True) -> bool:
         """Ask the brokers for groups, start offsets, lag and log offsets, and commit them; False: the run was stopped.
-        While they are asked, the state topic is read, so that a silent coordinator does not hold up the export:
-        `reads_state` to its present end, `follows` until the brokers answered."""
+        While they are asked, the state topic is read to its present end, unless `reads_state` is False, so that a
+        silent coordinator does not hold up the export."""
         sampling = _Sampling(self._kafka, self._tables, run_id or self._run_id, phase)
-        if follows:
-            self.read_state(bounded=False, stop=Deadline(self._stop, sampling.done))
-        elif reads_state:
-            self.read_state(bounded=True)
+        if reads_state:
+            self.read_state()
         while not (sampling.done.wait(_LOOK_UP_S) or self._stop.is_set()):
             pass
         if not sampling.done.is_set():
@@ -198,9 +169,9 @@ class ExportRun:
         self._store(sampling)
         return True
 
-    def read_state(self, *, bounded: bool, stop: Event | None = None) -> None:
-        """Read the state topic from where the tables end: to its present end, or until `stop` is set."""
-        self._resuming(lambda: self._read(stop or self._stop, bounded=bounded))
+    def read_state(self) -> None:
+        """Read the state topic from where the tables end to its present end."""
+        self._resuming(self._read)
 
     def commit_written(self, app_id: str, number: int, write: Callable[[str], Written]) -> None:
         """Commit the state records that others have written when `write`, which gets the cluster's id, returns, with
@@ -290,12 +261,12 @@ class ExportRun:
 
         self._resuming(commit)
 
-    def _read(self, stop: Event, *, bounded: bool) -> None:
-        source = StateTask(self._kafka, bounded=bounded, waits=False, linger_s=0.0 if bounded else _LINGER_S)
+    def _read(self) -> None:
+        source = StateTask(self._kafka, bounded=True, waits=False)
         run = TaskExecution(source, self._sink, run_id=self._run_id, policy=self._policy, progress=self._progress)
         try:
             with _tuned_interpreter():
-                run.run(stop)
+                run.run(self._stop)
         finally:
             self._add(run.summary)
         self.is_topic_absent = not source.is_present
@@ -339,71 +310,3 @@ def _tuned_interpreter() -> Iterator[None]:
     finally:
         gc.unfreeze()
         sys.setswitchinterval(usual)
-
-
-_TOPIC_PAUSE_S: Final = 2.0
-
-
-def export_continuously(
-    kafka: KafkaConfig,
-    tables: TablesConfig,
-    *,
-    stop: Event,
-    run_id: str | None = None,
-    connectors: Sequence[str] = CONNECTORS,
-    observe_every_s: float | None = 300.0,
-    policy: FlushPolicy | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
-    notice: Callable[[str], None] = lambda _: None,
-) -> ExportSummary:
-    """Copy the cluster's share-group state into the tables as it is written, until `stop` is set.
-
-    Every `observe_every_s` seconds (None: never) the brokers are sampled before and after, under a run id of its own,
-    as `acktrail run reconcile` needs it. Another writer on the same tables, an outage of broker or storage, and a
-    cluster without a state topic do not end it. `notice` gets one line when an outage begins and one when it ends. What
-    a person must correct is raised: ConfigurationError, InputError.
-    """
-    check_connectors(connectors)
-    if "state" not in connectors:
-        raise InputError("a continuous export follows the state topic", hint="leave out --connector offsets")
-    outage = Outage(lambda _, text: notice(f"export {text}"))
-
-    def on_progress(now: Progress) -> None:
-        if not now.pending_rows:
-            outage.end()
-        progress(now)
-
-    run = ExportRun(kafka, tables, run_id, stop, policy, on_progress)
-    every_s = math.inf if observe_every_s is None or "offsets" not in connectors else observe_every_s
-    follower = _Follower(run, stop, every_s, notice)
-    while not stop.is_set():
-        try:
-            with run.open():
-                follower.run()
-        except (RetryableError, OutcomeUnknown) as error:
-            stop.wait(outage.begin(error) or 0.0)
-    return replace(run.summary(), status="stopped")
-
-
-class _Follower:
-    """Reads continuously, and observes at once and then every `every_s` seconds (infinite: never)."""
-
-    def __init__(self, run: ExportRun, stop: Event, every_s: float, notice: Callable[[str], None]) -> None:
-        self._export, self._stop, self._every_s, self._notice = run, stop, every_s, notice
-        self._observe_at = math.inf if every_s == math.inf else time.monotonic()
-        self._waits = False
-
-    def run(self) -> None:
-        """Until the stop. Raises the error that ends the reading."""
-        while not self._stop.is_set():
-            left_s = self._observe_at - time.monotonic()
-            if left_s <= 0:
-                self._observe_at = time.monotonic() + self._every_s
-                self._export.observe(new_run_id(), follows=True)
-                continue
-            self._export.read_state(bounded=False, stop=Deadline(self._stop, seconds=left_s))
-            if self._export.is_topic_absent:
-                if not self._waits:
-                    self._notice("waiting for the state topic: no share consumer has come to this cluster yet")
-                self._waits = True
-                self._stop.wait(min(left_s, _TOPIC_PAUSE_S))

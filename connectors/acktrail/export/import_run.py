@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
-from acktrail.connect.source_batches import Origin, state_source_partition
+from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_source_partition
 from acktrail.errors import ConfigurationError, ForeignCluster, InputError
-from acktrail.export.import_source import (
-    Destination,
-    FileSummary,
-    FileTask,
-    ascending_groups,
-    load_records,
-    summarize_file,
-)
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.offline.read.copied_files import choose_dialect, sample_of
+from acktrail.offline.read.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
 from acktrail.offline.read.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
@@ -189,3 +184,243 @@ def _topic_id(plan: ImportPlan) -> str | None:
             )
         named = named or found
     return named
+
+
+FILE: Final = "file"
+"""The column of loaded records that numbers the file a record is from."""
+_ROWS_AT_ONCE: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSummary:
+    """The number of records in a file, and the lowest and highest offset of each state partition in it."""
+
+    file: Path
+    records: int
+    offset_ranges: dict[int, tuple[int, int]]
+
+
+def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
+    """Read `file` once, with one batch of rows in memory. Raises InputError (as ``read_file``; and a record without an
+    address)."""
+    records, offset_ranges = 0, dict[int, tuple[int, int]]()
+    for batch in raw_batches(file, reading):
+        records += batch.num_rows
+        offsets = pa.Table.from_batches([batch]).group_by("partition", use_threads=False)
+        ends = offsets.aggregate([("offset", "min"), ("offset", "max")])
+        columns = (ends[name].to_pylist() for name in ("partition", "offset_min", "offset_max"))
+        for partition, lowest, highest in zip(*columns, strict=True):
+            if partition < 0 or lowest < 0:
+                raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
+            before = offset_ranges.get(partition, (lowest, highest))
+            offset_ranges[partition] = (min(lowest, before[0]), max(highest, before[1]))
+    return FileSummary(file=file, records=records, offset_ranges=offset_ranges)
+
+
+def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
+    """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
+    files in one group where there is no such order."""
+    ordered = sorted(surveys, key=lambda each: sorted((low, part) for part, (low, _) in each.offset_ranges.items()))
+    reached: dict[int, int] = {}
+    for summary in ordered:
+        for partition, (lowest, highest) in summary.offset_ranges.items():
+            if lowest < reached.get(partition, 0):
+                return [list(ordered)]
+            reached[partition] = max(highest, reached.get(partition, 0))
+    return [[summary] for summary in ordered]
+
+
+def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
+    """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
+    Raises InputError (as ``read_file``; and two different records claim one address)."""
+    schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
+    batches = [
+        pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(np.int32(number), batch.num_rows)], schema=schema)
+        for number, file in enumerate(files)
+        for batch in raw_batches(file, reading)
+    ]
+    table = pa.Table.from_batches(batches, schema)
+    order = pc.sort_indices(table, [("partition", "ascending"), ("offset", "ascending"), (FILE, "ascending")])
+    if not np.array_equal(order, np.arange(len(order))):
+        table = table.take(order)
+    return _distinct(table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where records go: a cluster's tables, of one incarnation of its state topic (None: not known).
+
+    `decode` turns ``RAW_RECORDS`` into ``DECODED_RECORDS``. `stored` returns offset, key and value of the
+    stored records of a state partition from one offset to another, both inclusive. `reached` are the positions of the
+    tables before the import; records that begin after them are refused unless `allow_gaps`.
+    """
+
+    cluster_id: str
+    topic_id: str | None
+    decode: Callable[[pa.Table], pa.Table]
+    stored: Callable[[int, int, int], pa.Table]
+    reached: Mapping[int, int]
+    allow_gaps: bool = False
+
+
+class FileTask(SourceTask):
+    """The records of some files (``load_records``), state partition by state partition in the order of their offsets. A
+    batch without rows reports a gap: offsets that are in no file."""
+
+    def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination) -> None:
+        self._logs = [
+            _FileLog(records.filter(pc.field("partition") == partition), origins, destination, partition)
+            for partition in pc.unique(records["partition"]).to_pylist()
+        ]
+        self._batches: Iterator[SourceBatch] = iter(())
+        self._is_finished = False
+
+    def start(self, context: SourceTaskContext) -> None:
+        """Begin at the positions; raises as ``_FileLog.start``."""
+        for log in self._logs:
+            position = context.position(log.source_partition)
+            assert position is None or isinstance(position, int)
+            log.start(position)
+        self._batches = (batch for log in self._logs for batch in log.batches)
+
+    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:  # noqa: ARG002  # part of the contract: files do not wait
+        """The next records, or the gap before them."""
+        batch = next(self._batches, None)
+        self._is_finished = batch is None
+        return () if batch is None else (batch,)
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_finished
+
+    @property
+    def partitions(self) -> tuple[int, int]:
+        return (len(self._logs) if self._is_finished else 0, len(self._logs))
+
+    @property
+    def known(self) -> int:
+        """How many of the records were in the tables already, with the same bytes."""
+        return sum(log.known for log in self._logs)
+
+
+class _FileLog:
+    """The records of one state partition."""
+
+    def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination, partition: int) -> None:
+        self._records, self._origins = records, origins
+        self._destination, self._partition = destination, partition
+        self._nothing = LogSpan(
+            topic_id=destination.topic_id,
+            partition=partition,
+            first_offset=None,
+            last_offset=None,
+            records=0,
+            quarantined=0,
+            log_start_offset=None,
+            log_end_offset=None,
+        )
+        self.source_partition = state_source_partition(destination.cluster_id, destination.topic_id, partition)
+        self.batches: Iterator[SourceBatch] = iter(())
+        self.known = 0
+
+    def start(self, position: int | None) -> None:
+        """Begin at `position`; None: at the first record. Raises ForeignCluster (the tables have another record at an
+        address), InputError (records before `position` are not in the tables, or some between it and the first are
+        missing)."""
+        offsets = np.asarray(self._records["offset"])
+        self.known = 0 if position is None else int(np.searchsorted(offsets, position))
+        if self.known:
+            self._check_known(self._records.slice(0, self.known))
+        new = self._records.slice(self.known)
+        first = int(offsets[self.known]) if new.num_rows else 0
+        is_at_the_end = self._destination.reached.get(self._partition) == position
+        if position is not None and first > position and is_at_the_end and not self._destination.allow_gaps:
+            raise InputError(
+                f"offsets {position} to {first - 1} of state partition {self._partition} are in no file, "
+                "and the tables end before them",
+                hint="import the files that have them first, or say --allow-gaps to record them as lost",
+                data={"state_partition": self._partition, "first_offset": position, "last_offset": first - 1},
+            )
+        self.batches = self._batches(new, position)
+
+    def _check_known(self, records: pa.Table) -> None:
+        """Check that each of `records` is in the tables with the same bytes."""
+        for start in range(0, records.num_rows, _ROWS_AT_ONCE):
+            piece = records.slice(start, _ROWS_AT_ONCE)
+            offsets = piece["offset"]
+            there = self._destination.stored(self._partition, offsets[0].as_py(), offsets[-1].as_py())
+            by_offset = dict(zip(there["offset"].to_pylist(), _pairs(there), strict=True))
+            for offset, pair in zip(offsets.to_pylist(), _pairs(piece), strict=True):
+                found = by_offset.get(offset)
+                if found == pair:
+                    continue
+                data = {"state_partition": self._partition, "offset": offset}
+                if found is None:
+                    raise InputError(
+                        f"state partition {self._partition}, offset {offset} lies before what the tables have, "
+                        "and is not in them",
+                        hint="tables grow in the order of the log: import older files first, or into another root",
+                        data=data,
+                    )
+                raise ForeignCluster(
+                    f"state partition {self._partition}, offset {offset}: the tables have another record there than "
+                    "the file",
+                    hint="the file is of another cluster, or of another incarnation of the state topic: "
+                    "name another root",
+                    data=data,
+                )
+
+    def _batches(self, records: pa.Table, position: int | None) -> Iterator[SourceBatch]:
+        if not records.num_rows:
+            return
+        offsets, files = np.asarray(records["offset"]), np.asarray(records[FILE])
+        breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(files) != 0)) + 1
+        begins = [0, *breaks.tolist()]
+        for begin, end in zip(begins, [*begins[1:], len(offsets)], strict=True):
+            first = int(offsets[begin])
+            origin = self._origins[int(files[begin])]
+            if position is not None and first > position:
+                gap = replace(self._nothing, gap_first=position, gap_last=first - 1, origin=origin)
+                yield SourceBatch(source_partition=self.source_partition, rows={}, position=first, span=gap)
+            for start in range(begin, end, _ROWS_AT_ONCE):
+                yield self._batch(records.slice(start, min(_ROWS_AT_ONCE, end - start)), origin)
+            position = int(offsets[end - 1]) + 1
+
+    def _batch(self, records: pa.Table, origin: Origin) -> SourceBatch:
+        rows = self._destination.decode(records.drop_columns([FILE]))
+        decoded = pc.sum(pc.equal(rows["decode_status"], "decoded")).as_py() or 0
+        first, last = records["offset"][0].as_py(), records["offset"][-1].as_py()
+        span = replace(
+            self._nothing,
+            first_offset=first,
+            last_offset=last,
+            records=rows.num_rows,
+            quarantined=rows.num_rows - decoded,
+            origin=origin,
+        )
+        return SourceBatch(
+            source_partition=self.source_partition, rows={"state_records": rows}, position=last + 1, span=span
+        )
+
+
+def _pairs(records: pa.Table) -> list[tuple[bytes | None, bytes | None]]:
+    return list(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """`table`, which is in order, without rows that repeat the row before."""
+    partition, offset = (np.asarray(table[name]) for name in ("partition", "offset"))
+    again = np.flatnonzero((partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])) + 1
+    if not len(again):
+        return table
+    content = table.select(["partition", "offset", "key", "value"])
+    before, repeated = (content.take(pa.array(rows)).to_pylist() for rows in (again - 1, again))
+    for one, other in zip(before, repeated, strict=True):
+        if one != other:
+            raise conflicting_records(one["partition"], one["offset"])
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[again] = False
+    return table.filter(pa.array(kept))

@@ -13,18 +13,11 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.times import instant_ms
 
 _EARLIEST_TIME_MS: Final = 100_000_000_000
-"""March 1973: a lone number from here on is a time, a lower one an offset."""
+"""March 1973: a lower number is no time, but an offset without its state partition."""
 _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
-_HINT: Final = "give PARTITION:OFFSET,..., one offset, a time (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtOffset:
-    """An offset, inclusive, of the only state partition there is."""
-
-    offset: int
+_HINT: Final = "give PARTITION:OFFSET,..., a time (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +34,7 @@ class AtTime:
     timestamp_ms: int
 
 
-LogPoint = AtOffset | AtOffsets | AtTime
+LogPoint = AtOffsets | AtTime
 _Kept = Iterator[tuple[RawRecord, bool]]
 
 
@@ -56,13 +49,14 @@ class LogCut:
 
 
 def parse_log_point(text: str) -> LogPoint:
-    """``3:120,7:45`` are offsets by state partition; ``120`` is an offset; a lone number from 100,000,000,000 on is
-    epoch ms; ``1h`` is that long ago; everything else must be an RFC 3339 time with its offset from UTC. Fractions
-    below a ms are cut off.
+    """``3:120,7:45`` are offsets by state partition; a lone number is epoch ms; ``1h`` is that long ago;
+    everything else must be an RFC 3339 time with its offset from UTC. Fractions below a ms are cut off. Raises
     InputError: it is none of these."""
     if _NUMBER.fullmatch(text):
         number = _fitting(int(text), text)
-        return AtTime(timestamp_ms=number) if number >= _EARLIEST_TIME_MS else AtOffset(offset=number)
+        if number < _EARLIEST_TIME_MS:
+            raise InputError(f"--at {text!r} is no moment: an offset needs its state partition", hint=_HINT)
+        return AtTime(timestamp_ms=number)
     pairs = [pair for part in text.split(",") if (pair := _PAIR.fullmatch(part.strip()))]
     if len(pairs) == text.count(",") + 1:
         offsets: dict[int, int] = {}
@@ -76,11 +70,9 @@ def parse_log_point(text: str) -> LogPoint:
 
 def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
     """Those of `records` (in log order per state partition) up to `point`; fills in `cut`. Raises InputError where the
-    point does not fit: one offset for several state partitions, a state partition that has no record, or a time for
+    point does not fit: a state partition that has no record, or a time for
     records without timestamp."""
     match point:
-        case AtOffset():
-            kept = _single(records, point.offset)
         case AtOffsets():
             kept = _by_offsets(records, point.offsets, cut)
         case AtTime():
@@ -91,18 +83,6 @@ def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterato
             yield record
         else:
             cut.later += 1
-
-
-def _single(records: Iterable[RawRecord], last: int) -> _Kept:
-    partition: int | None = None
-    for record in records:
-        partition = record.state_partition if partition is None else partition
-        if record.state_partition != partition:
-            raise InputError(
-                f"one offset is not enough for state partitions {partition} and {record.state_partition}",
-                hint=f"give --at {partition}:{last},{record.state_partition}:OFFSET",
-            )
-        yield record, record.offset <= last
 
 
 def _by_offsets(records: Iterable[RawRecord], offsets: Mapping[int, int], cut: LogCut) -> _Kept:

@@ -84,7 +84,7 @@ def any_moment_is_the_replay_of_what_was_there(replayed: Callable[..., Any], fol
         part = replayed(dump(folder / "part.jsonl", encode, ODD[:end]))
         epoch_ms = 10 * (end - 1)
         time = f"1970-01-01T00:00:00.{epoch_ms:03d}Z"
-        for moment in (f"{end - 1}", f"0:{end - 1}", time):
+        for moment in (f"0:{end - 1}", time):
             then = replayed(whole, "--at", moment)
             assert then.stdout == part.stdout, moment
             assert f"{len(ODD) - end} later records left out" in then.stderr

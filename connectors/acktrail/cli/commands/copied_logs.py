@@ -133,9 +133,7 @@ def replay(
         typer.Option(
             "--at",
             help="Replay up to and including this point: PARTITION:OFFSET,... by state partition (others left out), "
-            "one OFFSET where there is one state partition, a time with time zone (2026-08-01T12:00:00Z), "
-            "how long ago (1h), or epoch ms "
-            "(a single number from 100,000,000,000 on).",
+            "a time with time zone (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms.",
         ),
     ] = None,
     findings: Annotated[

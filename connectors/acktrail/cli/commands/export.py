@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
@@ -46,26 +45,15 @@ def export(
     client_config: ClientConfig = None,
     tables: TablesRoot = None,
     tables_options: TablesOptions = None,
-    connector: Annotated[
-        list[str] | None, typer.Option("--connector", help="state or offsets; may be repeated. Default: both.")
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous", help="Run until Ctrl-C, over outages too, instead of ending at the topic's present end."
-        ),
-    ] = False,
+    state_only: Annotated[bool, typer.Option("--state-only", help="Ask no broker for groups and offsets.")] = False,
     observation: Annotated[
         bool,
         typer.Option(
             "--observe/--no-observe",
-            help="Ask the brokers before and after, as `acktrail run reconcile` needs it. Not with --connector.",
+            help="Ask the brokers before and after, as `acktrail run reconcile` needs it.",
         ),
     ] = True,
     run_id: RunId = None,
-    observe_every: Annotated[
-        float, typer.Option("--observe-every", min=1, help="With --continuous: seconds between two observations.")
-    ] = 300.0,
     flush_records: Annotated[
         int | None, typer.Option("--flush-records", min=1, help="Commit after this many records.")
     ] = None,
@@ -74,8 +62,8 @@ def export(
     """Export share-group state and offsets into Delta tables, exactly once.
 
     Continues where the tables end; killed at any moment, it loses nothing and doubles nothing. Records that Kafka
-    pruned before their export are recorded as a gap: to have every record, run it with --continuous. Nothing in the
-    cluster is changed.
+    pruned before their export are recorded as a gap: to have every record, run a worker (`acktrail connect
+    standalone`). Nothing in the cluster is changed.
 
     Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
@@ -83,32 +71,18 @@ def export(
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.runtime.task_execution import FlushPolicy
     from acktrail.export import export_run
-    from acktrail.export.export_run import export_continuously
 
     kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
     target = TablesConfig.from_environment(tables, tables_options)
-    chosen = tuple(connector or export_run.CONNECTORS)
     policy = FlushPolicy(rows=flush_records) if flush_records else None
     try:
         with LiveLine() as line, stop_on_signals() as stop:
             shown = partial(_shown, line)
-            if continuous:
-                summary = export_continuously(
-                    kafka,
-                    target,
-                    run_id=run_id,
-                    connectors=chosen,
-                    observe_every_s=observe_every if observation else None,
-                    stop=stop,
-                    policy=policy,
-                    progress=shown,
-                    notice=partial(_notice, line),
-                )
-            elif observation and not connector:
+            if observation and not state_only:
                 summary = export_run.observe(kafka, target, run_id=run_id, stop=stop, policy=policy, progress=shown)
             else:
                 summary = export_run.export(
-                    kafka, target, run_id=run_id, connectors=chosen, stop=stop, policy=policy, progress=shown
+                    kafka, target, run_id=run_id, asks_brokers=not state_only, stop=stop, policy=policy, progress=shown
                 )
     except NotAllAnswered as error:
         show_summary(error.summary, as_json=as_json)
@@ -126,12 +100,6 @@ def export(
 def show_summary(summary: ExportSummary, *, as_json: bool) -> None:
     """What a run wrote, on stdout."""
     typer.echo(json.dumps(asdict(summary)) if as_json else _export_text(summary))
-
-
-def _notice(line: LiveLine, text: str) -> None:
-    """One line on stderr, with the local time, on a line of its own."""
-    line.clear()
-    typer.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
 def _shown(line: LiveLine, progress: Progress) -> None:

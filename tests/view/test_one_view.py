@@ -16,7 +16,6 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail.plain_tables import printable, shortened
 from acktrail.view.run_messages import changed
 from acktrail.view.run_summary import summarize, trouble
-from acktrail.view.wording import instant
 from acktrail_dashboard.report import read_run, render_html
 from acktrail_dashboard.terminal import render_text
 from acktrail_dashboard.web.application import create_app
@@ -54,7 +53,7 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
     name = shortened(printable(group))
     headline = (
         f"1 critical finding. By status alone: 1 of 3 groups needs action: {name} stuck since "
-        f"{instant(stuck['status_since'])}. Another 1 group to look at."
+        f"{stuck['status_since']:%Y-%m-%d %H:%M} UTC. Another 1 group to look at."
     )
     assert trouble(summary) == (headline, "critical")
     why = f"it is stuck. What to do: {STATUS_TABLE[QueueStatus.STUCK].advice}."

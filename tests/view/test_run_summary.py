@@ -144,10 +144,10 @@ def test_the_headline_answers_who_is_in_trouble_and_since_when() -> None:
         ("poison", 3): ("stuck", "match", 7), ("poison", 1): ("ok", "match", 0),
         ("late", 1): ("retention_risk", "match", 9),
     }  # fmt: skip
-    late, poison = "late retention risk since 2026-11-21 03:46:00 UTC", "poison stuck since 2026-11-21 01:46:00 UTC"
+    late, poison = "late retention risk since 2026-11-21 03:46 UTC", "poison stuck since 2026-11-21 01:46 UTC"
     said = f"2 of 4 groups need action: {late}; {poison}. Another 1 group to look at."
     assert trouble(summarize(judged(found), RUN)) == (said, "critical")
-    looking = "No group needs action; 1 group to look at: g state unknown since 2026-11-21 04:46:00 UTC."
+    looking = "No group needs action; 1 group to look at: g state unknown since 2026-11-21 04:46 UTC."
     for status, expected in (
         ("idle", ("No group is in trouble.", "ok")),
         ("state_unknown", (looking, "warning")),

@@ -29,6 +29,7 @@ _OWN_TONES: Final = {
     QueueStatus.NEW: "info",
     QueueStatus.IDLE: "info",
 }
+_OF_SEVERAL: Final = {"holds": "hold", "fails": "fail"}
 _RESULT_TONES: Final = {"holds": "ok", "noted": "info"}
 _VERDICTS: Final = {
     "match": ("ok", "the replayed value lies between the cluster's two answers"),
@@ -162,7 +163,8 @@ def _of_groups(worst: Iterable[tuple[str, str, datetime | None]], counts: Mappin
 def _named(worst: Iterable[tuple[str, str, datetime | None]], count: int) -> str:
     """The worst first, the others counted."""
     names = [
-        f"{shortened(printable(group_id))} {in_words(status)}" + (f" since {instant(since)}" if since else "")
+        f"{shortened(printable(group_id))} {in_words(status)}"
+        + (f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since else "")
         for group_id, status, since in worst
     ][:_NAMED]
     return "; ".join(names) + (f"; {number(count - len(names))} more" if count > len(names) else "")
@@ -177,8 +179,9 @@ def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], 
 
 
 def counts_text(counts: Iterable[tuple[str, int]], nothing: str = "none") -> str:
-    """Counts by word: ``2 stuck, 1 release loop``."""
-    return ", ".join(f"{number(count)} {in_words(word)}" for word, count in counts) or nothing
+    """Counts by word: ``2 stuck, 1 release loop``; of results ``9 hold, 1 fails``."""
+    named = ((count, _OF_SEVERAL.get(word, word) if count != 1 else word) for word, count in counts)
+    return ", ".join(f"{number(count)} {in_words(word)}" for count, word in named) or nothing
 
 
 def number(value: int | None) -> str:

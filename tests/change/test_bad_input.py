@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +9,8 @@ from change.scenes import a_plan, a_request, a_snapshot, partition_facts
 from drivers.command_line import run
 
 from acktrail.change import api
-from acktrail.change.request.offsets_csv import OffsetRow, check_rows
 from acktrail.change.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
 from acktrail.config import TablesConfig
-from acktrail.errors import ChangeRefused
 
 NINES = "9" * 5_000
 
@@ -68,24 +64,3 @@ def test_the_furthest_shift_ends_at_the_log(tmp_path: Path, number: int, target:
     tables = TablesConfig(uri=str(tmp_path))
     api.store_plan(tables, plan)
     assert api.load_plan(tables, plan.plan_id) == plan
-
-
-def _rows(topics: Iterator[str]) -> Iterator[OffsetRow]:
-    for line, topic in enumerate(topics, start=1):
-        yield OffsetRow(None, topic, line, 0, line)
-
-
-@pytest.mark.parametrize("existing", [{}, {"orders": 3}, {"orders": 2_000}])
-def test_a_file_of_unknown_partitions_is_not_read_to_its_end(existing: dict[str, int]) -> None:
-    """Endless rows about partitions that are not there: refused after some thousands, whatever the file's size."""
-    rows = _rows(itertools.repeat("orders"))
-    with pytest.raises(ChangeRefused) as caught:
-        check_rows(rows, ["g"], lambda: existing)
-    assert caught.value.rule == "unknown_partition"
-    assert next(rows).line < 10_000
-
-
-def test_a_large_file_of_known_partitions_is_read_to_its_end() -> None:
-    """Some that are not there are left to the plan, which names each."""
-    rows = _rows(itertools.repeat("orders", 20_000))
-    assert len(check_rows(rows, ["g"], lambda: {"orders": 19_500})["g"]) == 20_000

@@ -14,9 +14,8 @@ from change.scenes import a_plan, a_request, a_snapshot, logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.change.collection.changes_since_plan import changes_since_plan
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
+from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, changes_since_plan, differences, own_offsets
 from acktrail.change.planning.plan_file import from_json_value, plan_json, to_json_value, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import Strategy, StrategyKind

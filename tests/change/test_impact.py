@@ -9,10 +9,9 @@ from change.scenes import logs, partition_facts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.collection.delivered_records import passed_range
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, TargetOffset
-from acktrail.change.collection.records_below_start import passed_range
-from acktrail.change.planning.impact import CountUnit, Impact, impact_of
-from acktrail.change.planning.strategies import Clamp, Resolution, resolve
+from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution, impact_of, resolve
 from acktrail.change.request.reset_request import OutOfRange, Strategy, StrategyKind
 from acktrail.model.batches import TERMINAL_STATES, DeliveryState, StateBatch
 from acktrail.model.offset_ranges import joined
@@ -66,9 +65,6 @@ def test_numbers_are_those_counted_one_by_one(facts: PartitionFacts, data: st.Da
     assert found.in_flight_discarded == len([o for o, s in state.items() if s is not None and o not in done])
     assert found.to_deliver == len([o for o in range(target, high) if o not in hidden])
     assert found.to_deliver + found.hidden_ahead == high - target
-    again = sorted([o for o in (*passed, *done) if o >= target])
-    if again and not hidden:
-        assert (found.again_first, found.again_last) == (again[0], again[-1])
     parts = (found.passed_again, found.acknowledgements_known, found.archived_known)
     assert found.delivered_again == sum(part or 0 for part in parts)
 
@@ -144,7 +140,6 @@ def test_an_unknown_state_counts_nothing() -> None:
     assert found.to_deliver == 80
     assert (found.delivered_again, found.passed_again, found.in_flight_discarded) == (None, 20, None)
     assert found.skipped == 0, "the target lies below the start offset"
-    assert (found.again_first, found.again_last) == (20, 39)
     assert [impact(facts, at).skipped for at in (40, 41)] == [0, None]
     assert found.reason == "READ is missing"
 

@@ -11,7 +11,7 @@ import pytest
 
 from acktrail.change.migration.plan_migration import parse_migration_request
 from acktrail.change.migration.source_states import SourceStates, as_read, read_source
-from acktrail.change.request.migration_request import TranslationWay
+from acktrail.change.request.reset_request import TranslationWay
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS

@@ -160,13 +160,6 @@ def test_targets_are_what_was_asked_for(outcomes: dict[str, Outcome], case: str,
     assert tuple(row["target_offset"] for row in rows) == targets
 
 
-def test_times_span_what_is_delivered_again(outcomes: dict[str, Outcome]) -> None:
-    """First and last time of the record batches that hold the records delivered again."""
-    for row in outcomes["to-earliest"].plan["partitions"]:
-        assert row["first_record_ms"] == BASE_MS
-        assert row["last_record_ms"] >= BASE_MS + 1000 * row["impact"]["again_last"]
-
-
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options", [["--to-earliest"], ["--to-latest"], ["--to-datetime", moment(17, "")]], ids=lambda o: o[0]

@@ -9,18 +9,15 @@ import pytest
 from change.scenes import CLUSTER, TOPIC, a_plan, a_snapshot, group_facts, partition_facts, state
 from samples.golden_vectors import SEED
 
-from acktrail.change.collection.changes_since_plan import changes_since_plan
-from acktrail.change.collection.exported_records import states_at
 from acktrail.change.collection.facts import PartitionState, Snapshot
 from acktrail.change.lifecycle.plan_life import Status
+from acktrail.change.planning.judged_again import changes_since_plan
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,
     ResetOutcome,
     judge,
 )
-from acktrail.format.wire.dialects.released import encode
-from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.changes import Outcome
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
@@ -184,43 +181,3 @@ def test_what_does_not_matter_keeps_a_plan(now: Snapshot) -> None:
     """New records, a snapshot of the same state, another leader, another group epoch: the plan's numbers still hold."""
     assert changes_since_plan(PLAN, PLAN.partitions, now) == ()
     assert ROW.share_partition == KEY
-
-
-def history(*records: tuple[int, StateRecord]) -> list[RawRecord]:
-    rows = []
-    for offset, (timestamp, record) in enumerate(records):
-        key, value = encode(record)
-        rows.append(RawRecord(state_partition=3, offset=offset, timestamp_ms=timestamp, key=key, value=value))
-    return rows
-
-
-def test_the_history_is_a_replay_up_to_a_moment() -> None:
-    """The state at each moment is what the records up to it give, in whatever order they are read."""
-    rows = history(
-        (100, snapshot(40, epoch=0)),
-        (200, update(40, replace(BATCH, first_offset=40, last_offset=44))),
-        (300, snapshot(7, epoch=1)),
-        (400, Tombstone(key=KEY)),
-    )
-    seen = {at: states_at(reversed(rows), at).get(KEY) for at in (99, 100, 200, 300, 400)}
-    assert [None if s is None else s.state and s.state.first_unfinished_offset for s in seen.values()] == [
-        None,
-        40,
-        45,
-        7,
-        None,
-    ]
-    at = seen[200]
-    assert at is not None
-    assert (at.snapshot_offset, at.unreadable) == (0, None)
-
-
-def test_a_history_that_cannot_be_read_says_so() -> None:
-    """An update without its snapshot, and a record that no decoder takes, leave the state unknown until the next
-    snapshot."""
-    orphan = states_at(history((100, update(40))), 100)[KEY]
-    assert orphan.snapshot_offset is None
-    rows = history((100, snapshot(40, epoch=0)), (200, update(41)), (300, snapshot(7, epoch=1)))
-    rows[1] = replace(rows[1], value=b"\x00")
-    assert "offset 1" in (states_at(rows, 200)[KEY].unreadable or "")
-    assert states_at(rows, 300)[KEY].unreadable is None

@@ -125,7 +125,6 @@ def verdict(life: Life, history: Sequence[Step], said: Outcome, is_pruned: bool)
             target=life.target,
             outcome=said,
             before=life.before,
-            sent_epoch=life.sent_epoch,
             records=life.records[cut:],
             is_complete=cut == 0,
             now=life.now(),

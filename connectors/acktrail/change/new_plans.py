@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.collect import select_groups, take_snapshot
-from acktrail.change.collection.delivered_records import with_hidden, with_times
-from acktrail.change.collection.exported_records import from_history
+from acktrail.change.collection.collect import FactsCollection, described_offsets, select_groups, take_snapshot
+from acktrail.change.collection.delivered_records import with_hidden, with_passed
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.collection.records_below_start import with_passed
-from acktrail.change.collection.whole_topics import with_checks
-from acktrail.change.execution.other_requests import unanswered, unanswered_notices
+from acktrail.change.execution.attempt import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.lifecycle.undo import undo_offsets, undoable
+from acktrail.change.migration.source_states import from_history
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
 from acktrail.change.planning.notices import Notice
-from acktrail.change.planning.plan_checks import plan_checks
 from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, build_plan, with_notices
+from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
 from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
@@ -56,7 +55,7 @@ def plan_with_facts(
         undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
     plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])
-    return with_hash(with_times(cluster.admin, plan)), snapshot
+    return with_hash(plan), snapshot
 
 
 def judge(cluster: Cluster, tables: TablesConfig, plan: ResetPlan) -> Judge:
@@ -104,7 +103,7 @@ def _targets(
     strategy = request.strategy
     if strategy.kind is StrategyKind.FROM_FILE:
         rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
-        found = check_rows(rows, groups, lambda: {one.name: one.partition_count for one in cluster.admin.topics()})
+        found = check_rows(rows, groups)
         return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
     if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
         return None
@@ -115,3 +114,26 @@ def _targets(
         return undo_offsets(tables, undone, request.topics, now_ms=now_ms(), but=but)
     named = select_groups(cluster.admin, request)[0] if groups is None else groups
     return from_history(cluster.admin, tables, named, strategy.moment_ms or 0)
+
+
+def with_checks(cluster: Cluster, snapshot: Snapshot, checks: Sequence[PlanCheck]) -> Snapshot:
+    """`snapshot` with `checks`, and with the other share partitions of its groups in the topics that these ask for.
+    Raises as `take_snapshot`."""
+    wanted = {name for check in checks for name in check.whole_topics}
+    topics = {topic.topic: topic for topic in snapshot.topics}
+    named = {facts.key for facts in snapshot.partitions}
+    parts = {
+        group: [
+            (topic, index)
+            for topic in sorted(wanted & {name for own, name, _ in named if own == group})
+            for index in range(topics[topic].partition_count)
+            if (group, topic, index) not in named
+        ]
+        for group in dict.fromkeys(group for group, _, _ in sorted(named))
+    }
+    if not any(parts.values()):
+        return replace(snapshot, checks=tuple(checks))
+    described = described_offsets(cluster.admin, parts)
+    others = FactsCollection(cluster=cluster, groups=snapshot.groups, described=described, topics=topics, parts=parts)
+    found = others.found(others.states(), now_ms=snapshot.taken_at_ms)
+    return replace(snapshot, checks=tuple(checks), staying=found.partitions)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
@@ -69,23 +69,6 @@ class LogStretch:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class LogPosition:
-    """An offset in a log."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchTimes:
-    """First and latest timestamp in one record batch, ms since the epoch, as the topic has them."""
-
-    first_ms: int
-    latest_ms: int
-
-
 class Query(NamedTuple):
     """An offset as ListOffsets names it: by a time in ms since the epoch, -1 for the end, -2 for the start, -3 for the
     record with the highest timestamp."""
@@ -110,8 +93,6 @@ MAX_TIMESTAMP: Final = Query(-3)
 
 _Results = dict[Query, Any]
 """A leader's row, or a `_Failure`, for each query."""
-
-_PlaceT = TypeVar("_PlaceT", LogPosition, LogStretch)
 
 
 def query_leaders(
@@ -192,23 +173,6 @@ def _leaders_of(
         else:
             leaders[partition] = row.leader_id
     return leaders, failed
-
-
-def read_batch_times(client: BrokerClient, positions: Iterable[LogPosition]) -> dict[LogPosition, BatchTimes]:
-    """When the record batches that hold these positions, or come next after them, were written. Left out: positions at
-    the end of their log, and what its leader does not say. One small request a position: ask for some hundred, not for
-    millions. Needs READ on the topics."""
-    asked = list(_leaders(client, positions).items())
-    times: dict[LogPosition, BatchTimes] = {}
-    for at in range(0, len(asked), _AT_ONCE):
-        part = asked[at : at + _AT_ONCE]
-        requests = [(leader, _fetch_request(p, p.offset, _ONE_BATCH, _READ_UNCOMMITTED)) for p, leader in part]
-        for (position, _), reply in zip(part, client.send_all(requests), strict=True):
-            row = _row(reply)
-            header = None if row is None else _header(row.records or b"")
-            if header is not None and min(header.base_timestamp_ms, header.max_timestamp_ms) >= 0:
-                times[position] = BatchTimes(first_ms=header.base_timestamp_ms, latest_ms=header.max_timestamp_ms)
-    return times
 
 
 def read_batches(
@@ -293,14 +257,14 @@ class _Reading:
             self.isolation, self.is_given_up = _READ_UNCOMMITTED, False
 
 
-def _leaders(client: BrokerClient, places: Iterable[_PlaceT]) -> dict[_PlaceT, int]:
+def _leaders(client: BrokerClient, places: Iterable[LogStretch]) -> dict[LogStretch, int]:
     """The leader of each place's partition, in the order of the places; without those that have none."""
     partitions = {place: TopicPartition(topic=place.topic, partition=place.partition) for place in sorted(set(places))}
     leaders, _ = _leaders_of(client, sorted(set(partitions.values())))
     return {place: leaders[partition] for place, partition in partitions.items() if partition in leaders}
 
 
-def _fetch_request(place: LogPosition | LogStretch, offset: int, most_bytes: int, isolation: int) -> Any:
+def _fetch_request(place: LogStretch, offset: int, most_bytes: int, isolation: int) -> Any:
     topic = FetchRequest.FetchTopic
     row = topic.FetchPartition(partition=place.partition, fetch_offset=offset, partition_max_bytes=most_bytes)
     return FetchRequest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from acktrail.model.offset_ranges import Span
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition, TopicId
 
 if TYPE_CHECKING:
-    from acktrail.change.planning.plan_checks import PlanCheck
+    from acktrail.change.planning.reset_rules import PlanCheck
 
 _GROUP_ID_NOT_FOUND: Final = 69
 
@@ -125,17 +125,19 @@ class CarriedState:
     @property
     def delivered_again(self) -> int | None:
         """How many finished records are delivered again."""
-        return _sum_known(self.acknowledged, self.archived, self.passed)
+        return sum_known((self.acknowledged, self.archived, self.passed))
 
     @property
     def delivered_again_most(self) -> int | None:
         """How many at most."""
-        return _sum_known(self.acknowledged, self.archived, self.passed_most)
+        return sum_known((self.acknowledged, self.archived, self.passed_most))
 
 
-def _sum_known(*numbers: int | None) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+def sum_known(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None: one of them is not known."""
+    found = tuple(numbers)
+    known = [number for number in found if number is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.change_kind import ChangeRun, kind_of
-from acktrail.change.collection.changes_since_plan import changes_since_plan
 from acktrail.change.collection.collect import collect_again, collect_group_again
 from acktrail.change.collection.facts import Snapshot
 from acktrail.change.execution.attempt import (
@@ -21,6 +20,7 @@ from acktrail.change.execution.attempt import (
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.new_plans import Judge, judge
 from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.judged_again import changes_since_plan
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition

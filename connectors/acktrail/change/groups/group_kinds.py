@@ -13,8 +13,7 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import read_states
 from acktrail.change.collection.facts import StateFacts
 from acktrail.change.execution.attempt import Attempt, Execution
-from acktrail.change.groups.collect_group_change import planned_again
-from acktrail.change.groups.group_change_plan import GroupChange, GroupChangePlan
+from acktrail.change.groups.group_change_plan import GroupChange, GroupChangePlan, planned_again
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import refusal_error

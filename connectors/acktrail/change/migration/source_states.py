@@ -1,7 +1,8 @@
-"""Where the groups of a source cluster stood at a moment, by its tables: the cluster itself may be gone."""
+"""Where groups stood at a moment, by the tables of their cluster; the cluster itself may be gone."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import hidden_in
-from acktrail.change.collection.facts import CarriedState
+from acktrail.change.collection.facts import CarriedState, TargetOffset, TargetOffsets
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.model.offset_ranges import RecordCounter, Span
+from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.reconcile.state_at import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
@@ -98,11 +102,7 @@ def read_source(config: TablesConfig, request: ResetRequest) -> SourceStates:
 
 def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     """The share partition in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``)."""
-    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
-    if row["completeness"] != _COMPLETE:
-        start, reason = None, f"its state is not known for sure: {reason or row['completeness']}"
-    elif start is None:
-        reason = "it had no start offset: it was not initialized"
+    start, reason = _start(row)
     found = () if start is None else combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
     carried = CarriedState(
         topic=topic,
@@ -119,6 +119,58 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
         last_record_ms=row["last_record_timestamp_ms"],
         batches=found,
     )
+
+
+def _start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """The first unfinished offset in a row of a replay; without one the reason."""
+    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
+    if row["completeness"] != _COMPLETE:
+        return None, f"its state is not known for sure: {reason or row['completeness']}"
+    return start, "it had no start offset: it was not initialized" if start is None else reason
+
+
+def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
+    """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
+    Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
+    ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
+    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.tables.delta.store import Tables
+
+    tables = Tables(config)
+    moment, (names, _) = topic_at_time(tables, moment_ms), _topics(tables)
+    rows = [row for row in states_of_topic(tables, moment).to_pylist() if row["group_id"] in groups]
+    behind = _not_exported(admin, tables, moment, {row["state_partition"] for row in rows})
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
+    for row in rows:
+        start, reason = _start(row)
+        number, topic = row["state_partition"], names.get(row["topic_id"])
+        if number in behind:
+            start = None
+            reason = f"state partition {number} is not exported up to {instant_text(moment_ms)}: export first"
+        if topic is not None:
+            then = TargetOffset(offset=start, reason=reason, topic_id=row["topic_id"])
+            found[row["group_id"]][topic, row["partition"]] = then
+    return found
+
+
+def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
+    """The state partitions among `numbers` that have records up to the moment which the tables lack."""
+    from acktrail.kafka.state.state_topic import StateTopic
+    from acktrail.tables.exported.stored_log import newest_shifts
+
+    topic, shifts = StateTopic(admin), newest_shifts(tables)
+    if not numbers or not topic.is_present:
+        return numbers
+    asked = [TopicPartition(topic=STATE_TOPIC, partition=number) for number in sorted(numbers)]
+    later = {found.partition: found.offset for found in admin.offsets_at(asked, (moment.at_ms or 0) + 1)}
+    ends = {number: log.high_watermark or 0 for number, log in topic.log_offsets(numbers).items()}
+
+    def bound(number: int) -> int:
+        """Above all records up to the moment, as an offset of the tables."""
+        at = later.get(number)
+        return (ends[number] if at is None else at) + shifts.get(number, 0)
+
+    return {number for number in numbers if (moment.coverages[number].end_offset or 0) < bound(number)}
 
 
 def counted_in_log(source: Cluster, states: SourceStates) -> SourceStates:

@@ -7,9 +7,8 @@ from typing import Final
 
 from acktrail import __version__
 from acktrail.change.collection.facts import CarriedState, ClusterFacts, GroupFacts, PartitionOffsets
-from acktrail.change.planning.impact import CountUnit, Impact
+from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.change.planning.notices import Notice, refusals_among
-from acktrail.change.planning.strategies import Clamp
 from acktrail.times import instant_text
 
 PLAN_FORMAT: Final = "acktrail-plan"
@@ -21,8 +20,7 @@ class PartitionPlan(PartitionOffsets):
     """One share partition: what is there now, where it is to start, and what that does.
 
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
-    and a notice says why. Numbers of records as in `Impact`. `first_record_ms` and `last_record_ms` span what is
-    delivered again, as the record batches have it; None: nothing is, or it was not looked up (`times_reason`).
+    and a notice says why. Numbers of records as in `Impact`.
     `carried` is what a migration found on the source; `impact` is about this cluster alone.
     """
 
@@ -30,9 +28,6 @@ class PartitionPlan(PartitionOffsets):
     target_offset: int | None
     clamp: Clamp | None
     impact: Impact | None
-    first_record_ms: int | None = None
-    last_record_ms: int | None = None
-    times_reason: str | None = None
     carried: CarriedState | None = None
 
 

@@ -1,19 +1,36 @@
-"""What a new start offset does to the records of a share partition. Pure.
+"""Where a share partition is to start by a strategy, and what a new start offset does to its records. Pure.
 
 Kafka restarts the share partition at the target: every state batch is dropped, delivery counts start at one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.change.collection.facts import PartitionFacts, unknown_facts
+from acktrail.change.request.reset_request import (
+    LARGEST_OFFSET,
+    OWN_SCOPE,
+    OutOfRange,
+    Strategy,
+    StrategyKind,
+)
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.model.offset_ranges import RecordCounter
 
+_NO_OFFSET: Final = ("no_offset_given", "no offset is given for it")
+_NOT_GIVEN: Final[Mapping[StrategyKind, tuple[str, str]]] = MappingProxyType(
+    {
+        StrategyKind.TO_HISTORY: ("no_offset_given", "the exported records say nothing of it at that moment"),
+        StrategyKind.MIGRATE: ("not_carried", "the source has no start offset of it"),
+    }
+)
+"""Rule and text where no offset is given."""
+_GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
 _UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
 
 
@@ -41,8 +58,6 @@ class Impact:
     `skipped` lie below the target and were not finished: this group never gets them again. `in_flight_discarded` were
     delivered and not finished: their delivery counts are dropped (those below the target are among the skipped).
     `to_deliver` are all from the target to the log's end; `hidden_ahead` offsets there are no records of the group.
-
-    `again_first` and `again_last` are the first and last offset that is known to be delivered again; None: none is.
     """
 
     unit: CountUnit
@@ -54,8 +69,6 @@ class Impact:
     archived_forgotten: int | None
     skipped: int | None
     in_flight_discarded: int | None
-    again_first: int | None
-    again_last: int | None
     reason: str | None
     acknowledgements_known: int | None
     archived_known: int | None
@@ -136,12 +149,11 @@ def _forgotten(
     facts: PartitionFacts, records: RecordCounter, kept_from: int, passed: int, batches: Sequence[StateBatch]
 ) -> dict[str, Any]:
     """What is forgotten from `kept_from` on: finished records among `batches`, and the `passed` ones below the start
-    offset, as far as the history shows; and the span of both."""
+    offset, as far as the history shows."""
     below, last = facts.passed, min(facts.recorded_start or 0, facts.log_end_offset or 0) - 1
     if below is None or (below.first_offset, below.last_offset) != (kept_from, last):
         below = unknown_facts(kept_from, last, passed, "the history was not asked" if passed else None)
     done = [b for b in batches if b.is_terminal and b.last_offset >= kept_from]
-    spans = [(kept_from, last)] * (passed > 0) + [(max(kept_from, b.first_offset), b.last_offset) for b in done]
     counts: dict[int, int] = {DeliveryState.ACKNOWLEDGED: below.acknowledged, DeliveryState.ARCHIVED: below.archived}
     for batch in done:
         counts[batch.delivery_state] += _covered(records, batch, kept_from)
@@ -150,8 +162,6 @@ def _forgotten(
     return {
         "acknowledgements_forgotten": acknowledged if is_known else None,
         "archived_forgotten": archived if is_known else None,
-        "again_first": spans[0][0] if spans else None,
-        "again_last": spans[-1][1] if spans else None,
         "reason": None if is_known else below.reason,
         "acknowledgements_known": acknowledged,
         "archived_known": archived,
@@ -160,3 +170,67 @@ def _forgotten(
         "passed_unknown": below.unknown,
         "known_since_ms": below.since_ms,
     }
+
+
+class Clamp(StrEnum):
+    """Why the target is not the offset that was asked for."""
+
+    BELOW_LOG_START = "below_log_start"
+    ABOVE_LOG_END = "above_log_end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """`target` None: there is none, and `refusal` (rule, text) says why. `wanted` is the offset before it was clamped
+    to the log. `note` (rule, text) explains an unexpected target."""
+
+    wanted: int | None = None
+    target: int | None = None
+    clamp: Clamp | None = None
+    note: tuple[str, str] | None = None
+    refusal: tuple[str, str] | None = None
+
+
+def resolve(strategy: Strategy, facts: PartitionFacts, out_of_range: OutOfRange = OutOfRange.CLAMP) -> Resolution:
+    """The target of one share partition: in [log start, log end] for any request, or refused. The same numbers as
+    Kafka's tool: a moment after the last record is the log's end (with a note), an offset out of range is clamped, the
+    current offset of a share partition that is not initialized is the log's end."""
+    start, end = facts.log_start_offset, facts.log_end_offset
+    if start is None or end is None:
+        return Resolution(refusal=("log_unknown", f"the ends of the log are not known: {facts.log_error}"))
+    wanted, note = _wanted(strategy, facts, start, end)
+    if wanted is None:
+        return Resolution(refusal=note or ("no_offset_given", "no offset is given for it"))
+    target, clamp = min(max(wanted, start), end), None
+    if target != wanted:
+        clamp = Clamp.BELOW_LOG_START if wanted < start else Clamp.ABOVE_LOG_END
+        if out_of_range is OutOfRange.REJECT:
+            text = f"offset {wanted} is not in the log, which holds {start} to {end}"
+            return Resolution(wanted=wanted, clamp=clamp, refusal=("out_of_range", text))
+    return Resolution(wanted=wanted, target=target, clamp=clamp, note=note)
+
+
+def _wanted(
+    strategy: Strategy, facts: PartitionFacts, log_start: int, log_end: int
+) -> tuple[int | None, tuple[str, str] | None]:
+    """The offset before it is clamped, with a note; or None, with the refusal."""
+    match strategy.kind:
+        case StrategyKind.TO_EARLIEST:
+            return log_start, None
+        case StrategyKind.TO_LATEST:
+            return log_end, None
+        case StrategyKind.TO_OFFSET:
+            return strategy.number, None
+        case StrategyKind.SHIFT_BY if facts.start_offset is None:
+            return None, ("no_start_offset", "it has no start offset to count from: it was never initialized")
+        case StrategyKind.SHIFT_BY:
+            shifted = (facts.start_offset or 0) + (strategy.number or 0)
+            return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
+        case kind if kind in _GIVEN:
+            given, (rule, nothing) = facts.given, _NOT_GIVEN.get(strategy.kind, _NO_OFFSET)
+            return given.offset, (rule, given.reason or nothing) if given.offset is None else None
+        case StrategyKind.TO_CURRENT:
+            found, why = facts.start_offset, "it has no start offset: the end of the log is taken"
+        case _:
+            found, why = facts.offset_at, "no record is that late: the end of the log is taken"
+    return (log_end, ("fallback_latest", why)) if found is None else (found, None)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
-from acktrail.change.collection.facts import CarriedState, PartitionFacts, PartitionOffsets, Snapshot
+from acktrail.change.collection.facts import CarriedState, PartitionFacts, PartitionOffsets, Snapshot, sum_known
 from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
-from acktrail.change.planning.impact import CountUnit, impact_of
+from acktrail.change.planning.impact import Clamp, CountUnit, impact_of, resolve
 from acktrail.change.planning.notices import Notice, RefusedParts, by_severity
-from acktrail.change.planning.plan_checks import notices_of_branches
-from acktrail.change.planning.reset_rules import PlannedRow, notices_on
-from acktrail.change.planning.strategies import Clamp, resolve
+from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
 from acktrail.change.request.reset_request import ResetRequest
 
 
@@ -25,25 +23,10 @@ class ResetKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedTotals:
-    """Sums of `CarriedState` over the share partitions of a migration that are not refused; None: of at least one it is
-    not known. `unknown` counts those without a known `delivered_again`."""
-
-    partitions: int
-    unknown: int
-    delivered_again: int | None
-    delivered_again_most: int | None
-    acknowledgements_lost: int | None
-    archived_again: int | None
-    in_flight: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPlan(ChangePlan):
-    """The plan for a request; of a migration with what is `carried`."""
+    """The plan for a request."""
 
     request: ResetRequest
-    carried: CarriedTotals | None = None
 
     def executable(self, *, partial: bool) -> tuple[PartitionPlan, ...]:
         """What may be sent: everything, or (`partial`) what no refusal is about."""
@@ -128,28 +111,6 @@ def with_totals(plan: ResetPlan) -> ResetPlan:
         partitions=len(plan.partitions),
         refused_partitions=len(plan.partitions) - len(rows),
         unit=CountUnit.OFFSETS if are_offsets else CountUnit.RECORDS,
-        **{name: _sum(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
+        **{name: sum_known(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
     )
-    return replace(
-        plan, totals=totals, carried=_carried_totals([row.carried for row in rows if row.carried is not None])
-    )
-
-
-def _carried_totals(carried: Sequence[CarriedState]) -> CarriedTotals | None:
-    if not carried:
-        return None
-    return CarriedTotals(
-        partitions=len(carried),
-        unknown=sum(one.delivered_again is None for one in carried),
-        delivered_again=_sum(one.delivered_again for one in carried),
-        delivered_again_most=_sum(one.delivered_again_most for one in carried),
-        acknowledgements_lost=_sum(one.acknowledged for one in carried),
-        archived_again=_sum(one.archived for one in carried),
-        in_flight=_sum(one.in_flight for one in carried),
-    )
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = tuple(numbers)
-    known = [number for number in found if number is not None]
-    return sum(known) if len(known) == len(found) else None
+    return replace(plan, totals=totals)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
-_MANY: Final = 5_000
-_MOST_UNKNOWN: Final = 1_000
 _HINT: Final = "lines are topic,partition,offset or group,topic,partition,offset, without a header"
 
 
@@ -78,20 +76,12 @@ def with_named_groups(request: ResetRequest) -> ResetRequest:
     return check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
 
 
-def check_rows(
-    rows: Iterable[OffsetRow], groups: Sequence[str], partition_counts: Callable[[], Mapping[str, int]] | None = None
-) -> dict[str, dict[tuple[str, int], int]]:
-    """Offsets by group, topic and partition.
-
-    `partition_counts` (by topic) is asked once, when there are many rows: a file that names more than a thousand
-    partitions that are not there is refused without holding them all. Raises ChangeRefused: `two_groups_one_column`
-    (several groups and a file that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a
-    share partition twice, with any offsets), `unknown_partition`.
-    """
+def check_rows(rows: Iterable[OffsetRow], groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+    """Offsets by group, topic and partition. Raises ChangeRefused: `two_groups_one_column` (several groups and a file
+    that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a share partition twice, with any
+    offsets)."""
     found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
-    existing: Mapping[str, int] | None = None
-    unknown = 0
-    for count, row in enumerate(rows, start=1):
+    for row in rows:
         if row.group_id is None and len(groups) != 1:
             text = "the file names no groups, and several are to be reset"
             raise ChangeRefused("two_groups_one_column", text, hint="one --group at a time")
@@ -104,15 +94,6 @@ def check_rows(
             text = f"line {row.line} names {excerpt(row.topic)}:{row.partition} again"
             raise ChangeRefused("duplicate_row", text, hint="one line a partition")
         found[group][where] = row.offset
-        if count == _MANY and partition_counts is not None:
-            existing = partition_counts()
-            unknown = sum(part[1] >= existing.get(part[0], 0) for parts in found.values() for part in parts)
-        elif existing is not None:
-            unknown += row.partition >= existing.get(row.topic, 0)
-        if unknown > _MOST_UNKNOWN:
-            text = f"more than {_MOST_UNKNOWN} lines up to line {row.line} name partitions that are not there"
-            last = f"the last one {excerpt(row.topic)}:{row.partition}"
-            raise ChangeRefused("unknown_partition", f"{text}, {last}", hint="is it a file of this cluster?")
     return found
 
 

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from acktrail.branches import branches
-from acktrail.change.request.migration_request import Migration
 from acktrail.errors import ChangeRefused
 from acktrail.times import MissingTimeZone, ago_ms, instant_text, iso_duration_ms, now_ms, parse_instant
 
@@ -300,3 +299,82 @@ def _refuse_twice(topics: Iterable[TopicScope], where: str) -> None:
                 name = scope.topic if None in known or index is None else f"{scope.topic}:{index}"
                 raise ChangeRefused("duplicate_partition", f"{where}: {name} is named twice", hint="name it once")
             known.add(index)
+
+
+class TranslationWay(StrEnum):
+    """How an offset of the source becomes one of the target."""
+
+    SAME = "same"
+    """The topics have the same offsets on both clusters."""
+    MM2 = "mm2"
+    """By what MirrorMaker 2 wrote about its mirroring."""
+
+
+_WAYS: Final = ", ".join(TranslationWay)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """Where start offsets come from, and how they are translated.
+
+    `source_cluster_id` None: it was not read yet. `at_ms` None: the newest that was exported. `topic_map` has pairs of
+    the source's and the target's name, `topic_prefix` is put before every other name. `offset_syncs` and `checkpoints`
+    are MirrorMaker's topics. `asks_source`: the source cluster is there and was asked as well.
+    """
+
+    way: TranslationWay
+    source_cluster_id: str | None = None
+    at_ms: int | None = None
+    topic_map: tuple[tuple[str, str], ...] = ()
+    topic_prefix: str = ""
+    offset_syncs: str | None = None
+    checkpoints: str | None = None
+    asks_source: bool = False
+
+    @property
+    def text(self) -> str:
+        """Way and source, for people."""
+        return f"{self.way.value} from cluster {self.source_cluster_id or '?'}"
+
+    def target_topic(self, topic: str) -> str:
+        """The target's name of a source topic (the prefix is MirrorMaker 2's ``DefaultReplicationPolicy``)."""
+        return dict(self.topic_map).get(topic, self.topic_prefix + topic)
+
+
+def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> Migration:
+    """A migration from a person's input: `way`, `at_ms`, `topic_map` (``old=new``), `topic_prefix`, `offset_syncs`,
+    `checkpoints`. Raises ChangeRefused: with the rule's name."""
+    way = params.get("way")
+    if way not in list(TranslationWay):
+        raise ChangeRefused("no_translation", f"--translate {way!r} is no way of translation", hint=f"one of {_WAYS}")
+    migration = Migration(
+        way=TranslationWay(way),
+        at_ms=params.get("at_ms"),
+        topic_map=_topic_map(params.get("topic_map", ())),
+        topic_prefix=str(params.get("topic_prefix") or ""),
+        offset_syncs=params.get("offset_syncs") or None,
+        checkpoints=params.get("checkpoints") or None,
+        asks_source=asks_source,
+    )
+    is_mm2, named = migration.way is TranslationWay.MM2, migration.offset_syncs or migration.checkpoints
+    if is_mm2 and not named:
+        hint = "--offset-syncs mm2-offset-syncs.CLUSTER.internal, --checkpoints CLUSTER.checkpoints.internal, or both"
+        raise ChangeRefused("no_mirror_topic", "MirrorMaker's topics are not named", hint=hint)
+    if named and not is_mm2:
+        raise ChangeRefused("two_translations", f"MirrorMaker's topics are not used by {way}", hint="--translate mm2")
+    return migration
+
+
+def _topic_map(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise ChangeRefused("bad_topic_map", f"--topic-map {text!r} is no pair of names", hint="old=new")
+        if old in found:
+            raise ChangeRefused("bad_topic_map", f"--topic-map names {old!r} twice", hint="name it once")
+        found[old] = new
+    twice = next((new for new in found.values() if list(found.values()).count(new) > 1), None)
+    if twice is not None:
+        raise ChangeRefused("bad_topic_map", f"two topics would become {twice!r}", hint="one source topic for each")
+    return tuple(sorted(found.items()))

@@ -4,15 +4,14 @@ A reset is one snapshot record: the new start offset, no batches, leader epoch 0
 known, written when it was created, a higher snapshot epoch, the group's epoch as its state epoch. A snapshot that a
 quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
 never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`). Where records were pruned
-before they were read, the present state alone decides, often as unknown: see the table `_WITHOUT_RECORDS`.
+before they were read, and were not exported, the present state alone decides, often as unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from acktrail.change.collection.facts import PartitionState
@@ -51,8 +50,7 @@ class GroupNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetEvidence:
-    """What is known of a reset to `target`: what the broker said, the state in the plan (None: there was none) and the
-    group's epoch there (None: not known).
+    """What is known of a reset to `target`: what the broker said, and the state in the plan (None: there was none).
 
     `records` are those of the share partition since the change was sent, in order; where some of them are missing
     (`is_complete` false), `now`, the present state, decides (None: there is none), if it is known. `group` None: it was
@@ -64,7 +62,6 @@ class ResetEvidence:
     target: int
     outcome: Outcome
     before: PartitionState | None = None
-    sent_epoch: int | None = None
     records: Sequence[Seen] = ()
     is_complete: bool = True
     now: PartitionState | None = None
@@ -89,8 +86,6 @@ class ResetOutcome:
 
 Since = Literal["empty", "worked", "unknown"]
 """What the group did since a state epoch was written, the group's epoch of that time: whether a member joined."""
-Start = Literal["below", "at", "past"]
-"""Where the present start offset is, by the target."""
 
 
 def judge(case: ResetEvidence) -> ResetOutcome:
@@ -163,23 +158,6 @@ def _overwritten(where: Place, why: str) -> ResetOutcome:
 _content: Final = attrgetter("start_offset", "batches", "state_epoch")
 _PRUNED: Final = "the records that would show it are pruned"
 _MAYBE_OWN: Final = f"{_PRUNED}, and the group may have moved on by itself"
-_OTHER: Final = (Status.OVERWRITTEN_AFTER_RESET, "another request set the start offset since")
-_NOBODY: Final = (Status.OVERWRITTEN_AFTER_RESET, "something else than the group's own work set the start offset since")
-_WITHOUT_RECORDS: Final[Mapping[tuple[bool, bool, Start, Since], tuple[Status, str]]] = MappingProxyType(
-    {
-        (True, True, "below", "empty"): _OTHER,
-        (True, True, "below", "worked"): _OTHER,
-        (True, True, "below", "unknown"): _OTHER,
-        (True, True, "past", "empty"): _NOBODY,
-        (True, False, "below", "empty"): _NOBODY,
-        (True, False, "past", "empty"): _NOBODY,
-        (True, True, "at", "worked"): (Status.OK, ""),
-        (True, True, "past", "worked"): (Status.OK, ""),
-        (False, True, "at", "worked"): (Status.OK, ""),
-    }
-)
-"""By (the broker said done, a request set the present state since the plan, start offset, group since): what is sure.
-Everything else is UNKNOWN. A leader's work never takes a start offset below where a request put it."""
 
 
 def _without_records(case: ResetEvidence) -> ResetOutcome:
@@ -203,21 +181,18 @@ def _without_records(case: ResetEvidence) -> ResetOutcome:
 
 
 def _by_state(case: ResetEvidence, now: PartitionState, where: Place) -> ResetOutcome:
-    """By the present state alone, which is another than before and than the target."""
+    """By the present state alone, which is another than before and than the target. Whether the group's own work led
+    there is not known, unless it has not worked."""
     if case.group is None:
         return ResetOutcome(status=Status.UNKNOWN, evidence=where, asks_group=True, why=_MAYBE_OWN)
-    start: Start = "at" if now.start_offset == case.target else "past"
-    if now.start_offset is None or now.start_offset < case.target:
-        start = "below"
-    key = (case.outcome is Outcome.DONE, _is_altered(case, now), start, _since(now.state_epoch, case.group))
-    status, why = _WITHOUT_RECORDS.get(key, (Status.UNKNOWN, _MAYBE_OWN))
     if case.overwritten_at is not None:
         return _overwritten(case.overwritten_at, "an earlier look found it overwritten before anybody joined the group")
-    if status is Status.UNKNOWN:
-        return _unless_refused(case, where, why)
-    if status is not Status.OK:
-        return ResetOutcome(status=status, evidence=where, why=f"{why}: {now.start_offset}")
-    return _moved_on(case, where, now.state_epoch)
+    is_off = now.start_offset != case.target and _since(now.state_epoch, case.group) == "empty"
+    if is_off and case.outcome is Outcome.DONE:
+        return _overwritten(
+            where, f"start offset {now.start_offset} was written although no member had joined the group"
+        )
+    return _unless_refused(case, where, _MAYBE_OWN)
 
 
 def _moved_on(case: ResetEvidence, where: Place, state_epoch: int | None) -> ResetOutcome:
@@ -230,18 +205,6 @@ def _unless_refused(case: ResetEvidence, where: Place | None, why: str) -> Reset
     if case.outcome is Outcome.REFUSED:
         return ResetOutcome(status=Status.FAILED)
     return ResetOutcome(status=Status.UNKNOWN, evidence=where, why=why)
-
-
-def _is_altered(case: ResetEvidence, now: PartitionState) -> bool:
-    """Whether a request set the state since the plan, while the group was as the plan found it."""
-    before = case.before
-    if before is None:
-        return False
-    if now.start_offset is not None and before.start_offset is not None and now.start_offset < before.start_offset:
-        return True
-    if now.state_epoch is None or before.state_epoch is None:
-        return False
-    return before.state_epoch < now.state_epoch == case.sent_epoch
 
 
 def _since(state_epoch: int | None, group: GroupNow | None) -> Since:

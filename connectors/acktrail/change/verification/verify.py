@@ -16,13 +16,19 @@ from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeRun, Settled
 from acktrail.change.collection.collect import described_offsets, read_states
-from acktrail.change.collection.exported_records import exported_between
 from acktrail.change.collection.facts import PartitionState, StateFacts
-from acktrail.change.execution.attempt import SentPartition, sent_partitions
-from acktrail.change.execution.other_requests import Unanswered, requests_after, rival_of, unanswered
+from acktrail.change.execution.attempt import (
+    SentPartition,
+    Unanswered,
+    requests_after,
+    rival_of,
+    sent_partitions,
+    unanswered,
+)
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     Place,
@@ -169,7 +175,6 @@ class _Verification:
             target=one.target_offset,
             outcome=one.outcome,
             before=one.row.state,
-            sent_epoch=one.group_epoch,
             records=[seen for seen in self._seen[key] if seen[0][1] >= end],
             is_complete=self._is_complete,
             now=states.states.get(key),

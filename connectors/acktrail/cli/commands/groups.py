@@ -134,7 +134,7 @@ def delete(
     """
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.collect_group_change import plan_deletion
+    from acktrail.change.groups.group_change_plan import plan_deletion
 
     target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
@@ -165,7 +165,7 @@ def delete_offsets(
     """
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.collect_group_change import plan_deletion
+    from acktrail.change.groups.group_change_plan import plan_deletion
 
     target = change_tables(tables, tables_options, execute=execute)
     with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
@@ -242,7 +242,7 @@ def set_(
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.collect_group_change import plan_configs
+    from acktrail.change.groups.group_change_plan import plan_configs
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():

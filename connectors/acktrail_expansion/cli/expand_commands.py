@@ -7,27 +7,24 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.change.change_options import Out, Reason, RequestedBy
+from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.cli.common_options import command_group
+from acktrail.config import TablesConfig
 from acktrail_expansion.cli.verdict_commands import check, show
 
 app = command_group("Partitions of topics and the order of keys: plan an expansion, check groups, show it.")
 
 
 @app.command()
+@options.spread
 def plan(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it is to have in all.")],
-    out: Out = None,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    out: options.Out = None,
+    *,
+    because: options.Because,
+    at: options.OfBoth,
 ) -> None:
     """Say what an expansion would do: which keys move, which groups read the topic, what is open in each.
 
@@ -36,15 +33,14 @@ def plan(
 
     Example: acktrail expand plan orders --partitions 8 --out plan.json
     """
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.optional_from_environment(tables, tables_options)
+    target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
     from acktrail.change.lifecycle.plan_status import account
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail_expansion.change.collect_expansion import make_plan
 
-    with ShareGroupAdmin(kafka) as admin:
-        made = make_plan(admin, topic, partitions, created_by=account(), requested_by=requested_by, reason=reason)
-    keep_new(made, target, out, as_json=as_json)
+    with ShareGroupAdmin(at.kafka) as admin:
+        made = make_plan(admin, topic, partitions, created_by=account(), **because.named)
+    keep_new(made, target, out, as_json=at.as_json)
 
 
 app.command()(check)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acktrail.change.change_kind import kind_of
 from acktrail.change.request.reset_request import (
     ResetRequest,
     StrategyKind,
@@ -26,7 +25,6 @@ from acktrail.errors import ChangeRefused, MalformedFile
 
 if TYPE_CHECKING:
     from acktrail.change.cluster import Cluster
-    from acktrail.change.planning.change_plan import ChangePlan
 
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
@@ -110,17 +108,7 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
     for group in groups:
         cluster.admin.describe_group(group)
         rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
-    return _csv([row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])])
-
-
-def planned_offsets(plan: ChangePlan) -> tuple[str, int]:
-    """The targets of a reset, or the start offsets that an undo of a deletion goes back to, as CSV; and how many share
-    partitions have none."""
-    is_deletion = kind_of(plan).is_deletion
-    return _csv([(*row.key, row.resume_offset if is_deletion else row.target_offset) for row in plan.partitions])
-
-
-def _csv(rows: Sequence[tuple[str, str, int, int | None]]) -> tuple[str, int]:
+    rows = [row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])]
     several = len({group for group, *_ in rows}) > 1
     known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
     return write_offsets(known), len(rows) - len(known)

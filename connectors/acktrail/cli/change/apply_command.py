@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, row_tables
+from acktrail.cli.arrow_without_pandas import row_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import (
     HOUR_MS,
@@ -17,24 +17,19 @@ from acktrail.cli.change.change_preview import (
     show_what_would_be_sent,
     write_new,
 )
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.interruption import interruptible
-from acktrail.config import KafkaConfig
 
 
+@options.spread
 def apply(
     plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
     execute: options.Execute = False,
     partial: options.Partial = False,
     max_age: options.MaxAge = 24.0,
     wait_empty: options.WaitEmpty = 0.0,
-    wait: options.Wait = 30.0,
-    watch: options.Watch = 5.0,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    waits: options.Waits,
+    at: options.OfBoth,
 ) -> None:
     """Carry out a plan, verify it in the state topic, and note every step in the audit.
 
@@ -47,29 +42,25 @@ def apply(
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
 
-    target = lean_tables(tables, tables_options)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = at.needed
     loaded, age_ms = load_any_plan(plan, target), int(max_age * HOUR_MS)
-    with Cluster(kafka) as cluster:
+    with Cluster(at.kafka) as cluster:
         if not execute:
             rows = api.recheck(cluster, target, loaded, partial=partial, max_age_ms=age_ms)
-            show_what_would_be_sent(loaded, rows, as_json=as_json)
+            show_what_would_be_sent(loaded, rows, as_json=at.as_json)
             return
         if wait_empty > 0:
             api.wait_until_empty(cluster, loaded.group_ids, timeout_s=wait_empty)
-        journal, verified = api.open_journal(target, loaded), {"wait_s": wait, "watch_s": watch}
-        carry_out(cluster, journal, loaded, partial=partial, max_age_ms=age_ms, as_json=as_json, **verified)
+        journal = api.open_journal(target, loaded)
+        carry_out(cluster, journal, loaded, waits, partial=partial, max_age_ms=age_ms, as_json=at.as_json)
 
 
+@options.spread
 def verify(
     plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
-    wait: options.Wait = 30.0,
-    watch: options.Watch = 5.0,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    waits: options.Waits,
+    at: options.OfBoth,
 ) -> None:
     """Settle a plan whose outcome is not known: its process was killed, the broker did not answer.
 
@@ -78,16 +69,16 @@ def verify(
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
 
-    target = row_tables(tables, tables_options)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = row_tables(at.tables, at.tables_options)
     loaded = load_any_plan(plan, target)
-    with Cluster(kafka) as cluster:
+    with Cluster(at.kafka) as cluster:
         journal = api.open_journal(target, loaded)
         with interruptible():
-            found = api.verify(cluster, journal, loaded, wait_s=wait, watch_s=watch)
-        show_outcome(journal, loaded, found, as_json=as_json)
+            found = api.verify(cluster, journal, loaded, wait_s=waits.wait, watch_s=waits.watch)
+        show_outcome(journal, loaded, found, as_json=at.as_json)
 
 
+@options.spread
 def undo(
     plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
     topic: options.Topics = None,
@@ -97,16 +88,11 @@ def undo(
         bool, typer.Option("--allow-moved-on", help="Also take back what the group, or anybody else, changed since.")
     ] = False,
     without_state: options.WithoutState = False,
-    reason: options.Reason = "",
-    requested_by: options.RequestedBy = "",
+    *,
+    because: options.Because,
     out: options.Out = None,
-    wait: options.Wait = 30.0,
-    watch: options.Watch = 5.0,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    waits: options.Waits,
+    at: options.OfBoth,
 ) -> None:
     """Plan to go back to the start offsets that a plan found; with --execute do it.
 
@@ -124,23 +110,21 @@ def undo(
     from acktrail.change.cluster import Cluster
     from acktrail.change.lifecycle.undo import undo_request, undoable
 
-    target = lean_tables(tables, tables_options)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    target = at.needed
     request = undo_request(
         undoable(load_plan(target, plan)),
         topics=topic or (),
-        reason=reason,
-        requested_by=requested_by,
+        **because.named,
         allow_moved_on=allow_moved_on,
         without_state=without_state,
     )
-    with Cluster(kafka) as cluster:
+    with Cluster(at.kafka) as cluster:
         made = api.make_plan(cluster, request, tables=target)
         if not execute:
-            keep_new(made, target, out, as_json=as_json)
+            keep_new(made, target, out, as_json=at.as_json)
             return
         write_new(made, out)
         journal = api.open_journal(target, made)
         journal.write_plan(made)
         typer.echo(f"plan {made.plan_id}", err=True)
-        carry_out(cluster, journal, made, partial=partial, wait_s=wait, watch_s=watch, as_json=as_json)
+        carry_out(cluster, journal, made, waits, partial=partial, as_json=at.as_json)

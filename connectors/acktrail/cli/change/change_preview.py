@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy, lean_tables, optional_lean_tables
+from acktrail.cli.arrow_without_pandas import forgo_numpy
+from acktrail.cli.change.change_options import Waits
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable, table
@@ -71,11 +72,6 @@ def write_new(plan: ChangePlan, out: Path | None) -> None:
         write_text(plan_json(plan), out)
 
 
-def change_tables(uri: str | None, options_file: Path | None, *, execute: bool) -> TablesConfig | None:
-    """The tables that a change is noted in: needed to `execute`."""
-    return (lean_tables if execute else optional_lean_tables)(uri, options_file)
-
-
 def keep_or_execute(
     cluster: Cluster, plan: ChangePlan, target: TablesConfig | None, *, execute: bool, as_json: bool
 ) -> None:
@@ -92,11 +88,10 @@ def carry_out(
     cluster: Cluster,
     journal: Journal,
     plan: ChangePlan,
+    waits: Waits = Waits(),  # noqa: B008  # frozen
     *,
     partial: bool = False,
     max_age_ms: int = 24 * HOUR_MS,
-    wait_s: float = 30.0,
-    watch_s: float = 5.0,
     as_json: bool = False,
 ) -> None:
     """Send, verify, print the outcome; an interruption in between is an unknown outcome."""
@@ -106,7 +101,7 @@ def carry_out(
     requests = OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:
         done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
-        found = api.verify(cluster, journal, plan, wait_s=wait_s, watch_s=watch_s, requests=requests)
+        found = api.verify(cluster, journal, plan, wait_s=waits.wait, watch_s=waits.watch, requests=requests)
     show_outcome(journal, plan, found, done, as_json=as_json)
 
 

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
-from acktrail.cli.common_options import TIME, AsJson, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import TIME, ClientConfig
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import resolved_properties
@@ -35,6 +34,7 @@ _TargetOptions = Annotated[
 ]
 
 
+@options.spread
 def plan_migration(
     translate: Annotated[
         str,
@@ -43,13 +43,8 @@ def plan_migration(
             help="same: the topics have the same offsets; mm2: by MirrorMaker 2's offset syncs and checkpoints.",
         ),
     ],
-    group: options.Groups = None,
-    group_glob: options.Globs = None,
-    all_groups: options.AllGroups = False,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", help="Only this topic of the source, or some partitions: topic:0,1. May be repeated."),
-    ] = None,
+    *,
+    scope: options.Scope,
     at: Annotated[
         str | None,
         typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest."),
@@ -72,14 +67,9 @@ def plan_migration(
     no_create: Annotated[
         bool, typer.Option("--no-create", help="Refuse groups that the target does not have.")
     ] = False,
-    without_state: Annotated[
-        bool, typer.Option("--without-state", help="Plan even if the target's state topic cannot be read.")
-    ] = False,
-    reason: options.Reason = "",
-    requested_by: options.RequestedBy = "",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the plan to this file, for `acktrail change apply`.")
-    ] = None,
+    without_state: options.WithoutState = False,
+    because: options.Because,
+    out: options.Out = None,
     target_profile: _TargetProfile = None,
     target_bootstrap_server: _TargetServer = None,
     target_client_config: _TargetConfig = None,
@@ -92,9 +82,7 @@ def plan_migration(
         str | None, typer.Option("--bootstrap-server", help="Brokers of the source, with --ask-source.")
     ] = None,
     client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    of_source: options.OfTables,
 ) -> None:
     """Say where groups of one cluster would start on another one, and change nothing.
 
@@ -111,10 +99,7 @@ def plan_migration(
 
     asked = {
         "way": translate,
-        "groups": group or [],
-        "group_globs": group_glob or [],
-        "all_groups": all_groups,
-        "topics": topic or [],
+        **scope.named,
         "at_ms": None if at is None else time_ms("--at", at),
         "topic_map": topic_map or [],
         "topic_prefix": topic_prefix,
@@ -123,11 +108,10 @@ def plan_migration(
         "out_of_range": out_of_range,
         "allow_create": not no_create,
         "without_state": without_state,
-        "reason": reason,
-        "requested_by": requested_by,
+        **because.named,
     }
     request = parse_migration_request(asked, asks_source=ask_source)
-    source_tables = lean_tables(tables, tables_options)
+    source_tables = of_source.needed
     own = _target_tables(target_tables, target_tables_options, target_profile)
     with ExitStack() as clusters:
         kafka = _target(target_bootstrap_server, target_client_config, target_profile)
@@ -135,7 +119,7 @@ def plan_migration(
         if ask_source:
             source = clusters.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
         plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
-    keep_new(plan, own, out, as_json=as_json)
+    keep_new(plan, own, out, as_json=of_source.as_json)
 
 
 def _target(bootstrap_server: str | None, client_config: Path | None, profile: str | None) -> KafkaConfig:

@@ -3,51 +3,63 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import hidden, lean_tables
+from acktrail.cli.arrow_without_pandas import hidden
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new, load_any_plan
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
     from acktrail.change.cluster import Cluster
 
 
-def plan_reset(
-    group: options.Groups = None,
-    group_glob: options.Globs = None,
-    all_groups: options.AllGroups = False,
-    topic: options.Topics = None,
-    all_topics: options.AllTopics = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False,
-    to_offset: Annotated[str | None, typer.Option("--to-offset", help="To this offset.")] = None,
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where to: one of them is given."""
+
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the log.")] = False
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the present start offset.")] = False
+    to_offset: Annotated[str | None, typer.Option("--to-offset", help="To this offset.")] = None
     to_datetime: Annotated[
         str | None,
         typer.Option(
             "--to-datetime",
             help="To the first record at or after a time: YYYY-MM-DDTHH:mm:SS.sss, with zone, or how long ago: 1h.",
         ),
-    ] = None,
+    ] = None
     by_duration: Annotated[
         str | None, typer.Option("--by-duration", help="To the first record after now minus this duration: PnDTnHnMnS.")
-    ] = None,
-    shift_by: Annotated[str | None, typer.Option("--shift-by", help="Shift by N records; negative moves back.")] = None,
+    ] = None
+    shift_by: Annotated[str | None, typer.Option("--shift-by", help="Shift by N records; negative moves back.")] = None
     from_file: Annotated[
         str | None, typer.Option("--from-file", help="To the offsets in a CSV file of Kafka's tools.")
-    ] = None,
+    ] = None
     to_history: Annotated[
         str | None,
         typer.Option(
             "--to-history", help="To where the groups stood at a time (or how long ago: 1h), by the exported records."
         ),
-    ] = None,
+    ] = None
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """What is given, with its value, as `parse_request` takes it."""
+        given = {of.name.replace("_", "-"): getattr(self, of.name) for of in fields(self)}
+        return {kind: None if value is True else value for kind, value in given.items() if value not in (None, False)}
+
+
+@options.spread
+def plan_reset(
+    *,
+    scope: options.Scope,
+    all_topics: options.AllTopics = False,
+    to: Where,
     out_of_range: Annotated[
         str, typer.Option("--out-of-range", help="Offsets outside of the log: clamp or reject.")
     ] = "clamp",
@@ -62,16 +74,11 @@ def plan_reset(
         list[str] | None,
         typer.Option("--allow", help="This rule only warns, where a refusal names it here; may be repeated."),
     ] = None,
-    reason: options.Reason = "",
-    requested_by: options.RequestedBy = "",
+    because: options.Because,
     wait_empty: options.WaitEmpty = 0.0,
     out: options.Out = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    at: options.OfBoth,
 ) -> None:
     """Say what a reset would do to every record, and change nothing.
 
@@ -84,54 +91,34 @@ def plan_reset(
     del dry_run
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
-    from acktrail.change.request.reset_request import StrategyKind as Kind
     from acktrail.change.request.reset_request import parse_request
 
-    given = {
-        Kind.TO_EARLIEST: to_earliest,
-        Kind.TO_LATEST: to_latest,
-        Kind.TO_CURRENT: to_current,
-        Kind.TO_OFFSET: to_offset,
-        Kind.TO_DATETIME: to_datetime,
-        Kind.BY_DURATION: by_duration,
-        Kind.SHIFT_BY: shift_by,
-        Kind.FROM_FILE: from_file,
-        Kind.TO_HISTORY: to_history,
-    }
-    chosen = [(kind, value) for kind, value in given.items() if value is not None and value is not False]
     asked = {
-        "groups": group or [],
-        "group_globs": group_glob or [],
-        "all_groups": all_groups,
-        "topics": topic or [],
+        **scope.named,
         "all_topics": all_topics,
-        "strategies": {kind: None if value is True else value for kind, value in chosen},
+        "strategies": to.named,
         "out_of_range": out_of_range,
         "allow_skip": allow_skip,
         "allow_create": allow_create,
         "without_state": without_state,
         "allow": allow or [],
-        "reason": reason,
-        "requested_by": requested_by,
+        **because.named,
     }
     request = parse_request(asked)
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.optional_from_environment(tables, tables_options)
-    with hidden("pandas"), Cluster(kafka) as cluster:
+    target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
+    with hidden("pandas"), Cluster(at.kafka) as cluster:
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
         plan = api.make_plan(cluster, request, tables=target)
-    keep_new(plan, target, out, as_json=as_json)
+    keep_new(plan, target, out, as_json=at.as_json)
 
 
+@options.spread
 def approve(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
     reason: options.Why = "",
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfBoth,
 ) -> None:
     """Approve a plan, noted in the audit with who and why. Nothing is sent.
 
@@ -144,20 +131,20 @@ def approve(
     """
     from acktrail.change.cluster import Cluster
 
-    kafka, target = KafkaConfig.from_environment(bootstrap_server, client_config), lean_tables(tables, tables_options)
-    with Cluster(kafka) as cluster:
-        _decide(plan, target, reason, as_json, cluster)
+    target = at.needed
+    with Cluster(at.kafka) as cluster:
+        _decide(plan, target, reason, at.as_json, cluster)
 
 
+@options.spread
 def reject(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
     reason: options.Why = "",
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfTables,
 ) -> None:
     """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
-    _decide(plan, lean_tables(tables, tables_options), reason, as_json)
+    _decide(plan, at.needed, reason, at.as_json)
 
 
 def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: Cluster | None = None) -> None:

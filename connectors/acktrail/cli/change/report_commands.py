@@ -9,23 +9,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import optional_lean_tables, row_tables
-from acktrail.cli.change.change_options import AllGroups, Globs, Groups, Topics
+from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import load_any_plan
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
 from acktrail.cli.text.json_text import echo_rows
-from acktrail.config import KafkaConfig
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
 
 _Json = Mapping[str, Any]
 
 
+@options.spread
 def list_plans(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfTables,
 ) -> None:
     """List the plans with their status, the newest first.
 
@@ -34,8 +32,8 @@ def list_plans(
     from acktrail.change.lifecycle import plan_status
     from acktrail.plain_tables import few
 
-    found = plan_status.list_plans(row_tables(tables, tables_options), limit=limit)
-    if as_json:
+    found = plan_status.list_plans(row_tables(at.tables, at.tables_options), limit=limit)
+    if at.as_json:
         echo_rows(found)
         return
     if not found:
@@ -47,20 +45,20 @@ def list_plans(
     typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
 
 
+@options.spread
 def show(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfTables,
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
     from acktrail.change.lifecycle.plan_status import plan_status
     from acktrail.change.planning.plan_file import to_json_value
 
-    target = optional_lean_tables(tables, tables_options)
+    target = at.optional
     loaded = load_any_plan(plan, target)
     progress = {} if target is None else plan_status(target, loaded.plan_id)
-    if as_json:
+    if at.as_json:
         typer.echo(json.dumps({"plan": to_json_value(loaded), **progress}))
         return
     from acktrail.cli.change.change_text import plan_text, results_text
@@ -81,6 +79,7 @@ def show(
         typer.echo("\n" + results_text(progress["executions"]))
 
 
+@options.spread
 def audit(
     plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
     anchor: Annotated[
@@ -91,9 +90,8 @@ def audit(
             help="A file that keeps the newest row: it is compared, then moved on. Keep it where the tables are not.",
         ),
     ] = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfTables,
 ) -> None:
     """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
 
@@ -106,10 +104,10 @@ def audit(
     from acktrail.change.lifecycle.plan_status import audit_rows
     from acktrail.change.planning.plan_file import to_json_value
 
-    target = row_tables(tables, tables_options)
+    target = row_tables(at.tables, at.tables_options)
     report = to_json_value(checked_audit(target, anchor=anchor))
     found = audit_rows(target, plan_id=plan)
-    if as_json:
+    if at.as_json:
         typer.echo(json.dumps({"chain": report, "rows": found}))
         return
     if found:
@@ -174,38 +172,20 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
 """What the detail of an event says to a person."""
 
 
-def export(
-    group: Groups = None,
-    group_glob: Globs = None,
-    all_groups: AllGroups = False,
-    topic: Topics = None,
-    plan: Annotated[
-        str | None,
-        typer.Option("--plan", help="Export the targets of this plan (file or id); of a deletion what it found."),
-    ] = None,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-) -> None:
+@options.spread
+def export(*, scope: options.Scope, at: options.OfCluster) -> None:
     """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So
     are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.lifecycle.undo import undoable
-    from acktrail.change.request.offsets_csv import current_offsets, planned_offsets
+    from acktrail.change.request.offsets_csv import current_offsets
     from acktrail.change.request.reset_request import parse_request
 
-    if plan is not None:
-        loaded = load_any_plan(plan, optional_lean_tables(tables, tables_options))
-        text, left_out = planned_offsets(undoable(loaded))
-    else:
-        groups = {"groups": group or [], "group_globs": group_glob or [], "all_groups": all_groups}
-        scope = {"topics": topic or [], "all_topics": not topic, "strategies": {"to-current": None}}
-        with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
-            text, left_out = current_offsets(cluster, parse_request({**groups, **scope}))
+    asked = {**scope.named, "all_topics": not scope.topic, "strategies": {"to-current": None}}
+    with Cluster(at.kafka) as cluster:
+        text, left_out = current_offsets(cluster, parse_request(asked))
     typer.echo(text, nl=False)
     if left_out:
         typer.echo(f"{left_out} share partition(s) without a start offset left out", err=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acktrail.cli import group_answers
-from acktrail.cli.change.change_options import Execute, Reason, RequestedBy, WaitEmpty
-from acktrail.cli.change.change_preview import change_tables, keep_or_execute
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot, command_group
+from acktrail.cli.change import change_options as options
+from acktrail.cli.change.change_preview import keep_or_execute
+from acktrail.cli.common_options import command_group
 from acktrail.cli.group_answers import describe_all, raise_first
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
@@ -31,6 +31,7 @@ Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]
 
 
 @app.command("list")
+@options.spread
 def list_groups(
     patterns: Annotated[
         list[str] | None, typer.Argument(metavar="[PATTERN]...", help="Group ids or patterns: billing, 'team-*'.")
@@ -42,9 +43,8 @@ def list_groups(
         str | None, typer.Option("--topic", help="Only groups with state in topics that match; LAG counts those alone.")
     ] = None,
     names: Annotated[bool, typer.Option("--names", help="Print the ids alone: no group is described.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfCluster,
 ) -> None:
     """List share groups with state, number of members and total lag.
 
@@ -55,17 +55,17 @@ def list_groups(
 
     if names and topic is not None:
         raise InputError("--names and --topic exclude each other", hint="topics are known of described groups alone")
-    with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
+    with ShareGroupAdmin(at.kafka) as admin:
         listed = {one.group_id: one.state for one in group_answers.list_matching(admin, patterns or (), states or ())}
         answers = [] if names else describe_all(admin, list(listed), topic)
     if names:
-        if as_json:
+        if at.as_json:
             echo_rows({"group": group_id} for group_id in listed)
         else:
             typer.echo("\n".join(map(printable, listed)))
         return
     shown = [one for one in answers if topic is None or one.offsets or one.error is not None]
-    if as_json:
+    if at.as_json:
         echo_rows(group_answers.listing_json(listed[one.group_id], one) for one in shown)
     else:
         typer.echo(group_answers.listing_text(listed, shown))
@@ -73,6 +73,7 @@ def list_groups(
 
 
 @app.command()
+@options.spread
 def describe(
     groups: Annotated[list[str] | None, typer.Argument(help="Share groups by id.")] = None,
     patterns: Annotated[
@@ -83,9 +84,8 @@ def describe(
     members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show state, members and lag of each group instead.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="More columns.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfCluster,
 ) -> None:
     """Describe share groups: start offset and lag of every share partition.
 
@@ -97,10 +97,10 @@ def describe(
 
     if members and state:
         raise InputError("--members and --state exclude each other", hint="give one of them")
-    with ShareGroupAdmin(KafkaConfig.from_environment(bootstrap_server, client_config)) as admin:
+    with ShareGroupAdmin(at.kafka) as admin:
         wanted = group_answers.selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
         answers = describe_all(admin, wanted, topic)
-    if as_json:
+    if at.as_json:
         echo_rows(map(group_answers.group_json, answers))
     else:
         found = [(answer, answer.group) for answer in answers if answer.group is not None]
@@ -115,17 +115,14 @@ def describe(
 
 
 @app.command()
+@options.spread
 def delete(
     groups: Groups,
-    execute: Execute = False,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    wait_empty: WaitEmpty = 0.0,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    execute: options.Execute = False,
+    *,
+    because: options.Because,
+    wait_empty: options.WaitEmpty = 0.0,
+    at: options.OfBoth,
 ) -> None:
     """Show what a deletion would take away; with --execute delete the groups. They must have no members.
 
@@ -136,27 +133,24 @@ def delete(
     from acktrail.change.cluster import Cluster
     from acktrail.change.groups.group_change_plan import plan_deletion
 
-    target = change_tables(tables, tables_options, execute=execute)
-    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+    target = at.needed if execute else at.optional
+    with Cluster(at.kafka) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, groups, reason=reason, requested_by=requested_by, tables=target)
-        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
+        plan = plan_deletion(cluster, groups, **because.named, tables=target)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
 
 
 @app.command("delete-offsets")
+@options.spread
 def delete_offsets(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
-    execute: Execute = False,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    wait_empty: WaitEmpty = 0.0,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    execute: options.Execute = False,
+    *,
+    because: options.Because,
+    wait_empty: options.WaitEmpty = 0.0,
+    at: options.OfBoth,
 ) -> None:
     """Show what a deletion would take away; with --execute delete it. Groups must have no members.
 
@@ -167,25 +161,25 @@ def delete_offsets(
     from acktrail.change.cluster import Cluster
     from acktrail.change.groups.group_change_plan import plan_deletion
 
-    target = change_tables(tables, tables_options, execute=execute)
-    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
+    target = at.needed if execute else at.optional
+    with Cluster(at.kafka) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, group, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, group, topic, reason=reason, requested_by=requested_by, tables=target)
-        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
+        plan = plan_deletion(cluster, group, topic, **because.named, tables=target)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
 
 
 @config.command()
+@options.spread
 def show(
     groups: Groups,
     every: Annotated[bool, typer.Option("--all", help="Also what is not set on the group itself.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfCluster,
 ) -> None:
     """Show what is set on groups; with --all everything that is in force."""
-    found = _read(KafkaConfig.from_environment(bootstrap_server, client_config), groups)
-    if as_json:
+    found = _read(at.kafka, groups)
+    if at.as_json:
         echo_rows({"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found)
         return
     rows = [
@@ -198,44 +192,41 @@ def show(
 
 
 @config.command()
+@options.spread
 def diff(
     groups: Groups,
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    as_json: AsJson = False,
+    *,
+    at: options.OfCluster,
 ) -> None:
     """Show where groups differ from each other; of one group alone, where it differs from the brokers' defaults.
 
     The default of a configuration is read from a group whose name has no configuration.
     """
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
+    kafka = at.kafka
     wanted = list(dict.fromkeys(groups))
     found = _read(kafka, [*wanted, _NOBODY] if len(wanted) == 1 else wanted)
     names = sorted({name for configs in found for name, _ in _share(configs)})
     values = [[(configs.configs or {}).get(name) for configs in found] for name in names]
     rows = [(name, *each) for name, each in zip(names, values, strict=True) if len(set(each)) > 1]
     titles = [configs.group_id if configs.group_id != _NOBODY else "(default)" for configs in found]
-    if as_json:
+    if at.as_json:
         echo_rows({"name": name, "values": dict(zip(titles, each, strict=True))} for name, *each in rows)
     else:
         typer.echo(table(("NAME", *titles), rows) if rows else "no difference")
 
 
 @config.command("set")
+@options.spread
 def set_(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     settings: Annotated[list[str] | None, typer.Argument(help="name=value, one or more.")] = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", help="Back to the brokers' default. May be repeated.")
     ] = None,
-    execute: Execute = False,
-    reason: Reason = "",
-    requested_by: RequestedBy = "",
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    as_json: AsJson = False,
+    execute: options.Execute = False,
+    *,
+    because: options.Because,
+    at: options.OfBoth,
 ) -> None:
     """Show what would change; with --execute change it. The groups may be at work.
 
@@ -252,10 +243,10 @@ def set_(
         wanted[name] = value
     if not wanted:
         raise ChangeRefused("nothing_to_change", "nothing is to be set", hint="give name=value, or --unset name")
-    target = change_tables(tables, tables_options, execute=execute)
-    with Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)) as cluster:
-        plan = plan_configs(cluster, group, wanted, reason=reason, requested_by=requested_by)
-        keep_or_execute(cluster, plan, target, execute=execute, as_json=as_json)
+    target = at.needed if execute else at.optional
+    with Cluster(at.kafka) as cluster:
+        plan = plan_configs(cluster, group, wanted, **because.named)
+        keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
 
 
 def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:

@@ -11,6 +11,8 @@ Example:
     'Partition 2 was begun with 3 records of partition 0 below offset 60 open, the first at offset 57'
     >>> advice(row)
     'Keys of these records may have been processed out of order. Name them: acktrail expand check TOPIC.'
+    >>> advice(row, is_newest=False)
+    'The topic grew again since: keys are not read any more.'
 """
 
 from __future__ import annotations
@@ -56,6 +58,9 @@ _ADVICE: Final[Mapping[str, str]] = {
     _N.BETWEEN_FENCES: f"Read the keys: {CHECK}.",
     _N.BETWEEN_LOOKS: f"Read the keys, which narrow a wide fence: {CHECK}.",
 }
+_BY_KEYS: Final = frozenset({_V.BROKEN, _N.NO_RECORD_KNOWN, _N.BETWEEN_FENCES, _N.BETWEEN_LOOKS})
+"""What keys would say more about; they are read of the newest expansion of a topic alone."""
+_GREW_AGAIN: Final = "The topic grew again since: keys are not read any more."
 _UNKNOWN: Final = "this release does not know it"
 
 
@@ -94,15 +99,18 @@ def verdict_sentence(row: _Row) -> str:
     return f"Partition {partition}: not proven, {REASONS.get(row['reason'] or '', _UNKNOWN)}{source}."
 
 
-def advice(row: _Row) -> str:
+def advice(row: _Row, *, is_newest: bool = True) -> str:
     """What to do about a verdict; where keys were read and name those at risk, it leads there. Beside `safe`: what no
-    tool outside the broker sees."""
+    tool outside the broker sees. `is_newest`: of the expansions of the topic."""
     if row["verdict"] == _V.SAFE:
         work = "a first delivery in progress" if row["group_type"] == "share" else "work that was not committed"
         return f"Not seen: {work}, and producers whose metadata was older than the settle time."
     if row["verdict"] == _V.BROKEN and row.get("keys_at_risk") is not None:
         return f"{counted(row['keys_at_risk'], 'key')} may have been processed out of order: they are named by digest."
-    return _ADVICE.get(row["reason"] if row["verdict"] == _V.NOT_PROVEN else row["verdict"], "")
+    case = row["reason"] if row["verdict"] == _V.NOT_PROVEN else row["verdict"]
+    if case in _BY_KEYS and not is_newest:
+        return _GREW_AGAIN
+    return _ADVICE.get(case, "")
 
 
 def _open(row: _Row) -> str:

@@ -204,4 +204,3 @@ def test_what_is_exported_kafkas_tools_read(
     theirs.write_text(printed)
     found = {(row.topic, row.partition): row.offset for row in offset_rows(theirs)}
     assert found == {(TOPIC, 0): 5, (TOPIC, 1): 31}
-    assert left_out == 0

@@ -88,10 +88,12 @@ def detailed(read: Read, row: Mapping[str, Any], size: int, group_id: str = "") 
     where = pc.field("event_id") == row["event_id"]
     fences = read("expansion_fences", where=where).to_pylist()
     fences.sort(key=lambda each: (each["fence_high"] is not None, each["partition"] or 0))
+    later = (pc.field("topic_id") == row["topic_id"]) & (pc.field("sequence") > row["sequence"])
+    is_newest = not read("partition_expansions", columns=["sequence"], where=later).num_rows
     verdicts = read("expansion_verdicts", where=where & (pc.field("group_id") == group_id) if group_id else where)
     return {
         **row,
-        "verdicts": [_worded(each) for each in worst_first(verdicts).slice(0, size).to_pylist()],
+        "verdicts": [_worded(each, is_newest=is_newest) for each in worst_first(verdicts).slice(0, size).to_pylist()],
         "verdict_count": verdicts.num_rows,
         "fences": fences[:size],
         "fence_count": len(fences),
@@ -99,9 +101,9 @@ def detailed(read: Read, row: Mapping[str, Any], size: int, group_id: str = "") 
     }
 
 
-def _worded(row: Row) -> Row:
-    said = {"label": words.label(row["verdict"]), "sentence": words.verdict_sentence(row), "advice": words.advice(row)}
-    return {**row, **said, "tone": _tone(row["verdict"])}
+def _worded(row: Row, *, is_newest: bool) -> Row:
+    said = {"label": words.label(row["verdict"]), "sentence": words.verdict_sentence(row)}
+    return {**row, **said, "advice": words.advice(row, is_newest=is_newest), "tone": _tone(row["verdict"])}
 
 
 def _doubts(row: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import INSTANT
+from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap
@@ -44,8 +45,8 @@ def check_expansions(tables: Tables, run_id: str) -> ValidationSummary:
     for table, (rows, names) in frames.items():
         checks = [check for check in checks_of(SUITE) if check.rule.tables == (table,)]
         results += evaluate(SUITE, checks, frame_of(rows(tables)), partial(_label, names))
-    clusters = tables.read("partition_observations", columns=["cluster_id"], where=pc.field("run_id") == run_id)
-    cluster_id = pc.max(clusters["cluster_id"]).as_py()
+    looks = tables.snapshot("partition_observations")
+    cluster_id = None if looks is None else cluster_of(looks)
     summary = ValidationSummary(cluster_id=cluster_id, run_id=f"expansions-{run_id}", results=tuple(results))
     try:
         return record(tables, summary, _COUNTER, tables.transaction_version("quality_results", _COUNTER))

@@ -91,9 +91,10 @@ def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
     rows["partition_expansions"][0].update(LATE, first_seen_new_at=datetime.now(UTC) - timedelta(minutes=20))
     summary = checked(tables, rows)
     assert [result.expectation for result in summary.not_evaluated] == ["group_kept_order"]
+    assert check_expansions(tables, "a-look-that-listed-no-topic").cluster_id == summary.cluster_id == CLUSTER
     assert all(result.reason for result in (*nothing.not_evaluated, *summary.not_evaluated))
     totals = suite_totals(tables.read("quality_results")).to_pylist()
-    assert sorted((row["holds"], row["fails"]) for row in totals) == [(0, 0), (6, 0)]
+    assert sorted((row["holds"], row["fails"]) for row in totals) == [(0, 0), (6, 0), (6, 0)]
     assert SUITE in {file.stem for file in export_suites(tmp_path)}
 
 

@@ -29,7 +29,7 @@ from acktrail.change.audit.audit_chain import (
 )
 from acktrail.change.audit.journal import Journal, read_audit
 from acktrail.change.execution.attempt import Attempt
-from acktrail.change.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings, worst_status
+from acktrail.change.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
 from acktrail.kafka.changes import ChangeResult, Outcome
@@ -137,12 +137,6 @@ def test_a_plan_that_is_about_no_group_keeps_itself_away() -> None:
     found = standings(rows_of(replace(lease(), group_id=None)))
     assert blocking(found, "", plan_id=found[0].plan_id, now_ms=NOW_MS) is not None
     assert blocking(found, "", plan_id="another", now_ms=NOW_MS) is None
-
-
-def test_a_plan_stands_where_its_worst_group_does() -> None:
-    """One unknown among the done makes the plan unknown."""
-    assert worst_status([ChangeStatus.DONE, ChangeStatus.UNKNOWN, ChangeStatus.FAILED]) is ChangeStatus.UNKNOWN
-    assert worst_status([]) is ChangeStatus.PLANNED
 
 
 def journal(root: Path, cluster_id: str = "c1", clock: Any = lambda: NOW) -> Journal:

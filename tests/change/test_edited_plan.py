@@ -121,27 +121,3 @@ def test_an_edited_target_is_neither_approved_nor_applied(
         assert ("would_skip" if is_whole else "judged_otherwise") in said or "judged_otherwise" in said
     assert scene.starts(group) == [5, 5]
     assert json.loads(file.read_text())["totals"]["skipped"] == 0
-
-
-@pytest.mark.broker
-def test_what_was_not_edited_is_approved_and_applied(scene: Scene, reset: Command, tmp_path: Path) -> None:
-    """Every strategy, after the log grew: as it was planned."""
-    group, file = scene.group(), tmp_path / "plan.json"
-    offsets = tmp_path / "offsets.csv"
-    offsets.write_text(f"{TOPIC},0,3\n{TOPIC},1,4\n")
-    for strategy in (
-        {"to-earliest": None},
-        {"to-latest": None},
-        {"shift-by": "-2"},
-        {"to-current": None},
-        {"to-datetime": "2020-01-01T00:00:00Z"},
-        {"by-duration": "PT1S"},
-        {"from-file": str(offsets)},
-    ):
-        scope = {} if "from-file" in strategy else {"topics": [TOPIC]}
-        plan = scene.plan(groups=[group], strategies=strategy, allow_skip=True, **scope)
-        file.write_text(plan_json(from_json_value(ResetPlan, plan)))
-        scene.workload.produce(TOPIC, 2)
-        for words in (("approve", str(file)), ("apply", str(file), "--execute", "--watch", "0")):
-            done = reset(*words)
-            assert done.code == 0, (strategy, done)

@@ -81,19 +81,8 @@ def test_a_dry_run_of_apply_shows_what_would_be_sent(
     """Every start offset of the request, as text and as JSON; nothing is sent."""
     request.getfixturevalue("workload")
     plan = tmp_path / "plan.json"
-    planned = ask(
-        "change",
-        "plan",
-        "reset",
-        "--group",
-        GROUP,
-        "--topic",
-        f"{TOPIC}:0",
-        "--to-latest",
-        "--allow-skip",
-        "--out",
-        plan,
-    )
+    words = ("--group", GROUP, "--topic", f"{TOPIC}:0", "--to-latest", "--allow-skip", "--out", plan)
+    planned = ask("change", "plan", "reset", *words)
     assert planned.code == 0, planned.stderr
 
     text = ask("change", "apply", plan)

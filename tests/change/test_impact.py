@@ -103,21 +103,6 @@ def test_the_history_adds_what_lies_below_the_start_offset(
     assert (other.archived_forgotten, other.archived_known) == (None, without.archived_known)
 
 
-@given(logs(), st.data())
-def test_every_record_is_accounted_for(facts: PartitionFacts, data: st.DataObject) -> None:
-    """Each record of the log is delivered, or was done with, or is skipped: the sums meet."""
-    if facts.start_offset is None:
-        return
-    low, high = facts.log_start_offset or 0, facts.log_end_offset or 0
-    target = data.draw(st.integers(low, high))
-    found = impact(facts, target)
-    done_and_left = len(
-        [o for o in range(low, target) if o < facts.start_offset or states(facts)[o] in TERMINAL_STATES]
-    )
-
-    assert found.to_deliver + done_and_left + (found.skipped or 0) == high - low
-
-
 @given(logs(), st.data(), st.sampled_from([None, "READ is missing"]))
 def test_a_group_that_does_not_exist_has_finished_nothing(
     facts: PartitionFacts, data: st.DataObject, reason: str | None

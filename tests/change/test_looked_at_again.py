@@ -177,19 +177,6 @@ def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: st
     assert checked_audit(world.tables).flaws == ()
 
 
-def test_a_late_request_is_not_the_work_of_another_plan(forgetful: Forgetful, group: str) -> None:
-    """Two plans ask for the same, nobody answers either, and one request arrives: whose it was is not known."""
-    world, first = forgetful.world, plan_to(forgetful.world, group, TARGET)
-    with kafka_proxy(world.kafka.bootstrap_servers) as network:
-        with unanswered(world, first):
-            second = plan_to(world, group, TARGET)
-            network.held.add(ALTER)
-            replace(world, kafka=network.config()).execute(second)
-            assert {row["status"] for row in world.verify(second, wait_s=0)} == {"UNKNOWN"}
-        for plan in (first, second):
-            assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"UNKNOWN"}
-
-
 @pytest.mark.full
 def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]

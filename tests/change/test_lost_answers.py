@@ -69,20 +69,6 @@ def lost_tables(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str) -> Ite
             away.rename(folder)
 
 
-@pytest.mark.full
-def test_tables_lost_after_the_request_leave_an_unknown_outcome(
-    scene: Scene, reset: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer cannot be noted: exit code 5, not 3; once the tables are back, verification settles it."""
-    group = scene.group()
-    plan = scene.earliest(group)
-    with lost_tables(monkeypatch, scene, "alter_offsets"):
-        assert unknown(reset("apply", plan["plan_id"], "--execute", "--watch", "0"), plan["plan_id"])
-    assert scene.is_open(plan["plan_id"])
-    assert reset("verify", plan["plan_id"], "--watch", "0").code == 0
-    assert scene.starts(group) == [0, 0]
-
-
 @pytest.mark.few(1)
 @ONE_RELEASE
 @pytest.mark.parametrize("step", ["write_executions", "note"])
@@ -161,17 +147,20 @@ def test_nothing_of_this_applies_before_the_request_leaves(
     assert reset("apply", plan["plan_id"], "--execute", "--watch", "0").code == 0
 
 
-def test_changes_of_other_kinds_are_unknown_too(
+def test_tables_lost_after_a_request_leave_an_unknown_outcome(
     scene: Scene, capsys: pytest.CaptureFixture[str], reset: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables lost after a deletion of offsets, and after a change of configurations."""
+    """Tables lost after a reset, a deletion of offsets, and a change of configurations: the answer cannot be noted,
+    exit code 5, not 3; once the tables are back, verification settles it."""
     group = scene.group()
     deletion = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
     setting = ("groups", "config", "set", "--group", group, "share.auto.offset.reset=earliest", "--execute")
-    for name, words in (("delete_offsets", deletion), ("alter_group_configs", setting)):
+    reset_of = ("change", "apply", scene.earliest(group)["plan_id"], "--execute", "--watch", "0")
+    requests = (("alter_offsets", reset_of), ("delete_offsets", deletion), ("alter_group_configs", setting))
+    for name, words in requests:
         with lost_tables(monkeypatch, scene, name):
             done = run(capsys, *words, *scene.arguments())
-        plan_id = list_plans(scene.tables)[0]["plan_id"]
+        plan_id = reset_of[2] if name == "alter_offsets" else list_plans(scene.tables)[0]["plan_id"]
         assert unknown(done, plan_id)
         assert scene.is_open(plan_id)
         assert reset("verify", plan_id).code == 0
@@ -201,17 +190,6 @@ def test_a_signal_after_the_request_is_not_silent(scene: Scene, number: signal.S
     assert (code, f"acktrail change verify {plan['plan_id']}" in message) == (5, True), message
     assert scene.standing(plan["plan_id"]) == "UNKNOWN"
     assert {row["status"][:2] for row in scene.verify(plan)} == {"OK"}
-
-
-@ONE_RELEASE
-def test_a_signal_after_a_deletion_is_not_silent(scene: Scene) -> None:
-    """The same for what is not a reset."""
-    group = scene.group()
-    words = ("groups", "delete-offsets", "--group", group, "--topic", TOPIC, "--execute")
-    code, message = process(scene, "after", str(int(signal.SIGTERM)), *words)
-    plan_id = list_plans(scene.tables)[0]["plan_id"]
-    assert (code, f"acktrail change verify {plan_id}" in message) == (5, True), message
-    assert scene.standing(plan_id) == "UNKNOWN"
 
 
 def test_a_signal_while_verification_waits(scene: Scene) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,11 +11,7 @@ from change.world import World
 from drivers.command_line import run
 from servers.workload import start_at
 
-from acktrail.change.audit.integrity import checked_audit
-from acktrail.change.groups.group_kinds import DELETE_OFFSETS
-from acktrail.errors import ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.changes import ChangeResult, NewStartOffset, Outcome
 
 pytestmark = pytest.mark.broker
 
@@ -86,15 +81,6 @@ def test_groups_are_deleted_where_they_are_share_groups(
         assert consumers in {listing.group_id for listing in admin.list_groups(("classic", "consumer"))}
 
 
-def test_members_forbid_a_deletion(world: World, group: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Refused before anything is sent, and the member is named."""
-    with world.member(group, topic):
-        done = command(capsys, world, "groups", "delete", group)
-    assert done.code == 4
-    assert "[group_not_empty]" in done.stderr
-    assert "a-member" in done.stdout
-
-
 def test_configurations_are_set_and_unset(world: World, group: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Shown, set, compared with the default and with another group, unset; a name or value that is none is refused."""
     setting = "share.auto.offset.reset=earliest"
@@ -113,39 +99,3 @@ def test_configurations_are_set_and_unset(world: World, group: str, capsys: pyte
     assert command(capsys, world, *wanted, "--unset", "share.auto.offset.reset", "--execute").code == 0
     assert command(capsys, world, "groups", "config", "diff", group).stdout == "no difference\n"
     assert "[bad_setting]" in command(capsys, world, *wanted, "no-equals-sign").complaint(2)
-
-
-def test_an_unknown_outcome_is_settled(
-    world: World, group: str, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No answer to a deletion that was done: the audit says unknown, then what the cluster shows."""
-    send = ShareGroupAdmin.delete_offsets
-
-    def lost(admin: ShareGroupAdmin, group_id: str, topics: Any) -> tuple[ChangeResult, ...]:
-        send(admin, group_id, topics)
-        return tuple(ChangeResult(group_id=group_id, topic=name, outcome=Outcome.UNKNOWN) for name in topics)
-
-    monkeypatch.setattr(ShareGroupAdmin, "delete_offsets", lost)
-    plan = world.plan_deletion([group], [topic])
-    done = world.execute_change(plan)
-    assert done.groups == {group: "DONE"}
-    with pytest.raises(OutcomeUnknown):
-        DELETE_OFFSETS.raise_unless_done(done)
-    shown = run(capsys, "change", "show", plan["plan_id"], "--tables", world.tables.uri)
-    assert "state_is_lost" in shown.stdout
-    assert checked_audit(world.tables).flaws == ()
-
-
-def test_what_moved_since_the_preview_is_not_done(
-    world: World, group: str, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A start offset changed between preview and execution, or the plan was edited: nothing is sent."""
-    plan = world.plan_deletion([group], [topic])
-    edited = json.loads(json.dumps(plan).replace(f'"{topic}"', '"other"'))
-    with pytest.raises(PlanStale, match="edited_plan"):
-        world.execute_change(edited)
-    with ShareGroupAdmin(world.kafka) as admin:
-        admin.alter_offsets(group, [NewStartOffset(topic=topic, partition=0, start_offset=4)])
-    with pytest.raises(ChangeRefused, match="preview_changed"):
-        world.execute_change(plan)
-    assert described(world, group) == 2

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from change.plan_scene import ONE_RELEASE, RECORDS, TOPIC, Command, Scene
-from change.world import reset_plan
-from confluent_kafka import AcknowledgeType
 
 from acktrail.change.audit.audit_chain import Event
-from acktrail.change.lifecycle.undo import undo_request
 from acktrail.errors import ChangeInProgress, ChangeRefused, PlanStale
 from acktrail.tables.delta.store import Tables
 
@@ -107,41 +103,6 @@ def test_two_undos_planned_at_once_take_back_once(scene: Scene, reset: Command) 
     scene.execute(redo)
     scene.verify(redo)
     assert scene.standing(plan["plan_id"]) == "DONE"
-
-
-def test_an_undo_after_the_group_moved_on_must_be_allowed(scene: Scene, reset: Command) -> None:
-    """Consumers got and released records since, or another client reset it: the undo says so, and is sent only where
-    that is allowed."""
-    group = scene.group()
-    plan = scene.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
-    scene.settle(group, TOPIC, 2 * RECORDS, lambda _: AcknowledgeType.RELEASE)
-    refused = reset("undo", plan["plan_id"], "--execute")
-    assert "[moved_on]" in refused.stderr
-    assert refused.code == 2
-    allowed = reset("undo", plan["plan_id"], "--allow-moved-on")
-    assert "serious" in allowed.stdout
-    assert reset("undo", plan["plan_id"], "--allow-moved-on", "--execute", "--watch", "0").code == 0
-    assert scene.starts(group) == [5, 5]
-
-
-def test_a_group_that_does_not_exist_skips_a_known_number(scene: Scene, reset: Command) -> None:
-    """A new group, and a group that was deleted: the records below the target are lost for good, counted, and need
-    --allow-skip. An undo brings the deleted one back to where it was done with them, and says how many."""
-    new = ("--topic", f"{TOPIC}:0", "--to-offset", "7", "--allow-create")
-    group = scene.group()
-    plan = scene.earliest(group)
-    scene.execute(plan)
-    scene.verify(plan)
-    scene.execute_change(scene.plan_deletion([group]))
-    for name in (f"new-{group}", group):
-        refused = reset("plan", "--group", name, *new)
-        assert refused.code == 2
-        assert "7 records that are not finished are skipped for good" in refused.stdout
-        assert reset("plan", "--group", name, *new, "--allow-skip").code == 0
-    undo = scene.plan_of(replace(undo_request(reset_plan(plan), allow_moved_on=True), allow_create=True))
-    said = [notice["text"] for notice in undo["notices"] if notice["rule"] == "passed_before"]
-    assert [text.partition(":")[0] for text in said] == ["5 records before 5 are skipped"] * 2
-    assert undo["totals"]["skipped"] == 10
 
 
 def test_a_group_that_was_made_again_is_another_one(scene: Scene, reset: Command) -> None:

@@ -192,13 +192,20 @@ BAD_RECONCILE = [
     ("report_folder", "https://user:secret@host/x"),
     ("report_folder", 1),
 ]
+BAD_RESET = [
+    ("strategy", "to-tomorrow"),
+    *(("datetime", text) for text in ("yesterday", "2026-03-01T08:00:00")),
+    *(("offset", -1), ("groups", [""]), ("topics", ["orders:x"]), ("wait_for_empty_s", 1_000_000)),
+    *(("duration", "an hour"), ("duration", "P"), ("dry_run", "no")),
+]
 
 
 @pytest.mark.parametrize(
     ("dag_id", "name", "value"),
     [(dag_id, *bad) for dag_id in sorted(DAG_IDS) for bad in BAD if (dag_id, bad[0]) not in ASKS_NO_BROKER]
     + [("acktrail_maintenance", "keep", age) for age in ("", "1 year", "0d", "365", 365)]
-    + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE],
+    + [("acktrail_reconcile", *bad) for bad in BAD_RECONCILE]
+    + [("acktrail_reset_offsets", *bad) for bad in BAD_RESET],
 )
 def test_parameters_refuse(dag_bag: Any, dag_id: str, name: str, value: object) -> None:
     """A value outside a parameter's schema is refused before anything runs."""

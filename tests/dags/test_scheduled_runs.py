@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,13 +21,12 @@ from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
 from drivers.recording_notifier import FACTORY, FILE, messages
 from jobs.test_connect_server import TOKEN, acktrail, served
-from servers.workload import Workload, until
+from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import AirflowApi, AirflowRefused
+from acktrail.embedded.airflow.airflow_api import AirflowApi
 from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
@@ -135,28 +134,6 @@ def test_no_run_in_which_a_task_failed_is_a_success(scene: Scene, copies: Path) 
     assert asked_until(ended, "the copies") == expected
 
 
-@pytest.mark.parametrize(
-    "conf",
-    [
-        {"strategy": "to-tomorrow"},
-        {"datetime": "yesterday"},
-        {"datetime": "2026-03-01T08:00:00"},
-        {"offset": -1},
-        {"groups": [""]},
-        {"topics": ["orders:x"]},
-        {"duration": "an hour"},
-        {"duration": "P"},
-        {"wait_for_empty_s": 1_000_000},
-        {"dry_run": "no"},
-    ],
-    ids=json.dumps,
-)
-def test_the_form_refuses_what_is_not_meant(scene: Scene, conf: dict[str, Any]) -> None:
-    """Values outside a field's schema, a date without a time zone among them, are refused before anything runs."""
-    with pytest.raises(AirflowRefused, match="400"):
-        scene.start(RESET, **conf)
-
-
 def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> None:
     """As a person does it: open Airflow's page, read, press the button. Without a browser, by REST."""
     if CHROMIUM is None:
@@ -235,26 +212,6 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     assert 1 <= about.count(("approval", approved, "act")) <= tries
     asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
     asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
-
-
-@pytest.mark.full  # tests/change/test_safety_on_broker.py has the check itself
-def test_a_member_that_joins_after_the_plan_stops_it(scene: Scene) -> None:
-    """Between approval and execution everything is looked at again: a group at work is left alone."""
-    run = scene.start(RESET, groups=["bills-desk"], topics=["bills"], strategy="to-earliest", dry_run=False)
-    asked = scene.approval(run)
-    before = scene.start_offset("bills-desk")
-    workload = Workload(scene.broker.config())
-    with workload.share_consumer("bills-desk", "bills") as consumer:
-        until(lambda: consumer.poll(timeout=1.0) is not None and _members(scene, "bills-desk"), timeout_s=300)
-        scene.answer(asked, "Approve")
-        poll: Callable[[], Any] = lambda: consumer.poll(timeout=0.2)  # noqa: E731  # a member stays one by polling
-        asked_until(lambda: (poll(), scene.is_over(RESET, run))[1], run)
-    states = scene.ended(RESET, run)
-    assert states["recheck"] == "failed"
-    assert states["execute"] == "upstream_failed"
-    assert states["verify"] in {"skipped", "upstream_failed"}
-    assert "has members" in scene.reason(RESET, run, "recheck")
-    assert scene.start_offset("bills-desk") == before
 
 
 def stops(fault: Any) -> frozenset[str]:
@@ -396,9 +353,3 @@ def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path
         page.until("document.querySelector('iframe').contentDocument.documentElement.classList.contains('dark')")
         pages.press_in_frame("a[data-outer]")
         page.until("location.pathname.startsWith('/plugin/acktrail')")
-
-
-def _members(scene: Scene, group_id: str) -> int:
-    with ShareGroupAdmin(scene.broker.config()) as admin:
-        (found,) = admin.describe_groups([group_id])
-    return len(found.members)

@@ -98,14 +98,6 @@ def test_nothing_named_anywhere(monkeypatch: pytest.MonkeyPatch, variable: str) 
     assert "parameter" in caught.value.hint
 
 
-def test_a_second_try_is_another_observation() -> None:
-    """Rows that a failed try left behind never mix with those of the next."""
-    from acktrail_dags.run_target import reconcile_target
-
-    ids = {reconcile_target(context({}, try_number=number))["run_id"] for number in range(1, 5)}
-    assert len(ids) == 4
-
-
 def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What goes through Airflow's metadata is names and places; storage options stay on the worker."""
     from airflow.sdk._shared.secrets_masker import redact

@@ -181,20 +181,17 @@ def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: st
 def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
     forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Sent and not verified, then the group works and the records are pruned. Answered: done, whether the start offset
-    is the target still or has moved on. Not answered: done at the target, else unknown, never overwritten; and done
-    where the tables have kept the records. What nobody can say keeps nobody from the next plan."""
+    """Sent and not verified, then the group works and the records are pruned: unknown, never overwritten; done where
+    the tables have kept the records. What nobody can say keeps nobody from the next plan."""
     world = forgetful.world
     exported = World(world.kafka, TablesConfig(uri=str(tmp_path / "exported")))
-    answered, at_target, unanswered, kept = (forgetful.group() for _ in range(4))
+    answered, kept = (forgetful.group() for _ in range(2))
     plans: dict[str, dict[str, Any]] = {}
-    for group in (answered, at_target, unanswered, kept):
+    for group in (answered, kept):
         forgetful.work(group, 2, keep=0)
         own = exported if group == kept else world
         plans[group] = own.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)}, allow_skip=True)
     world.execute(plans[answered])
-    for group in (at_target, unanswered):
-        killed(world, plans[group], "after", tmp_path)
     killed(exported, plans[kept], "after", tmp_path)
     ends = {group: forgetful.log_end(group) for group in plans}
     options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
@@ -204,15 +201,13 @@ def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
 
     export()
     forgetful.work(kept, WORKED, after=export)
-    forgetful.work(at_target, WORKED, keep=TARGET)
-    for group in (answered, unanswered):
-        forgetful.work(group, WORKED)
+    forgetful.work(answered, WORKED)
     for group, end in ends.items():
         until(lambda group=group, end=end: forgetful.log_start(group) > end, what=f"{group} to be pruned")
     found = {
         group: {row["status"] for row in (exported if group == kept else world).verify(plan, wait_s=0)}
         for group, plan in plans.items()
     }
-    assert found == {answered: {"OK"}, at_target: {"OK"}, unanswered: {"UNKNOWN"}, kept: {"OK"}}
-    assert standing(world, plans[unanswered]) == "UNKNOWN"
-    world.reset(groups=[unanswered], topics=[TOPIC], strategies={"to-earliest": None})
+    assert found == {answered: {"UNKNOWN"}, kept: {"OK"}}
+    assert standing(world, plans[answered]) == "UNKNOWN"
+    world.reset(groups=[answered], topics=[TOPIC], strategies={"to-earliest": None})

@@ -1,24 +1,20 @@
-"""Resets on the other releases: done where Kafka does them, refused where it does not; and a broker that dies."""
+"""Resets on the other releases: done where Kafka does them, refused where it does not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
 from coordinator_messages import coordinator_states
-from servers.real_broker import kill
 from servers.releases import releases
 
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ChangeRefused
-from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import NONE
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -72,46 +68,6 @@ def test_a_group_is_made_by_its_reset(older_and_newer: World) -> None:
         8,
         9,
     ]
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, World]]:
-    with EmbeddedBroker() as broker:
-        world = World.at(broker.config(), tmp_path_factory.mktemp("reset"))
-        world.make_topic("orders", 1, RECORDS)
-        with ShareGroupAdmin(world.kafka) as admin:
-            from acktrail.kafka.changes import NewStartOffset
-
-            admin.alter_offsets("g", [NewStartOffset(topic="orders", partition=0, start_offset=5)])
-        yield broker, world
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("arrives", "statuses"), [(False, {"UNKNOWN"}), (True, {"OK_EPOCH_NOT_BUMPED"})])
-def test_a_coordinator_that_dies_leaves_it_open_until_verified(
-    mortal: tuple[EmbeddedBroker, World], monkeypatch: pytest.MonkeyPatch, arrives: bool, statuses: set[str]
-) -> None:
-    """R004-25: killed before it took the request, or after it did and before its answer: unknown, nothing is sent
-    again, and the state topic tells which it was when the broker is back."""
-    broker, world = mortal
-    plan = world.plan(groups=["g"], topics=["orders"], strategies={"to-earliest": None})
-    send, sent = BrokerClient.send_once, []
-
-    def dying(client: BrokerClient, request: Any, node_id: int | None = None) -> Any:
-        sent.append(request)
-        if arrives:
-            send(client, request, node_id)
-        kill(broker)
-        return send(client, request, node_id) if not arrives else NoResponse(node_id=node_id, error=ConnectionError())
-
-    monkeypatch.setattr(BrokerClient, "send_once", dying)
-    done = world.execute(plan)
-    monkeypatch.undo()
-    broker.start()
-    assert {result["outcome"] for result in done["results"]} <= {"unknown", "refused"}
-    assert len(sent) == 1
-    verified = world.verify(plan, wait_s=1)
-    assert {row["status"].replace("FAILED", "UNKNOWN") for row in verified} == statuses
 
 
 @pytest.mark.full

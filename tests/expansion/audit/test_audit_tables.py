@@ -65,7 +65,7 @@ def test_only_what_acktrail_did_is_known_as_one_step(tmp_path: Path) -> None:
     assert audit(config)["verdicts"] == {"not_proven": 2}
     [event], _, verdicts = contents(config)
     assert (event["is_single"], *(row["reason"] for row in verdicts)) == (False, *[NotProven.SEVERAL_EXPANSIONS] * 2)
-    for row, verdict in zip(applied_rows(0, ASKED[0]), ("not_proven", "safe"), strict=True):
+    for row, verdict in zip(applied_rows(7, ASKED[0]), ("not_proven", "safe"), strict=True):
         put(Tables(config), "reset_audit", [row])
         assert audit(config)["verdicts"] == {verdict: 2}
     shutil.rmtree(Path(config.uri) / "reset_audit")

@@ -174,7 +174,7 @@ def execute(stored: StoredPlan, approver: str) -> dict[str, Any]:
 @as_airflow_errors()
 def verify(stored: StoredPlan | None) -> dict[str, Any]:
     """Settle the attempt by what the cluster shows and the brokers' answers, also when the execution failed. Returns
-    what was found, and `open_until`: clients may go on as before the change until then."""
+    what was found, and `open_until`: clients may behave as before the change until then."""
     if stored is None:
         raise AirflowSkipException("there is no plan")
     tables = tables_at(stored)

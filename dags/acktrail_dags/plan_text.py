@@ -23,8 +23,8 @@ _COLUMNS: Final = ("Group", "Topic", "Partition", "Start offset", "New start off
 
 def plan_text(plan: ChangePlan, *, where: str, approval: str = "") -> str:
     """The plan as Markdown: who asks for what on which cluster (`where`: its profile, its address), what that does, who
-    may approve it (`approval`), what to mind, the ten share partitions that most happens to. What its kind
-    says of it is a block of code. Names and texts are escaped: nothing in them is read as Markdown or HTML."""
+    may approve it (`approval`), what to mind, the ten share partitions that most happens to. What only its kind
+    has is a block of code. Names and texts are escaped: nothing in them is read as Markdown or HTML."""
     about, own = f" of {few(plan.group_ids)}" if plan.groups else "", kind_of(plan).text(plan)
     asks = f"{plan.requested_by or plan.created_by} asks for a {plan.kind}{about} "
     cluster = f"{plan.strategy} on cluster {where}, id {plan.cluster_id}, Kafka {plan.release}"

@@ -63,7 +63,7 @@ def test_a_deletion_is_shown_first_and_done_as_shown(
 def test_groups_are_deleted_where_they_are_share_groups(
     world: World, group: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
+    """R004-31: a share group goes, with its state; a consumer group, which Kafka would delete as well, is refused."""
     from confluent_kafka import Consumer, TopicPartition
 
     from acktrail.kafka.client.client_settings import to_librdkafka

@@ -40,7 +40,7 @@ _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
 class Settled:
     """What a look at the cluster found just now. `groups`: the outcome of each group that was not settled before;
     `partitions`: of each of its share partitions, as rows of ``reset_executions`` without plan, attempt and time.
-    `note` says more to people. `open_until_ms`: until then clients may go on as before; then one more look is due."""
+    `note` says more to people. `open_until_ms`: until then clients may behave as before; then one more look is due."""
 
     groups: Mapping[str, str]
     partitions: tuple[dict[str, Any], ...] = ()

@@ -28,8 +28,6 @@ from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail_jobs.spark_executors import share_frame
 
-RESULTS: Final = ("share_partition_states", "reconciliations", "findings", "queue_statuses", "status_changes")
-"""The tables whose rows name the reconciliation that wrote them."""
 _PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
 """What Hadoop takes for a pattern of paths."""
 _IN_LOG: Final = f"partition.{CHUNK}"
@@ -44,15 +42,6 @@ def register_views(spark: SparkSession, config: TablesConfig) -> dict[str, int |
     for name, snapshot in snapshots.items():
         _frame(spark, config, name, snapshot).createOrReplaceTempView(name)
     return {name: None if found is None else found.version for name, found in snapshots.items()}
-
-
-def register_results(spark: SparkSession, config: TablesConfig, run_id: str) -> None:
-    """Make a temporary view ``run_TABLE`` for each of the tables ``RESULTS``: what the reconciliation `run_id` wrote.
-    Raises as ``Tables`` does."""
-    tables = Tables(config)
-    for name in RESULTS:
-        frame = _frame(spark, config, name, tables.snapshot(name))
-        frame.filter(frame["run_id"] == run_id).createOrReplaceTempView(f"run_{name}")
 
 
 def _frame(spark: SparkSession, config: TablesConfig, name: str, snapshot: TableSnapshot | None) -> DataFrame:

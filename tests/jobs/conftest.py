@@ -18,10 +18,3 @@ def _in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path / "tables")
-
-
-@pytest.fixture(autouse=True)
-def _no_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session's user gets views of each run's results. Here only what fixtures of modules reconcile has them: they
-    cost a quarter of a second a run."""
-    monkeypatch.setattr("acktrail_jobs.commands.engine.show_results", lambda *_: None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.config import TablesConfig, spark_master
+from acktrail.config import spark_master
 from acktrail.errors import AcktrailError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -50,17 +50,6 @@ def _open(master: str | None, run_id: str) -> Iterator[Executors]:
 
     with translated(), ExitStack() as running:
         yield SparkExecutors(lambda: running.enter_context(spark_session(master)), run_id)
-
-
-def show_results(tables: TablesConfig, run_id: str) -> None:
-    """Make what the reconciliation `run_id` wrote temporary views (``register_results``) of the session that the caller
-    has; nothing where there is none."""
-    known = sys.modules.get("acktrail_jobs.session")  # imports no PySpark: this process may have done the work
-    session = known.running_session() if known is not None else None
-    if session is not None:
-        from acktrail_jobs.views import register_results
-
-        register_results(session, tables, run_id)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.progress import showing_activity
 from acktrail.config import TablesConfig
-from acktrail_jobs.commands.engine import Master, executors_on, show_results, translated
+from acktrail_jobs.commands.engine import Master, executors_on, translated
 
 if TYPE_CHECKING:
     from acktrail.executors import Executors
@@ -59,8 +59,8 @@ def reconcile(
     with_history: bool = False,
     then: Callable[[str, Executors], object] = lambda _run_id, _executors: None,
 ) -> ReconcileSummary:
-    """See ``reconcile_run.reconcile``, ``executors_on``, ``translated`` and ``show_results``. `with_history`: bring
-    ``delivery_history`` up to date and write the statuses of queues with the same executors, which `then` gets too."""
+    """See ``reconcile_run.reconcile``, ``executors_on`` and ``translated``. `with_history`: bring ``delivery_history``
+    up to date and write the statuses of queues with the same executors, which `then` gets too."""
     from acktrail.tables.delta.store import Tables
     from acktrail_jobs.pipeline.history_run import build_history
     from acktrail_jobs.pipeline.reconcile_run import reconcile as run
@@ -74,9 +74,7 @@ def reconcile(
         then(reconciled, executors)
 
     with translated():
-        done = run(tables, executors_on(master), run_id, before_done=add_history)
-        show_results(tables, done.run_id)
-    return done
+        return run(tables, executors_on(master), run_id, before_done=add_history)
 
 
 def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acktrail.branches import loaded
-from acktrail.errors import AcktrailError, ConfigurationError, InputError, MalformedFile, UnknownName
+from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownName
 from acktrail.format.columns.decoding.batch_columns import pyarrow_for
 from acktrail.format.wire.dialects.detect_layout import detect_layout
 from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.dialects.released import RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
 from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, ReadReport, read_segment
@@ -120,20 +120,11 @@ def dialect_named(name: str) -> Dialect[Any]:
 
 
 def choose_dialect(name: str, sample: Callable[[], Iterable[RawRecord]]) -> Dialect[Any]:
-    """The dialect called `name`; for ``auto`` the one that the records of `sample` (called for ``auto`` only) agree on:
-    tombstones or damage alone are read as Kafka 4.2's, as every shipped dialect reads them the same way.
-
-    Raises UnknownName (there is no such dialect), ConfigurationError (the sample does not agree, or is ambiguous; the
-    message has both readings).
-    """
+    """The dialect called `name`; for ``auto`` the one that the records of `sample` (called for ``auto`` only) agree on.
+    Raises UnknownName (there is no such dialect), ConfigurationError (the sample does not agree, or is ambiguous)."""
     if name != AUTO:
         return dialect_named(name)
-    try:
-        return dialect_named(detect_layout((raw.key, raw.value) for raw in sample()))
-    except ConfigurationError as error:
-        if error.data.get("readings"):
-            raise
-        return KAFKA_4_2
+    return detect_layout((raw.key, raw.value) for raw in sample())
 
 
 def in_log_order(records: Iterable[RawRecord]) -> Iterator[RawRecord]:

@@ -11,8 +11,7 @@ from typing import Final
 
 from acktrail.errors import ConfigurationError, InputError, MalformedRecord
 from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_2, decode_key
-from acktrail.format.wire.primitives import batches_form
+from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_2
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 
 CANDIDATES: Final = (KAFKA_4_0, KAFKA_4_2)
@@ -24,29 +23,17 @@ _LATEST_MS: Final = 4_102_444_800_000
 _HINT: Final = "name the dialect that the brokers' release writes: 4.0, or 4.2 for 4.1 and later"
 
 
-def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> str:
-    """The name of the dialect that all records of `sample`, as (key, value), agree on. Tombstones, other record types
-    and records that both dialects or none can read decide nothing. Raises ConfigurationError when they do not agree,
-    when both dialects read all there is, or when nothing can be read; `data["readings"]` has a record of each
-    reading."""
-    witnesses: dict[str, tuple[bytes, bytes]] = {}
-    counts = dict.fromkeys((c.name for c in CANDIDATES), 0)
-    both: tuple[bytes, bytes] | None = None
-    unread = 0
-    for key, value in sample:
-        if key is None or value is None or not _has_known_key(key):
-            continue
-        readers = [candidate.name for candidate in CANDIDATES if reads(candidate, key, value)]
-        if len(readers) == 1:
-            witnesses.setdefault(readers[0], (key, value))
-            counts[readers[0]] += 1
-        elif readers:
-            both = both or (key, value)
-        else:
-            unread += 1
-    if len(witnesses) != 1:
-        raise _undecided(witnesses, counts, both, unread)
-    return next(iter(witnesses))
+def detect_layout(sample: Iterable[tuple[bytes | None, bytes | None]]) -> Dialect[StateRecord]:
+    """The dialect that all records of `sample`, as (key, value), agree on. Tombstones, other record types and records
+    that both dialects or none can read decide nothing; where no dialect reads any, it is 4.2's. Raises
+    ConfigurationError: they do not agree, or both dialects read all that one of them reads."""
+    pairs = ((key, value) for key, value in sample if key is not None and value is not None)
+    readers = [tuple(each for each in CANDIDATES if reads(each, *pair)) for pair in pairs]
+    alone = {each[0].name: each[0] for each in readers if len(each) == 1}
+    if len(alone) == 1 or not any(readers):
+        return next(iter(alone.values()), KAFKA_4_2)
+    fault = f"the records are of two dialects, {' and '.join(sorted(alone))}" if alone else "the dialect is ambiguous"
+    raise ConfigurationError(fault, hint=_HINT)
 
 
 def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:
@@ -56,14 +43,6 @@ def reads(dialect: Dialect[StateRecord], key: bytes, value: bytes) -> bool:
     except InputError:
         return False
     return not isinstance(record, Tombstone) and _is_exact(dialect, key, value, record) and _is_sane(record)
-
-
-def _has_known_key(key: bytes) -> bool:
-    try:
-        decode_key(key)
-    except InputError:
-        return False
-    return True
 
 
 def _is_exact(dialect: Dialect[StateRecord], key: bytes, value: bytes, record: StateRecord) -> bool:
@@ -87,35 +66,4 @@ def _is_sane(record: ShareSnapshot | ShareUpdate) -> bool:
     return min(numbers) >= 0 and all(
         0 <= batch.first_offset <= batch.last_offset and batch.delivery_state >= 0 and batch.delivery_count >= 0
         for batch in record.batches
-    )
-
-
-def _undecided(
-    witnesses: dict[str, tuple[bytes, bytes]], counts: dict[str, int], both: tuple[bytes, bytes] | None, unread: int
-) -> ConfigurationError:
-    readings = {}
-    if witnesses:
-        readings = {name: _reading(name, *record) for name, record in witnesses.items()}
-        shown = "; ".join(f"{counts[name]} as {name}, such as {reading}" for name, reading in readings.items())
-        fault = f"the records are of two dialects: {shown}"
-    elif both is not None:
-        readings = {candidate.name: _reading(candidate.name, *both) for candidate in CANDIDATES}
-        shown = "; ".join(f"{name} reads {reading}" for name, reading in readings.items())
-        fault = f"the dialect is ambiguous: {shown}"
-    else:
-        reason = f"none of {unread} records can be read" if unread else "no record with a value was given"
-        fault = f"the dialect is not known: {reason}"
-    return ConfigurationError(fault, hint=_HINT, data={"readings": readings})
-
-
-def _reading(name: str, key: bytes, value: bytes) -> str:
-    dialect = next(candidate for candidate in CANDIDATES if candidate.name == name)
-    record = dialect.decode(key, value)
-    if isinstance(record, Tombstone):
-        return "tombstone"
-    kind = "snapshot" if isinstance(record, ShareSnapshot) else "update"
-    more = f" and {len(record.batches) - 3} more" if len(record.batches) > 3 else ""
-    return (
-        f"{kind} with snapshot_epoch {record.snapshot_epoch}, leader_epoch {record.leader_epoch},"
-        f" start_offset {record.start_offset}, batches {batches_form(record.batches[:3])}{more}"
     )

@@ -40,7 +40,7 @@ from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.stored_log import TableLogs
 from acktrail.tables.exported.written_records import WRITTEN, DataFileSink, written_records
-from acktrail.tables.lease import SinkLease
+from acktrail.tables.lease import WorkerLease
 from acktrail.times import new_run_id
 from acktrail_jobs.session import parallelism
 
@@ -164,7 +164,7 @@ class TableStream:
     run: ExportRun
     plan: StreamPlan
     checkpoint: str
-    lease: SinkLease
+    lease: WorkerLease
     stop: Event
     _failure: AcktrailError | None = None
     _landed: Callable[[], None] = lambda: None

@@ -29,7 +29,7 @@ from acktrail.kafka import log_reader
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.lease import log_lease
+from acktrail.tables.lease import sink_lease
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.state_stream import ENDS, StateStreamReader, StreamPlan, TableStream, foreseen, limited, write_share
 
@@ -68,7 +68,7 @@ def stream(
         run=run,
         plan=StreamPlan(kafka=kafka, tables=tables, run_id=run.summary().run_id, **plan),
         checkpoint=str(checkpoint or f"{tables.uri}/_acktrail/stream"),
-        lease=log_lease(tables, LeaseTerms(connector="", owner="s", ttl_s=30)),
+        lease=sink_lease(tables, LeaseTerms(connector="", owner="s", ttl_s=30, reads_logs=True)),
         stop=Event(),
     )
     with run.open():
@@ -100,7 +100,7 @@ def test_stream_and_export_continue_each_other(
     and verdict by verdict the reconciliation of the export. While another one holds the lease, that is named and
     nothing is read. Where nothing is new no Spark is asked for, and no records are committed."""
     mixed, whole = tables_in(tmp_path / "mixed"), tables_in(tmp_path / "whole")
-    held = log_lease(mixed, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
+    held = sink_lease(mixed, LeaseTerms(connector="any", owner="host:worker.toml", ttl_s=30, reads_logs=True))
     assert held.acquire()
     with pytest.raises(LeaseLost, match=r"host:worker.toml exports into these tables"):
         stream(None, kafka, mixed)  # type: ignore[arg-type]  # it ends before Spark is asked

@@ -18,13 +18,12 @@ import datetime as dt
 import fcntl
 import hashlib
 import json
-import math
 import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -127,6 +126,8 @@ class WorkerLease:
         """Renewals that may have landed without this worker knowing."""
         self._seen: tuple[bytes, float] | None = None
         """Another worker's version, and when it was seen first."""
+        self.holder = "another worker"
+        """Who had it when it was last looked at, for people."""
 
     @property
     def is_held(self) -> bool:
@@ -134,8 +135,11 @@ class WorkerLease:
         return self._mine is not None and self._clock() < self._until
 
     def acquire(self) -> bool:
-        """Take the lease if it is free, was this owner's, or was not renewed in time; renew it if it is held. Whether
-        this worker has it now. Workers that stand by call this again and again, several times in `ttl_s`."""
+        """Take the lease if it is free, was this owner's, or was not renewed in time; renew one that is held, where a
+        third of its time is over. Whether this worker has it now. Workers call this again and again, several times in
+        `ttl_s`."""
+        if self.is_held and self._clock() < self._until - self.ttl_s * (1 - 1 / _RENEWALS):
+            return True
         if self._mine is not None:
             with contextlib.suppress(LeaseLost):
                 self.renew()
@@ -181,6 +185,7 @@ class WorkerLease:
         record, now = _Record.of(found.data), self._clock()
         if record.owner in ("", self.owner):
             return True
+        self.holder = record.owner
         if self._seen is None or self._seen[0] != found.data:
             self._seen = found.data, now
         return now - self._seen[1] > record.ttl_s * _PATIENCE
@@ -203,34 +208,10 @@ class WorkerLease:
         return True
 
 
-class SinkLease:
-    """A `WorkerLease` that is written three times in its life, however often it is asked for."""
-
-    def __init__(self, config: TablesConfig, terms: LeaseTerms) -> None:
-        self._lease = WorkerLease(config, terms.connector, owner=terms.owner, ttl_s=terms.ttl_s)
-        self._renew_s = terms.ttl_s / _RENEWALS
-        self._renewed_at = -math.inf
-        self.holder = ""
-
-    def acquire(self) -> bool:
-        now = since_boot_s()
-        if self._lease.is_held and now - self._renewed_at < self._renew_s:
-            return True
-        if self._lease.acquire():
-            self._renewed_at = now
-            return True
-        found = self._lease.held_by()
-        self.holder = "another worker" if found is None else found.owner
-        return False
-
-    def release(self) -> None:
-        self._renewed_at = -math.inf
-        self._lease.release()
-
-
-def log_lease(config: TablesConfig, terms: LeaseTerms) -> SinkLease:
-    """The lease of the export of the state topic into the tables: one for all workers and streams."""
-    return SinkLease(config, replace(terms, connector=_LOG))
+def sink_lease(config: TablesConfig, terms: LeaseTerms) -> WorkerLease:
+    """The lease of a connector's sink. Exports of the state topic into the same tables have one, for all workers and
+    streams."""
+    return WorkerLease(config, _LOG if terms.reads_logs else terms.connector, owner=terms.owner, ttl_s=terms.ttl_s)
 
 
 def lease_path(name: str) -> str:

@@ -20,7 +20,7 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
-from acktrail.tables.lease import SinkLease
+from acktrail.tables.lease import sink_lease
 from acktrail.tables.sinks.connector_positions import packed, unpacked
 from acktrail.tables.sinks.open_tables import check_table_name, fitted
 from acktrail.tables.storage_keys import storage_config, storage_keys
@@ -276,7 +276,7 @@ class ParquetSink(SinkConnector):
 
     def lease(self, terms: LeaseTerms) -> WorkLease:
         """A small object beside the files (``tables.lease``)."""
-        return SinkLease(self._config, terms)
+        return sink_lease(self._config, terms)
 
     def task(self, context: SinkTaskContext) -> ParquetSinkTask:
         return ParquetSinkTask(self._storage, context)

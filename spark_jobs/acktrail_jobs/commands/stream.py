@@ -52,7 +52,7 @@ def _command(
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.contract import LeaseTerms
     from acktrail.export.export_run import ExportRun
-    from acktrail.tables.lease import log_lease
+    from acktrail.tables.lease import sink_lease
     from acktrail.times import new_run_id
     from acktrail_jobs.commands.engine import translated
     from acktrail_jobs.session import CONNECT, spark_session
@@ -68,7 +68,9 @@ def _command(
         raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
     with showing_activity(), translated(), stop_on_signals() as stop, ExitStack() as after:
         run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
-        lease = log_lease(target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0))
+        lease = sink_lease(
+            target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0, reads_logs=True)
+        )
         after.callback(lease.release)
         session = cache(lambda: after.enter_context(spark_session(master)))
         stream = TableStream(

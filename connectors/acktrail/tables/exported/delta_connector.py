@@ -21,7 +21,7 @@ from acktrail.errors import InputError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.stored_log import StoredRecords
-from acktrail.tables.lease import SinkLease, log_lease
+from acktrail.tables.lease import sink_lease
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
 from acktrail.tables.storage_keys import TABLES_KEYS, tables_config
@@ -45,7 +45,7 @@ class DeltaSinkConnector(SinkConnector):
 
     def lease(self, terms: LeaseTerms) -> WorkLease:
         """A small object beside the tables (``tables.lease``)."""
-        return log_lease(self._tables, terms) if terms.reads_logs else SinkLease(self._tables, terms)
+        return sink_lease(self._tables, terms)
 
     def task(self, context: SinkTaskContext) -> SinkTask:
         if not context.reads_logs:

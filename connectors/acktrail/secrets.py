@@ -86,12 +86,6 @@ class Providers:
 
         return _REFERENCE.sub(found, text)
 
-    def properties(self, file: Path) -> dict[str, str]:
-        """The ``key=value`` lines of a file, references as they stand. Raises ConfigurationError: it cannot be read, or
-        lies elsewhere than allowed."""
-        _check_folder(str(file), file, self.folders)
-        return read_properties(file)
-
 
 def read_properties(file: Path) -> dict[str, str]:
     """``key=value`` lines; blank lines and lines that start with ``#`` are skipped. Raises ConfigurationError when the

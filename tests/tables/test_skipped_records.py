@@ -32,7 +32,7 @@ def named(log: MemoryLog) -> SourcePartition:
 
 
 def sink_at(folder: Path) -> tuple[Tables, DeltaSinkConnector]:
-    return Tables(TablesConfig(uri=str(folder))), DeltaSinkConnector({"tables": str(folder), "tables.options": None})
+    return Tables(TablesConfig(uri=str(folder))), DeltaSinkConnector({"tables": str(folder)})
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -135,8 +135,7 @@ _CHECKS: Final[Mapping[str, Validator]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. `group` and the order of definition arrange the reference. `lines_under`: the value names a file, whose
-    ``key=value`` lines are keys under this prefix; a worker reads it, where it may."""
+    """One key. `group` and the order of definition arrange the reference."""
 
     name: str
     type: ConfigType
@@ -145,7 +144,6 @@ class ConfigKey:
     importance: Importance = Importance.MEDIUM
     validator: Validator | None = None
     group: str = "Connector"
-    lines_under: str | None = None
 
     @property
     def is_required(self) -> bool:
@@ -188,7 +186,6 @@ class ConfigDef:
             replace(
                 key,
                 name=prefix + key.name,
-                lines_under=None if key.lines_under is None else prefix + key.lines_under,
             )
             for key in self.keys.values()
         ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from acktrail.config import KafkaConfig
@@ -20,11 +19,9 @@ from acktrail.kafka.acl_probes import missing_rights
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.acls import Acl, needed
-from acktrail.secrets import resolved_properties
 
 _PREFIX: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
-_FILE: Final = "client.config"
 _TIMEOUT: Final = "request.timeout.ms"
 PARTITIONS: Final = "partitions"
 """The key of a task's configuration: the partitions that it reads; without it: all."""
@@ -45,15 +42,6 @@ KAFKA_KEYS: Final = ConfigDef(
             group="Kafka",
         ),
         ConfigKey(
-            name=_PREFIX + _FILE,
-            type=ConfigType.STRING,
-            default=None,
-            documentation="A file with key=value lines for the Kafka clients; keys given here win over it.",
-            importance=Importance.MEDIUM,
-            group="Kafka",
-            lines_under=_PREFIX,
-        ),
-        ConfigKey(
             name=_PREFIX + _TIMEOUT,
             type=ConfigType.INT,
             default=30_000,
@@ -67,12 +55,10 @@ KAFKA_KEYS: Final = ConfigDef(
 
 
 def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
-    """How to reach the cluster of a connector's parsed configuration. Raises ConfigurationError when the file cannot be
-    read."""
+    """How to reach the cluster of a connector's parsed configuration."""
     own = under(config, _PREFIX)
-    servers, file, timeout = own.pop(_SERVERS), own.pop(_FILE), own.pop(_TIMEOUT)
-    properties = {} if file is None else resolved_properties(Path(file))
-    properties |= {name: str(value) for name, value in own.items()}
+    servers, timeout = own.pop(_SERVERS), own.pop(_TIMEOUT)
+    properties = {name: str(value) for name, value in own.items()}
     return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)
 
 

@@ -70,13 +70,6 @@ class MemorySource(SourceConnector):
             ConfigKey(name="memory.sasl.password", type=ConfigType.STRING, documentation="A secret.", default=None),
             ConfigKey(name="memory.hush", type=ConfigType.PASSWORD, documentation="Another.", default=None),
             ConfigKey(name="memory.secret.number", type=ConfigType.INT, documentation="A third.", default=None),
-            ConfigKey(
-                name="memory.client.file",
-                type=ConfigType.STRING,
-                documentation="Lines of memory.client.",
-                default=None,
-                lines_under="memory.client.",
-            ),
         ],
         {"memory.client.": "anything"},
     )

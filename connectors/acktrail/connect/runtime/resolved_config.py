@@ -1,4 +1,4 @@
-"""A connector's configuration with the values of its references and files, and a redaction of its secrets."""
+"""A connector's configuration with the values of its references, and a redaction of its secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -20,12 +19,11 @@ from acktrail.secrets import Providers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedConfig:
-    """`given`: as a person wrote it, with the lines of its `files`. `values`: resolved, by key. `wrong`: what is wrong
-    with references and files, by key. `redact` hides every secret of it."""
+    """`given`: as a person wrote it, `values`: resolved, by key. `wrong`: what is wrong with references, by
+    key. `redact` hides every secret of it."""
 
     given: Texts
     values: Texts
-    files: Mapping[str, frozenset[str]]
     wrong: Mapping[str, tuple[str, ...]]
     redact: Redaction
 
@@ -40,7 +38,7 @@ class ResolvedConfig:
             if self.wrong:
                 raise InvalidConfiguration(self.wrong)
             try:
-                return plan({key: each for key, each in self.values.items() if key not in self.files}, self.hidden)
+                return plan(self.values, self.hidden)
             except InvalidConfiguration:
                 raise
             except (ConfigurationError, InputError) as error:
@@ -49,42 +47,34 @@ class ResolvedConfig:
 
     def validated(self) -> list[tuple[ConfigKey | None, ConfigValue]]:
         """Every key that was given or that there is, with its value as it may be shown."""
-        lines = frozenset(line for each in self.files.values() for line in each)
         with self.redact.errors():
             keys, found = validate(self.values, self.hidden)
-            return [
-                (key, validated_key(key, each, self.given, self.wrong.get(each.name, ()), self.redact))
-                for each in found
-                if (key := keys.keys.get(each.name)) is not None or each.name not in lines
-            ]
+            return [(keys.keys.get(each.name), self._shown(keys.keys.get(each.name), each)) for each in found]
+
+    def _shown(self, key: ConfigKey | None, value: ConfigValue) -> ConfigValue:
+        """A key's text as it may be shown, and its errors: those of its reference, else its own."""
+        raw, kind = self.given.get(value.name), ConfigType.STRING if key is None else key.type
+        if isinstance(raw, str) and is_reference(raw):
+            text: str | None = raw
+        else:
+            text = shown_text(value.name, kind, text_of(kind, value.value))
+            text = None if text is None else self.redact(str(text))
+        errors = tuple(map(self.redact, self.wrong.get(value.name, ()) or value.errors))
+        return ConfigValue(name=self.redact(value.name), value=text, errors=errors)
 
 
 def resolve_config(given: Texts, providers: Providers) -> ResolvedConfig:
     """Resolve what can be resolved; what cannot is in `wrong`."""
     own = replace(providers, seen=set())
-    given, values, wrong = dict(given), dict[str, Any](), dict[str, tuple[str, ...]]()
+    values, wrong = dict[str, Any](), dict[str, tuple[str, ...]]()
     for name, text in given.items():
         values[name], error = _resolved(name, text, own)
         wrong |= error
     with Redaction(own.seen).errors():
         definitions, _ = validate(values)
-    files = {}
-    for key in definitions.keys.values():
-        if key.lines_under is None or not isinstance(values.get(key.name), str) or key.name in wrong:
-            continue
-        lines, error = _lines(key, Path(values[key.name]), own)
-        files[key.name] = frozenset(lines.keys() - given.keys())
-        for name, text in lines.items():
-            if name not in given:
-                given[name] = text
-                values[name], line_error = _resolved(name, text, replace(own, base=Path(values[key.name]).parent))
-                error |= {
-                    file: (f"{file}, {each[0]}",) for file, each in zip([key.name], line_error.values(), strict=False)
-                }
-        wrong |= error
     passwords = [name for name, key in definitions.keys.items() if key.type is ConfigType.PASSWORD]
     redact = Redaction([*own.seen, *secrets_of(given, values, passwords)])
-    return ResolvedConfig(given=given, values=values, files=files, wrong=wrong, redact=redact)
+    return ResolvedConfig(given=given, values=values, wrong=wrong, redact=redact)
 
 
 def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str, tuple[str, ...]]]:
@@ -96,14 +86,6 @@ def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str
     if shapes(name) and value != text:
         return text, {name: (f"{name}: names of connectors, plug-ins and transforms are no references",)}
     return value, {}
-
-
-def _lines(key: ConfigKey, file: Path, providers: Providers) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The keys that a file has, by their whole names, and what is wrong with it."""
-    try:
-        return {f"{key.lines_under}{name}": text for name, text in providers.properties(file).items()}, {}
-    except AcktrailError as error:
-        return {}, {key.name: (f"{key.name}: {error.message}",)}
 
 
 _SHORTEST: Final = 4
@@ -191,18 +173,3 @@ def shown_text(name: str, kind: ConfigType | None, text: Any) -> Any:
     if kind is ConfigType.PASSWORD and text and not is_reference(text):
         return HIDDEN
     return shown(name, text)
-
-
-def validated_key(
-    key: ConfigKey | None, value: ConfigValue, given: Texts, wrong: tuple[str, ...], redact: Redaction
-) -> ConfigValue:
-    """A key's text as it may be shown, and its errors: `wrong` ones of its reference in `given`, else its own."""
-    raw = given.get(value.name)
-    kind = ConfigType.STRING if key is None else key.type
-    if isinstance(raw, str) and is_reference(raw):
-        text: str | None = raw
-    else:
-        text = shown_text(value.name, kind, text_of(kind, value.value))
-        text = None if text is None else redact(str(text))
-    errors = tuple(map(redact, wrong or value.errors))
-    return ConfigValue(name=redact(value.name), value=text, errors=errors)

@@ -36,20 +36,3 @@ def test_pandas_is_there_for_whoever_wants_it_later() -> None:
         "print(pandas.DataFrame({'b': [3]}).b.sum())"
     )
     assert said[:2] == ["3", "3"]
-
-
-def test_rows_are_read_and_written_without_numpy() -> None:
-    """Times, texts and null come back from a table as they were, and neither numpy nor pandas is imported."""
-    said = run(
-        "import sys, tempfile, datetime as dt\n"
-        "from acktrail.cli.arrow_without_pandas import row_tables\n"
-        "config = row_tables(tempfile.mkdtemp(), None)\n"
-        "from acktrail.tables.delta.store import Tables\n"
-        "tables = Tables(config)\n"
-        "row = {'plan_id': 'p', 'created_at': dt.datetime(2026, 1, 2, tzinfo=dt.UTC), 'group_ids': ['a', 'b']}\n"
-        "tables.append('reset_plans', [row])\n"
-        "(found,) = tables.rows('reset_plans', {'plan_id': 'p'})\n"
-        "print({name: found[name] for name in row} == row, found['reason'])\n"
-        "print('numpy' in sys.modules, 'pandas' in sys.modules)"
-    )
-    assert said[:2] == ["True None", "False False"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from expectations.sample_damage import RECORD_DAMAGE, RECORDS
+from expectations.sample_damage import DAMAGE, RECORDS
 from expectations.sample_tables import RUN, fill
 from pyspark.sql import SparkSession
 
@@ -21,14 +21,10 @@ from acktrail_expectations.results import QualityResult
 from acktrail_jobs.spark_executors import SparkExecutors
 
 TOGETHER = (
-    "a share partition on two state partitions",
-    "a record twice",
-    "a state epoch that falls",
-    "a start offset that falls",
-    "written before it was created",
-    "a batch that ends before it begins",
-    "the snapshot after a tombstone lost",
-)
+    "one_state_partition_per_key", "record_once", "state_epoch_monotone", "start_offset_monotone",
+    "create_le_write_timestamp", "batch_first_le_last", "update_has_base",
+)  # fmt: skip
+"""Rules that are broken at once."""
 
 
 class _EachAlone(InProcess):
@@ -45,8 +41,8 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
     """Damaged records in several files: counts, examples and reasons of every rule are the same, however the records
     are shared out. A key on two state partitions is found, though no executor sees both. Spark had a job for it."""
     damaged = RECORDS
-    for name in TOGETHER:
-        damaged = RECORD_DAMAGE[name][0](damaged)
+    for rule in TOGETHER:
+        damaged = next(harm for harm, rules in DAMAGE["state_records"].rules if rule in rules.split())(damaged)
     config = fill(tmp_path, state_records=damaged.slice(0, 9))
     for begin in range(9, damaged.num_rows, 9):
         Tables(config).append("state_records", damaged.slice(begin, 9))
@@ -63,4 +59,4 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
     assert of(SparkExecutors(lambda: spark, RUN)) == expected
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(f"acktrail {RUN}")
     broken = {each.expectation for each in expected if each.suite == "state_records" and each.success is False}
-    assert broken >= set().union(*(RECORD_DAMAGE[name][1] for name in TOGETHER))
+    assert broken >= {*TOGETHER}

@@ -1,11 +1,8 @@
-"""Keeping pyarrow from importing pandas, and numpy, for commands that have no use for them."""
+"""Keeping pyarrow from importing pandas for commands that have no use for it: half of their start, and 36 MB."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def forgo_pandas() -> None:
-    """Keep pyarrow from importing pandas, which saves a process most of its start.
+    """Keep pyarrow from importing pandas.
 
     pyarrow looks for pandas once, when it first builds an array from a list, and remembers the outcome. Afterwards
     pandas can be imported as usual, and ``to_pandas`` works; only pandas objects given to pyarrow then count as plain
@@ -24,50 +21,23 @@ def forgo_pandas() -> None:
     """
     import pyarrow as pa
 
-    with hidden("pandas"):
-        pa.array([None])
-
-
-def forgo_numpy() -> None:
-    """Let pyarrow find that there is no numpy and no pandas, which halves its start; arrays have no ``to_numpy`` in
-    this process then. All of its modules that look for them are imported."""
-    with hidden("numpy", "pandas"):
-        import pyarrow as pa
-
-        import_module("acktrail.tables.delta.store")
-        pa.scalar(0, pa.timestamp("us", tz="UTC")).as_py()
-
-
-@contextmanager
-def hidden(*names: str) -> Iterator[None]:
-    """Imports of these packages fail within the block, unless they are imported already."""
-    finder = _Hidden(frozenset(names))
+    finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:
-        yield
+        pa.array([None])
     finally:
         sys.meta_path.remove(finder)
 
 
-class _Hidden:
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
-
+class _NoPandas:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002  # the import protocol
-        if name in self._names:
+        if name == "pandas":
             raise ModuleNotFoundError(name)
 
 
-def row_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that reads and writes rows as Python values alone (`forgo_numpy`). Raises
-    ConfigurationError, as the next three do: no root is named, or the options cannot be read."""
-    found = TablesConfig.from_environment(uri, options_file)
-    forgo_numpy()
-    return found
-
-
 def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
-    """The tables of a command that needs them and no pandas."""
+    """The tables of a command that needs them and no pandas. Raises ConfigurationError, as the others: no root is
+    named, or the options cannot be read."""
     found = TablesConfig.from_environment(uri, options_file)
     forgo_pandas()
     return found

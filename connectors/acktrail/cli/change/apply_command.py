@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import (
     HOUR_MS,
@@ -69,7 +69,7 @@ def verify(
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
 
-    target = row_tables(at.tables, at.tables_options)
+    target = lean_tables(at.tables, at.tables_options)
     loaded = load_any_plan(plan, target)
     with Cluster(at.kafka) as cluster:
         journal = api.open_journal(target, loaded)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import forgo_numpy
+from acktrail.cli.arrow_without_pandas import 
 from acktrail.cli.change.change_options import Waits
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
@@ -60,7 +60,6 @@ def store_new(plan: ChangePlan, target: TablesConfig) -> None:
     """Store a new plan, without what only larger work needs."""
     from acktrail.change import api
 
-    forgo_numpy()
     api.store_plan(target, plan)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import hidden
+from acktrail.cli.arrow_without_pandas import optional_lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new, load_any_plan
 from acktrail.config import TablesConfig
@@ -106,7 +106,7 @@ def plan_reset(
     }
     request = parse_request(asked)
     target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
-    with hidden("pandas"), Cluster(at.kafka) as cluster:
+    with Cluster(at.kafka) as cluster:
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
         plan = api.make_plan(cluster, request, tables=target)

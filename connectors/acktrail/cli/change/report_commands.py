@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import load_any_plan
 from acktrail.cli.text.json_text import echo_rows
@@ -32,7 +32,7 @@ def list_plans(
     from acktrail.change.lifecycle import plan_status
     from acktrail.plain_tables import few
 
-    found = plan_status.list_plans(row_tables(at.tables, at.tables_options), limit=limit)
+    found = plan_status.list_plans(lean_tables(at.tables, at.tables_options), limit=limit)
     if at.as_json:
         echo_rows(found)
         return
@@ -104,7 +104,7 @@ def audit(
     from acktrail.change.lifecycle.plan_status import audit_rows
     from acktrail.change.planning.plan_file import to_json_value
 
-    target = row_tables(at.tables, at.tables_options)
+    target = lean_tables(at.tables, at.tables_options)
     report = to_json_value(checked_audit(target, anchor=anchor))
     found = audit_rows(target, plan_id=plan)
     if at.as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import health_text
 from acktrail.cli.text.json_text import echo_rows
@@ -53,7 +53,7 @@ def findings(
     Example: acktrail findings --severity error --since 1d
     """
     from_ms = None if since is None else time_ms("--since", since)
-    config = row_tables(tables, tables_options)
+    config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
     from acktrail.tables.open_runs import open_runs
     from acktrail.view.health.open_findings import SEVERITIES, open_findings

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import TablesOptions, TablesRoot
 from acktrail.errors import ConfigurationError, InputError
 from acktrail.times import duration_ms
@@ -38,7 +38,7 @@ def metrics(
     every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     if out is not None and listen is not None:
         raise InputError("--out and --listen exclude each other", hint="give one of them")
-    config = row_tables(tables, tables_options)
+    config = lean_tables(tables, tables_options)
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.metrics.metrics_endpoint import collectors_served
     from acktrail.view.health import table_metrics

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import row_tables
+from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text import health_text
 from acktrail.cli.text.json_text import json_line
@@ -53,7 +53,7 @@ def status(
     """
     every_ms = min(duration_ms("--every", every), _LONGEST_MS)
     stale = dt.timedelta(milliseconds=duration_ms("--stale-after", stale_after))
-    config = row_tables(tables, tables_options)
+    config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
     from acktrail.view.check_rows import stopping_run
     from acktrail.view.health.cluster_health import cluster_health

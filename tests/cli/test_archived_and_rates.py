@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drivers.command_line import Done, run
@@ -34,15 +32,9 @@ def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str, as_
     return run(capsys, *arguments, "--tables", world.config.uri, *(["--json"] if as_json else []))
 
 
-def answer(done: Done) -> dict[str, Any]:
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def test_poison_records(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Where, how often delivered, when, and the state record that shows it; oldest first."""
-    found = answer(asked(world, capsys, "record", "archived", "fraud"))["archived"]
+    found = asked(world, capsys, "record", "archived", "fraud").answer["archived"]
     told = [(r["topic"], r["partition"], r["first_offset"], r["last_offset"], r["delivery_count"]) for r in found]
     assert told == [("payments", 0, 5, 5, 2), ("payments", 1, 0, 0, 5)]
     assert [(r["state_record_offset"], r["timestamp"]) for r in found] == [(3, WRITTEN_MS + 3), (4, WRITTEN_MS + 4)]
@@ -57,7 +49,7 @@ def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: p
     found.write(snapshot(key, 0, state_epoch=2), update(key, 0, 0, (batch(3, 6, 4, 5),)))
     found.observe("r1")
     build(found.tables)
-    told = answer(asked(found, capsys, "record", "archived", "fraud"))
+    told = asked(found, capsys, "record", "archived", "fraud").answer
     assert (told["records"], told["endings"], len(told["archived"])) == (5, 8, 2)
     head = asked(found, capsys, "record", "archived", "fraud", as_json=False).stdout.splitlines()[0]
     assert head == "group fraud: 5 records archived, 8 times: some again after a reset or a deletion"
@@ -65,7 +57,7 @@ def test_a_record_that_is_archived_again_is_one_record(tmp_path: Path, capsys: p
 
 def test_since(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """At that time or later; a time without a zone is no time."""
-    found = answer(asked(world, capsys, "record", "archived", "fraud", "--since", str(WRITTEN_MS + 4)))["archived"]
+    found = asked(world, capsys, "record", "archived", "fraud", "--since", str(WRITTEN_MS + 4)).answer["archived"]
     assert [r["partition"] for r in found] == [1]
     assert "time zone" in asked(
         world, capsys, "record", "archived", "fraud", "--since", "2026-08-01T12:00:00"
@@ -87,7 +79,7 @@ def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -
 
 def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Partitions add up to their topic; counts by what happened, and per second."""
-    (topic,) = answer(asked(world, capsys, "record", "rates", "fraud", "--every", "1d"))["rates"]
+    (topic,) = asked(world, capsys, "record", "rates", "fraud", "--every", "1d").answer["rates"]
     assert {name: number for name, number in topic["counts"].items() if number} == {
         "acknowledged": 4,
         "released": 1,
@@ -96,28 +88,20 @@ def test_rates_by_topic_and_by_partition(world: World, capsys: pytest.CaptureFix
         "redeliveries": 1 + 4,
     }
     assert topic["per_second"]["acknowledged"] == pytest.approx(4 / 86_400)
-    parts = answer(asked(world, capsys, "record", "rates", "fraud", "--every", "1d", "--by-partition"))["rates"]
+    parts = asked(world, capsys, "record", "rates", "fraud", "--every", "1d", "--by-partition").answer["rates"]
     assert [(r["partition"], r["counts"]["archived"]) for r in parts] == [(0, 1), (1, 1)]
 
 
 def test_rates_of_a_time(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """From a time on, before a time, of a topic; intervals begin at whole multiples of their length."""
     options = ("--since", str(WRITTEN_MS + 3), "--until", str(WRITTEN_MS + 4), "--every", "1s", "--topic", "payments")
-    (found,) = answer(asked(world, capsys, "record", "rates", *options))["rates"]
+    (found,) = asked(world, capsys, "record", "rates", *options).answer["rates"]
     assert found["counts"]["archived"] == 1
     assert found["interval_start"] == (WRITTEN_MS + 3) // 1_000 * 1_000
-    assert answer(asked(world, capsys, "record", "rates", "--topic", "nothing"))["rates"] == []
+    assert asked(world, capsys, "record", "rates", "--topic", "nothing").answer["rates"] == []
     assert "no duration" in asked(world, capsys, "record", "rates", "--every", "0s").complaint(2)
     text = asked(world, capsys, "record", "rates", as_json=False)
     assert text.stdout.split()[:3] == ["INTERVAL", "GROUP", "TOPIC"]
-
-
-@pytest.mark.parametrize("command", ["archived", "rates"])
-def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    """What to do, exit code 3."""
-    assert "run `acktrail run history`" in run(capsys, "record", command, "g", "--tables", tmp_path / "none").complaint(
-        3
-    )
 
 
 @pytest.mark.parametrize("start", [0, 10])
@@ -133,6 +117,6 @@ def test_archived_anew_in_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[st
     world.write(update(key, 0, 0, (batch(5, 5, 4, 2),)), snapshot(key, 0, (batch(5, 5, 4, 2),), state_epoch=2))
     world.export("r3", lost={0: 6})
     build(world.tables)
-    found = answer(asked(world, capsys, "record", "archived", "g"))["archived"]
+    found = asked(world, capsys, "record", "archived", "g").answer["archived"]
     told = [(r["state_record_offset"], r["delivery_count"], r["is_dated"]) for r in found]
     assert told == [(1, 5, True), (6, 2, False)]

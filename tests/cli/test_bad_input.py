@@ -92,25 +92,6 @@ def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path)
         assert json.loads(acktrail("status", "--json", *tables).stdout)["act_on"] == []
 
 
-@pytest.mark.full
-def test_a_new_cluster_exports_nothing_and_says_so(tmp_path: Path) -> None:
-    """Where no share consumer ever came there is no state topic: an empty export with a status, no error."""
-    with EmbeddedBroker() as broker:
-        done = acktrail(
-            "run", "export", "--json", "--bootstrap-server", broker.bootstrap_servers, "--tables", tmp_path / "t"
-        )
-
-        assert done.returncode == 0, done.stderr
-        summary = json.loads(done.stdout)
-        assert (summary["status"], summary["records_read"]) == ("state_topic_absent", 0)
-        other = tmp_path / "u"
-        assert acktrail("doctor", "--bootstrap-server", broker.bootstrap_servers, "--tables", other).returncode == 0
-        with EmbeddedBroker() as stranger:
-            arguments = ("--bootstrap-server", stranger.bootstrap_servers, "--tables", tmp_path / "t")
-            line = complaint(acktrail("run", "export", *arguments), 3)
-            assert "cluster" in line
-
-
 def test_unknown_group(broker: EmbeddedBroker) -> None:
     """A group that is not there is named, with exit code 2."""
     line = complaint(acktrail("groups", "describe", "no-such-group", "--bootstrap-server", broker.bootstrap_servers), 2)

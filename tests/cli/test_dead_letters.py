@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +42,7 @@ def export(world: World, *letters: dict[str, Any]) -> None:
 
 
 def answer(capsys: pytest.CaptureFixture[str], world: World, *arguments: str) -> dict[str, Any]:
-    done = run(capsys, *arguments, "--tables", world.config.uri, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run(capsys, *arguments, "--tables", world.config.uri, "--json").answer
 
 
 def counts(found: dict[str, Any]) -> dict[str, tuple[Any, ...]]:

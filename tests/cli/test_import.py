@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,10 +66,7 @@ def imported(capsys: pytest.CaptureFixture[str], root: Path, *arguments: str | P
 
 
 def summary(capsys: pytest.CaptureFixture[str], root: Path, *arguments: str | Path) -> dict[str, Any]:
-    done = imported(capsys, root, *arguments, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return imported(capsys, root, *arguments, "--json").answer
 
 
 def stored(root: Path) -> pa.Table:

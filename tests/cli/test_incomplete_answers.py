@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +39,12 @@ def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str) -> 
     return run(capsys, *arguments, "--tables", world.config.uri)
 
 
-def answer(done: Done) -> dict[str, Any]:
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def test_a_whole_history_gives_exact_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No "at least", nothing missing."""
     world = world_with(tmp_path)
-    found = answer(asked(world, capsys, "record", "archived", "g", "--json"))
+    found = asked(world, capsys, "record", "archived", "g", "--json").answer
     assert (found["records"], found["at_least"], found["completeness"]["missing"]) == (4, False, [])
-    (row,) = answer(asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
+    (row,) = asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json").answer["rates"]
     assert (row["counts"]["archived"], row["counts"]["undated"], row["at_least"]) == (4, 0, False)
     assert "at least" not in asked(world, capsys, "record", "archived", "g").stdout
     assert "at least" not in asked(world, capsys, "record", "rates", "g").stdout
@@ -68,7 +61,7 @@ def test_counts_are_least_ones(
     """2 of 4 archived records are known: "at least 2", with the state records that are missing. How many got a state at
     an unknown time is not known, and not 0."""
     world = world_with(tmp_path, **kind)
-    found = answer(asked(world, capsys, "record", "archived", "g", "--json"))
+    found = asked(world, capsys, "record", "archived", "g", "--json").answer
     assert (found["records"], found["at_least"]) == (2, True)
     (missing,) = found["completeness"]["missing"]
     assert (missing["reason"], missing["first_record"], missing["last_record"]) == (reason, 2, last)
@@ -76,7 +69,7 @@ def test_counts_are_least_ones(
     text = asked(world, capsys, "record", "archived", "g").stdout
     assert text.startswith("group g: at least 2 records archived\n")
     assert "state record 0:2" in text
-    (row,) = answer(asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json"))["rates"]
+    (row,) = asked(world, capsys, "record", "rates", "g", "--every", FOR_EVER, "--json").answer["rates"]
     assert (row["counts"]["archived"], row["counts"]["undated"], row["at_least"]) == (2, None, True)
     assert row["per_second"]["undated"] is None
     lines = asked(world, capsys, "record", "rates", "g").stdout.splitlines()
@@ -87,10 +80,10 @@ def test_counts_are_least_ones(
 def test_times_beside_a_gap_are_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """After a record that shows the whole state again, the list of archived records is complete."""
     world = world_with(tmp_path, gap=True)
-    found = answer(asked(world, capsys, "record", "archived", "g", "--since", str(WRITTEN_MS + 5), "--json"))
+    found = asked(world, capsys, "record", "archived", "g", "--since", str(WRITTEN_MS + 5), "--json").answer
     assert (found["records"], found["at_least"]) == (1, False)
     options = ("--since", str(WRITTEN_MS + 5), "--every", FOR_EVER, "--json")
-    assert answer(asked(world, capsys, "record", "rates", *options))["completeness"]["is_complete"] is True
+    assert asked(world, capsys, "record", "rates", *options).answer["completeness"]["is_complete"] is True
 
 
 def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +93,7 @@ def test_a_record_beside_a_gap_with_nothing_behind_it(tmp_path: Path, capsys: py
     world.export("r3", lost={0: 7})
     done = asked(world, capsys, "record", "show", "g", KEY.topic_id, "0", "20")
     assert "state record 0:6, from" in done.stdout
-    found = answer(asked(world, capsys, "record", "show", "g", KEY.topic_id, "0", "20", "--json"))
+    found = asked(world, capsys, "record", "show", "g", KEY.topic_id, "0", "20", "--json").answer
     assert [each["reason"] for each in found["completeness"]["missing"]] == ["gap"]
 
 

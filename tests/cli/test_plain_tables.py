@@ -1,7 +1,8 @@
-"""Tables for people stay readable with any names in a cluster."""
+"""Tables for people and JSON lines for programs stay readable with any names in a cluster."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.cli.text.json_text import json_line
 from acktrail.plain_tables import KnownSum, shortened, table
 
 
@@ -54,3 +56,18 @@ def test_report_takes_the_options_of_the_storage(capsys: pytest.CaptureFixture[s
         3
     )
     assert str(options) in line
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_one_harmless_line(text: str) -> None:
+    """Any name of a group: one line, no control character, and the same once parsed."""
+    line = json_line({"group": text})
+
+    assert json.loads(line) == {"group": text}
+    assert len(line.splitlines()) == 1
+    assert not any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or char in "\u202e\u2066\u200b" for char in line)
+
+
+def test_text_stays_readable() -> None:
+    """Letters of any language are printed as they are."""
+    assert json_line(["böse gruppe 群"]) == '["böse gruppe 群"]'

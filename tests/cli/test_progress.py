@@ -65,27 +65,19 @@ def world(tmp_path: Path) -> World:
 
 
 def test_results_do_not_run_into_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long line of an export, then a shorter result: the result alone is seen."""
+    """A long line of an export, then a shorter result: the result alone is seen; so is an error of the block."""
     monkeypatch.setattr(stderr_lines, "_LIVE_S", 0.0)
-    with at(terminal), stderr_lines.LiveLine() as line:
-        _shown(line, Progress(records_read=1_234, records_committed=1_000, partitions=50, partitions_finished=7))
-        assert terminal.screen[-1].startswith("1,234 records read")
-    terminal.write("run r1" + "\n")
-    assert terminal.screen == ["run r1", ""]
-
-
-def test_an_error_does_not_run_into_it(terminal: Terminal) -> None:
-    """The block may fail."""
 
     def fail() -> None:
         with at(terminal), stderr_lines.LiveLine() as line:
-            line.show("replaying", is_urgent=True)
+            _shown(line, Progress(records_read=1_234, records_committed=1_000, partitions=50, partitions_finished=7))
+            assert terminal.screen[-1].startswith("1,234 records read")
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
         fail()
-    terminal.write("acktrail: broken" + "\n")
-    assert terminal.screen == ["acktrail: broken", ""]
+    terminal.write("run r1" + "\n")
+    assert terminal.screen == ["run r1", ""]
 
 
 def test_what_something_else_prints_meanwhile_begins_its_line(terminal: Terminal) -> None:
@@ -108,16 +100,6 @@ def test_a_count_of_records(terminal: Terminal, verb: str, monkeypatch: pytest.M
             terminal.write("{}\n")
     expected = f"1 read, 1 {verb}, 0 not readable"
     assert terminal.screen == (["{}", expected, ""] if verb == "decoded" else [expected, ""])
-
-
-def test_nothing_is_rewritten_where_no_terminal_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plain line now and then, without anything that steers."""
-    monkeypatch.setattr(stderr_lines, "_PLAIN_S", 0.0)
-    with stderr_lines.LiveLine() as line:
-        line.show("10 records read")
-    assert capsys.readouterr().err == "10 records read\n"
 
 
 def test_a_bar_is_gone_before_the_next_step_is_printed(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,3 +150,20 @@ def test_activity_reaches_its_listener_alone(
         doing("one")
     doing("two")
     assert heard == ["one"]
+
+
+@pytest.mark.parametrize(("gateway", "is_shown"), [(None, True), ("1", False)])
+def test_no_progress_runs_into_results(
+    gateway: str | None, is_shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Shown elsewhere after a while; never under spark-submit."""
+    monkeypatch.setattr(stderr_lines, "_PLAIN_S", 0.0)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    if gateway is not None:
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", gateway)
+    with progress.showing_activity():
+        doing("replaying")
+        doing("writing")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert ("writing" in shown.err) is is_shown

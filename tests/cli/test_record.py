@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drivers.command_line import Done, run
@@ -46,15 +44,9 @@ def asked(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | in
     return run(capsys, "record", "show", *map(str, arguments), "--tables", world.config.uri, *options)
 
 
-def answer(done: Done) -> dict[str, Any]:
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def test_every_change_with_the_record_that_shows_it(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """States, counts and addresses of state records, oldest first, and what is not known."""
-    found = answer(asked(world, capsys, "fraud", "payments", 0, 5))
+    found = asked(world, capsys, "fraud", "payments", 0, 5).answer
     (life,) = found["lives"]
     told = [(i["standing"], i["delivery_state"], i["delivery_count"], i["ended_by"]) for i in life["intervals"]]
     assert told == [
@@ -111,13 +103,13 @@ def test_a_recreated_topic_has_two_lives(own_world: World, capsys: pytest.Captur
     own_world.write(snapshot(key_of("fraud", 3), 0, (batch(5, 5, 2, 1),), snapshot_epoch=1))
     own_world.observe("r2")
     build(own_world.tables)
-    old, new = answer(asked(own_world, capsys, "fraud", "payments", 0, 5))["lives"]
+    old, new = asked(own_world, capsys, "fraud", "payments", 0, 5).answer["lives"]
     assert (old["topic_status"], new["topic_status"]) == ("recreated", "present")
     assert "archived, delivery count 2" in old["conclusion"]
     assert "deleted" in old["conclusion"]
     assert "acknowledged, delivery count 1, at the latest since" in new["conclusion"]
     assert [blank["reason"] for blank in new["not_known"]] == ["deliveries", "earlier", "undated"]
-    (alone,) = answer(asked(own_world, capsys, "fraud", topic_id(3), 0, 5))["lives"]
+    (alone,) = asked(own_world, capsys, "fraud", topic_id(3), 0, 5).answer["lives"]
     assert alone == new
 
 
@@ -125,13 +117,14 @@ def test_a_history_that_lags_says_so(own_world: World, capsys: pytest.CaptureFix
     """Newer exports that are not in it: below the answer and in the JSON; the answer itself stands."""
     own_world.write(update(key_of("fraud", 2), 12, 0, (batch(13, 13, 2, 1),)))
     own_world.observe("r2")
-    assert answer(asked(own_world, capsys, "fraud", "payments", 0, 5))["is_current"] is False
+    assert asked(own_world, capsys, "fraud", "payments", 0, 5).answer["is_current"] is False
     assert "acktrail run history" in asked(own_world, capsys, "fraud", "payments", 0, 5, as_json=False).stdout
 
 
-def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["show g t 0 1", "archived g", "rates g"])
+def test_tables_without_history(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """What to do, exit code 3."""
-    done = run(capsys, "record", "show", "g", "t", "0", "1", "--tables", tmp_path / "none")
+    done = run(capsys, "record", *command.split(), "--tables", tmp_path / "none")
     assert "run `acktrail run history`" in done.complaint(3)
 
 
@@ -144,5 +137,5 @@ def test_an_offset_that_is_none(world: World, capsys: pytest.CaptureFixture[str]
 
 def test_the_last_offset_there_can_be(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Every offset has a fate, also 2^63-1."""
-    (life,) = answer(asked(world, capsys, "fraud", "payments", 0, 2**63 - 1))["lives"]
+    (life,) = asked(world, capsys, "fraud", "payments", 0, 2**63 - 1).answer["lives"]
     assert life["conclusion"].startswith("nothing recorded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -54,10 +53,7 @@ def drop(world: World, before: int) -> None:
 
 
 def told(world: World, capsys: pytest.CaptureFixture[str], *arguments: str | int) -> dict[str, Any]:
-    done = run(capsys, *map(str, arguments), "--tables", world.config.uri, "--json")
-    assert done.code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run(capsys, *map(str, arguments), "--tables", world.config.uri, "--json").answer
 
 
 def life(world: World, capsys: pytest.CaptureFixture[str], offset: int) -> dict[str, Any]:

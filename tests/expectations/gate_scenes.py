@@ -17,7 +17,6 @@ from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
-from acktrail.view.health.status_reader import suite_totals
 from acktrail_expectations.gate import log_summary, pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, ValidationSummary
 
@@ -53,31 +52,14 @@ def export_more(config: TablesConfig, life: Coordinator, records: pa.Table, run_
     """What a later run of exporter and reconciler adds: `records` beyond those that are there."""
     tables = Tables(config)
     there = {(r["state_partition"], r["offset"]) for r in tables.read("state_records").to_pylist()}
-    new = [
-        row | {"run_id": run_id} for row in records.to_pylist() if (row["state_partition"], row["offset"]) not in there
-    ]
+    rows = records.to_pylist()
+    new = [row | {"run_id": run_id} for row in rows if (row["state_partition"], row["offset"]) not in there]
     added = pa.Table.from_pylist(new, schema=records.schema)
     tables.append("state_records", added)
     tables.append("export_ranges", ranges(added, run_id, pieces=1))
     tables.append("offset_observations", logs(run_id))
     tables.append("share_partition_states", states(life, run_id))
     tables.append("reconciliations", reconciliations(life, run_id))
-
-
-def totals(config: TablesConfig) -> list[str]:
-    """The run of each validation that has totals, after comparing them with its results."""
-    stored = Tables(config).read("quality_results")
-    rows, results = suite_totals(stored).to_pylist(), stored.to_pylist()
-    for row in rows:
-        own = [r for r in results if all(r[name] == row[name] for name in ("run_id", "evaluated_at", "suite"))]
-        assert row["holds"] + row["fails"] + row["noted"] + row["not_evaluated"] == len(own) > 0
-        assert row["rows_compared"] == sum(r["element_count"] for r in own)
-        broken = [r["severity"] for r in own if r["success"] is False and r["error"] is None]
-        assert row["critical_fails"] == broken.count("critical")
-        assert (row["fails"], row["noted"]) == (len(broken) - broken.count("info"), broken.count("info"))
-    found = sorted({(row["evaluated_at"], row["run_id"]) for row in rows})
-    assert len(rows) == 5 * len(found)
-    return [run_id for _, run_id in found]
 
 
 def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -99,15 +100,7 @@ def _state_row(state: SharePartitionState, run_id: str) -> Row:
         "acknowledged_records": offsets(DeliveryState.ACKNOWLEDGED),
         "archiving_records": offsets(DeliveryState.ARCHIVING),
         "archived_records": offsets(DeliveryState.ARCHIVED),
-        "batches": [
-            {
-                "first_offset": b.first_offset,
-                "last_offset": b.last_offset,
-                "delivery_state": b.delivery_state,
-                "delivery_count": b.delivery_count,
-            }
-            for b in state.batches
-        ],
+        "batches": [asdict(each) for each in state.batches],
         "completeness": "complete",
     }
 

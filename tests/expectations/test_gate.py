@@ -12,9 +12,7 @@ from expectations.gate_scenes import (
     compared,
     export_more,
     failed,
-    named,
     stored,
-    totals,
     validate,
 )
 from expectations.sample_tables import (
@@ -22,12 +20,11 @@ from expectations.sample_tables import (
     changed,
     fill,
     logs,
-    ranges,
     reconciliations,
     row_where,
     states,
 )
-from state_topics.coordinator_log import OTHER_TOPIC, TOPIC, batch, everyday, share_partition
+from state_topics.coordinator_log import batch, everyday, share_partition
 
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError, QualityGateFailed
@@ -35,7 +32,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail_expectations.gate import pass_gate, validate_run
+from acktrail.view.health.status_reader import suite_totals
+from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import recorded
 
 
@@ -49,6 +47,9 @@ def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
     assert failed(summary) == set()
     assert summary == again
     assert len(summary.results) == stored(config).num_rows == ALL_CHECKS
+    counted = suite_totals(stored(config)).to_pylist()
+    states = [row["holds"] + row["fails"] + row["noted"] + row["not_evaluated"] for row in counted]
+    assert (len(counted), sum(states), sum(row["critical_fails"] for row in counted)) == (5, ALL_CHECKS, 0)
     assert summary.cluster_id == "cluster-1"
     assert set(stored(config)["cluster_id"].to_pylist()) == {"cluster-1"}
 
@@ -79,8 +80,9 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     verdicts = changed(reconciliations(life), 0, verdict="past_log_end")
     verdicts = changed(verdicts, row_where(verdicts, group_id=hostile.group_id), verdict="durable_ahead")
 
+    config = fill(tmp_path, life, reconciliations=verdicts)
     with pytest.raises(QualityGateFailed) as caught:
-        validate(fill(tmp_path, life, reconciliations=verdicts), RUN)
+        validate(config, RUN)
 
     ahead, beyond = (RULE_BY_ID[rule] for rule in ("durable_ahead", "past_log_end"))
     _, first, second = caught.value.hint.splitlines()
@@ -90,17 +92,8 @@ def test_a_stopped_gate_says_what_where_and_what_to_do(tmp_path: Path) -> None:
         " See docs/rules.md#past_log_end"
     )
     assert ahead.advice in first
-
-
-def test_totals_are_those_of_the_results(tmp_path: Path) -> None:
-    """A validation is added up by suite; a repetition adds none."""
-    life = everyday()
-    config = fill(tmp_path, life)
-    validate(config, RUN)
-    export_more(config, life, life.table(), "run-2")
-    for run_id in ("run-2", RUN):
-        validate(config, run_id)
-    assert totals(config) == [RUN, "run-2"]
+    named_as_it_is = stored(config).filter(pc.field("expectation") == "durable_ahead")["observed_value"]
+    assert named_as_it_is.to_pylist() == [f"{hostile.group_id}/orders/0"]
 
 
 def test_a_partition_added_to_the_state_topic_stops_the_gate(config: TablesConfig) -> None:
@@ -130,38 +123,6 @@ def test_warnings_and_errors_are_reported_and_pass(tmp_path: Path) -> None:
     assert failed(summary) == {("reconciliations", "unknown"), ("reconciliations", "live_ahead")}
     is_legal = pc.field("severity") == "info"
     assert stored(config).filter(~pc.field("success") & ~is_legal).num_rows == 2
-
-
-def test_a_run_that_was_not_reconciled_is_refused(tmp_path: Path) -> None:
-    """Nothing passes on nothing, and no result stays behind; the hint names the command."""
-    nothing = {name: TABLES[name].empty_table() for name in ("share_partition_states", "reconciliations")}
-    config = fill(tmp_path, **nothing)
-
-    with pytest.raises(InputError) as caught:
-        validate(config, RUN)
-
-    assert f"acktrail run reconcile --run-id {RUN}" in caught.value.hint
-    assert stored(config).num_rows == 0
-
-
-def test_a_reconciliation_that_stopped_half_way_is_refused(tmp_path: Path) -> None:
-    """States without a verdict are no reconciliation."""
-    life = everyday()
-    config = fill(tmp_path, life, reconciliations=reconciliations(life).slice(1))
-
-    with pytest.raises(InputError, match="3 of 4 share partitions"):
-        validate(config, RUN)
-
-
-def test_a_run_that_observed_nothing_is_told_apart(tmp_path: Path) -> None:
-    """It can never be reconciled: the hint says what makes one that can."""
-    config = TablesConfig(uri=str(tmp_path))
-    Tables(config).append("export_ranges", ranges(everyday().table()))
-
-    with pytest.raises(InputError) as caught:
-        validate(config, RUN)
-
-    assert "acktrail run export" in caught.value.hint
 
 
 def test_a_reconciliation_without_share_partitions_counts(tmp_path: Path) -> None:
@@ -204,35 +165,24 @@ def test_results_of_a_run_that_grew_are_renewed(config: TablesConfig) -> None:
     assert stored(config).num_rows == 2 * ALL_CHECKS
 
 
-def test_a_state_beyond_the_log_is_critical_and_one_below_it_a_warning(tmp_path: Path) -> None:
-    """The windows of states are those of the run's own observation."""
-    short = logs(ends={(TOPIC, 0): (0, 3), (TOPIC, 1): (1, 100), (OTHER_TOPIC, 0): (0, 100)})
-    config = fill(tmp_path, offset_observations=short)
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        (("share_partition_states", "reconciliations"), f"acktrail run reconcile --run-id {RUN}"),
+        (("reconciliations",), "0 of 4 share partitions"),
+        (
+            ("share_partition_states", "reconciliations", "group_observations", "offset_observations"),
+            "run `acktrail run export --observe`",
+        ),
+    ],
+)
+def test_a_run_that_was_not_reconciled_is_refused(tmp_path: Path, missing: tuple[str, ...], says: str) -> None:
+    """Nothing passes on nothing, states without a verdict are no reconciliation, and no result stays behind. The hint
+    names the command."""
+    config = fill(tmp_path, **{name: TABLES[name].empty_table() for name in missing})
 
-    summary = validate_run(Tables(config), RUN)
+    with pytest.raises(InputError) as caught:
+        validate(config, RUN)
 
-    suite = "share_partition_states"
-    assert failed(summary) == {
-        (suite, "batches_below_log_end"),
-        (suite, "end_offset_le_log_end"),
-        (suite, "start_offset_ge_log_start"),
-    }
-    with pytest.raises(QualityGateFailed) as caught:
-        pass_gate(summary)
-    assert len(caught.value.failures) == 2
-
-
-def test_hostile_group_names_are_values(tmp_path: Path) -> None:
-    """Quotes, markup, line breaks and colons in a group id go through as they are."""
-    life = everyday()
-    hostile = share_partition("'; DROP TABLE x; --<script>:\n\x1b[31m \"%{batch}")
-    life.initialize(hostile)
-    life.write(hostile, 0, batch(0, 3))
-    verdicts = reconciliations(life)
-    index = row_where(verdicts, group_id=hostile.group_id)
-    config = fill(tmp_path, life, reconciliations=changed(verdicts, index, verdict="unknown"))
-
-    summary = validate(config, RUN)
-
-    assert failed(summary) == {("reconciliations", "unknown")}
-    assert named(summary, "reconciliations", "unknown").observed_value == f"{hostile.group_id}/orders/0"
+    assert says in f"{caught.value.message} {caught.value.hint}"
+    assert stored(config).num_rows == 0

@@ -15,7 +15,6 @@ from expectations.gate_scenes import (
     idle_run,
     named,
     stored,
-    totals,
     validate,
 )
 from expectations.sample_tables import (
@@ -33,11 +32,10 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import unvalidated_records
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import record
 from acktrail_expectations.run_data import RunData
-from acktrail_expectations.unvalidated_records import SEQUENCE, read_positions
+from acktrail_expectations.unvalidated_records import SEQUENCE
 
 
 def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
@@ -121,35 +119,21 @@ def test_every_record_can_be_validated_again(config: TablesConfig) -> None:
     summary = validate_run(Tables(config), "run-2", every_record=True)
 
     assert not summary.recorded
-    assert totals(config) == [RUN, "run-2"]
     assert compared(summary, "state_records", "record_decoded") == life.table().num_rows
     assert Tables(config).snapshot("quality_results").version == version
 
 
-def test_many_records_are_validated_in_windows(config: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results do not depend on how many records are looked at together."""
-    whole = validate_run(Tables(config), RUN, every_record=True)
-    monkeypatch.setattr(unvalidated_records, "MOST_RECORDS", 7)
-
-    assert validate_run(Tables(config), RUN, every_record=True).results == whole.results
-
-
-@pytest.mark.parametrize("twice", [False, True], ids=["later ones first", "some twice"])
-def test_records_that_lie_in_no_order_are_read_by_state_partition(tmp_path: Path, twice: bool) -> None:
-    """Files in another order than the log's, as an optimized table has them: the same results, a state partition at a
-    time; a record that is stored twice is found."""
+def test_a_record_that_is_stored_twice_is_found(tmp_path: Path) -> None:
+    """Also where it lies in another file, behind later ones: such records are read a state partition at a time."""
     life = everyday()
     records = life.table()
-    middle = records.num_rows // 2
-    config = fill(
-        tmp_path, life, state_records=records if twice else records.slice(middle), export_ranges=ranges(records)
-    )
-    Tables(config).append("state_records", records.slice(3, 1) if twice else records.slice(0, middle))
+    config = fill(tmp_path, life)
+    Tables(config).append("state_records", records.slice(3, 1))
 
     summary = validate_run(Tables(config), RUN, every_record=True)
 
-    assert failed(summary) == ({("state_records", "record_once")} if twice else set())
-    assert compared(summary, "state_records", "record_decoded") == records.num_rows + twice
+    assert failed(summary) == {("state_records", "record_once")}
+    assert compared(summary, "state_records", "record_decoded") == records.num_rows + 1
 
 
 def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> None:
@@ -164,15 +148,6 @@ def test_two_validations_at_once_leave_one_set_of_results(tmp_path: Path) -> Non
 
     assert stored(config).num_rows == ALL_CHECKS
     assert validate_run(store, RUN) == summary
-
-
-def test_positions_are_those_of_the_commit(config: TablesConfig) -> None:
-    """How far each state partition was validated is kept with the results."""
-
-    positions = read_positions(Tables(config).snapshot("quality_results"), range(5))
-
-    expected = {0: 19, 1: 8, 2: 5}
-    assert (positions.records, positions.ranges, positions.sequence) == (expected, expected, 1)
 
 
 def test_nothing_compared_is_not_evaluated_and_said(config: TablesConfig, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_a_page_that_could_not_be_made_is_an_error(
     checks: RunChecks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Great Expectations logs it and continues; acktrail does not."""
-    monkeypatch.setattr(notebook, "_REMOVED", notebook.re.compile("nothing at all"))
+    monkeypatch.setattr(notebook, "_REMOVED", re.compile("nothing at all"))
     with pytest.raises(OutsideResource):
         checks.build_data_docs(tmp_path / "docs")
 

@@ -7,7 +7,7 @@ import pytest
 from expectations.sample_tables import cluster, groups, logs
 from state_topics.coordinator_log import TOPIC
 
-from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
+from acktrail_expectations.observed_cluster import observed_cluster
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,3 @@ def test_logs_are_as_the_later_sample_says() -> None:
         {"topic_id": TOPIC, "partition": 0, "log_start_offset": 3, "log_end_offset": 100}
     ]
     assert observed.state_partition_count == 3
-
-
-def test_without_an_observation_nothing_is_known() -> None:
-    """No rows: every state that any release persists may be there, and nothing is placed or bounded."""
-    found = observed_cluster(groups(None).slice(0, 0), logs().slice(0, 0))
-
-    assert found.state_partition_count is None
-    assert found.delivery_states == ObservedCluster().delivery_states
-    assert found.logs.num_rows == 0

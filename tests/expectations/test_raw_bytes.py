@@ -160,13 +160,6 @@ def test_a_failure_of_an_earlier_validation_stays(tmp_path: Path) -> None:
         validate(config, RUN)
 
 
-def test_an_everyday_validation_says_why_it_does_not_compare(tmp_path: Path) -> None:
-    """The rule is open and the run passes."""
-    result = next(r for r in validate(fill(tmp_path), RUN).results if r.expectation == RULE)
-
-    assert (result.state, result.reason) == (RuleState.NOT_EVALUATED, WITH_ALL)
-
-
 def test_records_of_another_dialect_are_not_judged(tmp_path: Path) -> None:
     """Their bytes are laid out in another way: nothing is known, with the reason."""
     Tables(TablesConfig(uri=str(tmp_path))).create("state_records", properties={"dialect": "4.0"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,69 +21,28 @@ from acktrail.change.request.reset_request import StrategyKind, TopicScope
 from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
+from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
-from acktrail_expectations.results import ValidationSummary, recorded
+from acktrail_expectations.results import recorded
 
 pytestmark = pytest.mark.filterwarnings("default")
 
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+OF_PLAN = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "group_id": "g", "partition": 0}
 PLANNED: dict[str, Any] = {
-    "cluster_id": "c",
-    "run_id": "r",
-    "plan_id": "p",
-    "group_id": "g",
-    "topic": "t",
-    "topic_id": "T",
-    "partition": 0,
-    "log_start_offset": 0,
-    "log_end_offset": 10,
-    "start_offset": 8,
-    "wanted_offset": 2,
-    "target_offset": 2,
-    "clamp": None,
-    "to_deliver": 7,
-    "hidden_ahead": 1,
-    "delivered_again": 6,
-    "passed_again": 5,
-    "acknowledgements_known": 4,
-    "passed_acknowledged": 3,
-    "archived_known": 2,
-    "passed_archived": 2,
-    "passed_unknown": 1,
-    "skipped": 0,
-    "refused": False,
-}
+    **OF_PLAN, "topic": "t", "topic_id": "T", "log_start_offset": 0, "log_end_offset": 10, "start_offset": 8,
+    "wanted_offset": 2, "target_offset": 2, "clamp": None, "to_deliver": 7, "hidden_ahead": 1, "delivered_again": 6,
+    "passed_again": 5, "acknowledgements_known": 4, "passed_acknowledged": 3, "archived_known": 2, "passed_archived": 2,
+    "passed_unknown": 1, "skipped": 0, "refused": False,
+}  # fmt: skip
 """Most of what is forgotten lies below the start offset; one offset from the target on is no record."""
-REFUSED: dict[str, Any] = {
-    "cluster_id": "c",
-    "run_id": "r",
-    "plan_id": "p",
-    "group_id": "g",
-    "topic": "u",
-    "partition": 0,
-    "wanted_offset": None,
-    "target_offset": None,
-    "refused": True,
-}
+REFUSED: dict[str, Any] = {**OF_PLAN, "topic": "u", "wanted_offset": None, "target_offset": None, "refused": True}
 DONE: dict[str, Any] = {
-    "cluster_id": "c",
-    "run_id": "r",
-    "plan_id": "p",
-    "attempt": 2,
-    "group_id": "g",
-    "topic": "t",
-    "topic_id": "T",
-    "partition": 0,
-    "target_offset": 2,
-    "status": "OK",
-    "start_offset_after": 2,
-    "described_start_offset": 2,
-    "state_epoch_before": 3,
-    "state_epoch_after": 4,
-    "evidence_offset": 17,
+    **OF_PLAN, "attempt": 2, "topic": "t", "topic_id": "T", "target_offset": 2, "status": "OK", "start_offset_after": 2,
+    "described_start_offset": 2, "state_epoch_before": 3, "state_epoch_after": 4, "evidence_offset": 17,
     "verified_at": AT,
-}
+}  # fmt: skip
 
 
 def stored(folder: Path, name: str, *rows: dict[str, Any]) -> TablesConfig:
@@ -107,13 +67,10 @@ def plan_text(*rows: dict[str, Any], allow_skip: bool = False) -> str:
     return plan_json(with_hash(replace(plan, partitions=tuple(partitions), notices=tuple(notices))))
 
 
-def plan_of(
-    folder: Path, *rows: dict[str, Any], allow_skip: bool = False, partitions: int | None = None
-) -> TablesConfig:
-    """Tables with a plan of the share partitions `rows`, whose row says `partitions` (default: their number)."""
+def plan_of(folder: Path, *rows: dict[str, Any], allow_skip: bool = False) -> TablesConfig:
+    """Tables with a plan of the share partitions `rows`."""
     text = plan_text(*rows, allow_skip=allow_skip)
-    count = len(rows) if partitions is None else partitions
-    plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": count, "plan": text}
+    plan = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": len(rows), "plan": text}
     return stored(folder, "reset_plans", plan)
 
 
@@ -134,35 +91,53 @@ def test_a_plan_in_order_passes_and_is_recorded_once(tmp_path: Path) -> None:
     assert Tables(config).read("quality_results").num_rows == 11
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"target_offset": -1, "wanted_offset": -1, "to_deliver": 10}, "target_not_negative"),
-        ({"log_start_offset": 3}, "target_ge_log_start"),
-        ({"log_end_offset": 1, "to_deliver": -2, "delivered_again": -7, "passed_again": -8}, "target_le_log_end"),
-        ({"wanted_offset": 3}, "target_is_wanted_unless_clamped"),
-        ({"skipped": 1}, "skips_only_where_allowed"),
-        ({"target_offset": None}, "target_or_refusal"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_each_damage_of_a_plan_stops_it(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
-    """The rule is named, and the gate does not let the plan through."""
-    config = plan_of(tmp_path, {**PLANNED, **change})
-    with pytest.raises(QualityGateFailed) as caught:
-        validate_plan(config, "p")
-    assert rule in {name for _, name, _ in caught.value.failures}
+DAMAGE: list[tuple[str, dict[str, Any], str]] = [
+    ("plan", {"target_offset": -1, "wanted_offset": -1, "to_deliver": 10}, "target_not_negative"),
+    ("plan", {"log_start_offset": 3}, "target_ge_log_start"),
+    ("plan", {"log_end_offset": 1, "to_deliver": -2, "delivered_again": -7, "passed_again": -8}, "target_le_log_end"),
+    ("plan", {"wanted_offset": 3}, "target_is_wanted_unless_clamped"),
+    ("plan", {"skipped": 1}, "skips_only_where_allowed"),
+    ("plan", {"target_offset": None}, "target_or_refusal"),
+    ("plan", {"to_deliver": 8}, "to_deliver_is_log_end_less_target"),
+    ("plan", {"delivered_again": 7}, "delivered_again_adds_up"),
+    ("plan", {"acknowledgements_known": 5}, "delivered_again_adds_up"),  # those below the start count among the passed
+    ("plan", {"archived_known": 3}, "delivered_again_adds_up"),
+    ("plan", {"passed_again": 6}, "delivered_again_adds_up"),
+    ("plan", {"delivered_again": 8, "passed_again": 7}, "delivered_again_le_to_deliver"),
+    ("result", {"status": "UNKNOWN"}, "every_outcome_settled"),
+    ("result", {"status": "NOT_PERSISTED"}, "every_share_partition_done"),
+    ("result", {"start_offset_after": 3}, "start_offset_is_target"),
+    ("result", {"described_start_offset": 3}, "described_start_offset_is_target"),
+    ("result", {"state_epoch_after": 2}, "state_epoch_not_back"),
+    ("result", {"evidence_offset": None}, "shown_by_a_state_record"),
+]
 
 
-def test_a_share_partition_twice_stops_a_plan(tmp_path: Path) -> None:
-    """Two targets for one share partition are none."""
+@pytest.mark.parametrize(("of", "change", "rule"), DAMAGE, ids=lambda value: value if isinstance(value, str) else "")
+def test_each_damage_breaks_its_rule(tmp_path: Path, of: str, change: dict[str, Any], rule: str) -> None:
+    """A critical rule does not let a plan through, or stops the run; the others are reported."""
+    if of == "plan":
+        check = partial(validate_plan, plan_of(tmp_path, {**PLANNED, **change}), "p")
+    else:
+        check = partial(validate_result, result_of(tmp_path, {**DONE, **change}), "p")
+    if RULE_BY_ID[rule].stops_gate:
+        with pytest.raises(QualityGateFailed, match=rule):
+            check()
+    else:
+        assert rule in {result.expectation for result in check().failed}
+
+
+def test_what_is_allowed_passes(tmp_path: Path) -> None:
+    """A skip that the request allows; a result that is known by the broker's description alone. Two targets for one
+    share partition are none, and a plan that nobody stored has nothing to vouch for it."""
+    config = plan_of(tmp_path, {**PLANNED, "skipped": 5}, allow_skip=True)
+    assert validate_plan(config, "p").failed == ()
+    described = result_of(tmp_path / "o", {**DONE, "evidence_offset": None, "status": "OK_BY_DESCRIPTION"})
+    assert validate_result(described, "p").failed == ()
     with pytest.raises(QualityGateFailed, match="share_partition_once"):
-        validate_plan(plan_of(tmp_path, PLANNED, PLANNED), "p")
-
-
-def test_an_allowed_skip_passes(tmp_path: Path) -> None:
-    """The request decides."""
-    assert validate_plan(plan_of(tmp_path, {**PLANNED, "skipped": 5}, allow_skip=True), "p").failed == ()
+        validate_plan(plan_of(tmp_path / "twice", PLANNED, PLANNED), "p")
+    with pytest.raises(UnknownName):
+        validate_plan(config, "q")
 
 
 @pytest.mark.parametrize("kind", [StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY, StrategyKind.TO_LATEST])
@@ -181,34 +156,6 @@ def test_the_gate_and_the_plan_have_one_verdict_on_what_is_skipped(
     assert [result.expectation for result in validate_plan(config, plan.plan_id).failed] == []
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"to_deliver": 8}, "to_deliver_is_log_end_less_target"),
-        ({"delivered_again": 7}, "delivered_again_adds_up"),
-        ({"delivered_again": 8, "passed_again": 7}, "delivered_again_le_to_deliver"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_numbers_that_do_not_add_up_are_errors(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
-    """They do not stop a plan, for nothing is sent by them; they are reported."""
-    summary = validate_plan(plan_of(tmp_path, {**PLANNED, **change}), "p")
-    assert rule in {result.expectation for result in summary.failed}
-
-
-@pytest.mark.parametrize("name", ["acknowledgements_known", "archived_known", "passed_again"])
-def test_what_lies_below_the_start_offset_is_not_counted_twice(tmp_path: Path, name: str) -> None:
-    """Forgotten records below the start offset are among those passed again: one more does not add up."""
-    config = plan_of(tmp_path, {**PLANNED, name: PLANNED[name] + 1})
-    assert "delivered_again_adds_up" in {result.expectation for result in validate_plan(config, "p").failed}
-
-
-def test_a_plan_that_nobody_stored_is_unknown(tmp_path: Path) -> None:
-    """Nothing vouches for it."""
-    with pytest.raises(UnknownName):
-        validate_plan(plan_of(tmp_path, PLANNED), "q")
-
-
 def test_the_newest_verification_of_the_newest_attempt_counts(tmp_path: Path) -> None:
     """An earlier attempt, and what was unknown at first, are history."""
     config = result_of(
@@ -220,72 +167,36 @@ def test_the_newest_verification_of_the_newest_attempt_counts(tmp_path: Path) ->
     assert validate_result(config, "p").failed == ()
 
 
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"status": "UNKNOWN"}, "every_outcome_settled"),
-        ({"status": "NOT_PERSISTED"}, "every_share_partition_done"),
-        ({"start_offset_after": 3}, "start_offset_is_target"),
-        ({"described_start_offset": 3}, "described_start_offset_is_target"),
-        ({"state_epoch_after": 2}, "state_epoch_not_back"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_each_damage_of_a_result_is_critical(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
-    """A result that is not what was planned stops the run."""
-    config = result_of(tmp_path, {**DONE, **change})
-    with pytest.raises(QualityGateFailed) as caught:
-        validate_result(config, "p")
-    assert rule in {name for _, name, _ in caught.value.failures}
-
-
-def test_a_result_without_evidence_is_a_warning(tmp_path: Path) -> None:
-    """Unless it is known by the broker's description alone, which is a status of its own."""
-    summary = validate_result(result_of(tmp_path, {**DONE, "evidence_offset": None}), "p")
-    assert {result.expectation for result in summary.failed} == {"shown_by_a_state_record"}
-    other = result_of(tmp_path / "o", {**DONE, "evidence_offset": None, "status": "OK_BY_DESCRIPTION"})
-    assert validate_result(other, "p").failed == ()
-
-
 def parts(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
     """`row` for each of `count` share partitions."""
     return [{**row, "partition": partition} for partition in range(count)]
 
 
-def results_of(config: TablesConfig, run_id: str) -> ValidationSummary:
-    found = recorded(Tables(config), run_id)
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize(
-    ("rows", "partitions"), [(0, 4), (3, 4), (4, 3), (0, 0)], ids=["none", "one missing", "one too many", "empty plan"]
+    ("rows", "partitions"),
+    [(0, 4), (3, 4), (4, 3), (0, 0), (1, None)],
+    ids=["none", "one missing", "one too many", "empty plan", "not known"],
 )
-def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(tmp_path: Path, rows: int, partitions: int) -> None:
+def test_a_plan_whose_rows_are_not_as_many_as_planned_is_stopped(
+    tmp_path: Path, rows: int, partitions: int | None
+) -> None:
     """Both numbers are in the error and in the results, also where other rules fail; a plan of nothing passes
     neither."""
-    config = plan_of(tmp_path, *parts(rows, PLANNED), partitions=partitions)
+    row = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "partitions": partitions}
+    config = stored(tmp_path, "reset_plans", {**row, "plan": plan_text(*parts(rows, PLANNED))})
 
+    shown = "unknown" if partitions is None else partitions
     for _ in range(2):
         with pytest.raises(QualityGateFailed, match="row_count_as_planned") as caught:
             validate_plan(config, "p")
-        assert f"{rows}, in the row of the plan: {partitions}. What" in caught.value.hint
+        assert f"{rows}, in the row of the plan: {shown}. What" in caught.value.hint
 
-    (failed,) = results_of(config, "reset-plan-p").critical_failures
+    found = recorded(Tables(config), "reset-plan-p")
+    assert found is not None
+    (failed,) = found.critical_failures
     assert failed.observed_value is not None
     assert failed.observed_value in caught.value.hint
     assert Tables(config).read("quality_results").num_rows == 11
-
-
-def test_a_plan_of_unknown_size_is_stopped(tmp_path: Path) -> None:
-    """Nothing says whether its share partitions are all of it."""
-    row = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "plan": plan_text(PLANNED)}
-    config = stored(tmp_path, "reset_plans", row)
-
-    with pytest.raises(QualityGateFailed) as caught:
-        validate_plan(config, "p")
-
-    assert "in the row of the plan: unknown." in caught.value.hint
 
 
 @pytest.mark.parametrize(("rows", "planned"), [(3, 4), (4, 3), (1, 0)], ids=["one missing", "one too many", "no plan"])

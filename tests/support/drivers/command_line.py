@@ -28,6 +28,13 @@ class Done:
         """One JSON object a line of stdout."""
         return [json.loads(line) for line in self.stdout.splitlines()]
 
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The one JSON object that a command that did its work printed."""
+        assert self.code == 0, self.stderr
+        (found,) = self.rows
+        return found
+
     def complaint(self, code: int) -> str:
         """The one line that was printed instead of an answer; checks exit code and form. That of ``--json`` as text."""
         assert (self.code, self.stdout) == (code, ""), self

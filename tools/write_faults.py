@@ -18,8 +18,7 @@ from demo.fault_library.alerts import alerts_of  # of the tests
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import BRANCH_RULES, QUALITY_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
-from acktrail_demo.faults.fault import StateFault
-from acktrail_demo.faults.library import FAULTS
+from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/faults.md"

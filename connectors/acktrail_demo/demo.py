@@ -20,8 +20,8 @@ from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.errors import ConfigurationError, MissingDependency
 from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.delta.store import Tables
-from acktrail_demo.faults.fault import StateFault
 from acktrail_demo.faults.found_faults import FoundFaults, find_faults, signs_in_run
+from acktrail_demo.faults.library import StateFault
 from acktrail_demo.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC, MISBEHAVING
 from acktrail_demo.workload.state_injection import inject_faults
 from acktrail_demo.workload.workload_run import run_workload

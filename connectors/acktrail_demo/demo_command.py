@@ -33,10 +33,9 @@ def demo(
 
     Example: acktrail demo --serve, then open the addresses it prints.
     """
-    from acktrail.cli.main import app as acktrail
     from acktrail.stderr_lines import StepLines
     from acktrail_demo.demo import running_demo
-    from acktrail_demo.faults.fault_text import found_faults_text
+    from acktrail_demo.faults.found_faults import found_faults_text
     from acktrail_demo.faults.library import faults_on
 
     signal.signal(signal.SIGTERM, _interrupt)
@@ -47,23 +46,12 @@ def demo(
     ):
         faults = faults_on(version) if with_faults else ()
         found = running.run(fault_partitions=len(faults))
-        arguments = ["dashboard", "report", "--tables", found["tables_uri"], "--run-id", found["run_id"]]
-        typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
+        _show_report("--tables", found["tables_uri"], "--run-id", found["run_id"])
         typer.echo(f"\nReport: {found['report']}\nTables: {found['tables_uri']}\nRan on: {found['ran_on']}")
         if faults:
             faulty = running.inject(faults, found)
             out_file = str(Path(found["report"]).with_name("faults.html"))
-            arguments = [
-                "dashboard",
-                "report",
-                "--tables",
-                found["tables_uri"],
-                "--run-id",
-                faulty.run_id,
-                "--out",
-                out_file,
-            ]
-            typer.main.get_command(acktrail)(args=arguments, standalone_mode=False)
+            _show_report("--tables", found["tables_uri"], "--run-id", faulty.run_id, "--out", out_file)
             typer.echo(f"\n{found_faults_text(faulty.found, faulty.statuses, faulty.stopped)}\n\nReport: {out_file}")
             is_exact = faulty.is_exact
         if serve:  # exporting every minute; Ctrl-C is the way out and no error
@@ -79,6 +67,13 @@ def demo(
         steps.say("broker and Airflow end")
     if not is_exact:
         raise typer.Exit(1)
+
+
+def _show_report(*arguments: str) -> None:
+    """``acktrail dashboard report``, in this process."""
+    from acktrail.cli.main import app
+
+    typer.main.get_command(app)(args=["dashboard", "report", *arguments], standalone_mode=False)
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -21,7 +21,7 @@ BRANCHES: Final = {
 }
 """Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""
 WHERE_BRANCHES_ARE_NAMED: Final = ("model/test_quality_rules.py",)
-COMMAND_OF: Final = {"demo": "\n  demo ", "expansion": "expan"}
+COMMAND_OF: Final = {"demo": "demo", "expansion": "expan"}
 """What the help says only where the branch is there."""
 HELP: Final = "The help:"
 ALONE: Final = f"""

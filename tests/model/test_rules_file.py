@@ -28,7 +28,7 @@ def test_the_file_is_what_is_loaded() -> None:
     ("old", "new", "says"),
     [
         ('severity = "', 'severity = "very ', "is not a valid QualitySeverity"),
-        ('title = "', 'headline = "', "'headline' is no field of a rule"),
+        ('title = "', 'headline = "', "'headline' is no field of a QualityRule"),
         ('title = "', 'title = ["', "line"),
         ('meaning = "', 'meaning = "@none such', "there is no such text"),
         ("sources = [", "sources = [7, ", "'sources' is no list of texts"),

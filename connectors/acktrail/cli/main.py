@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 import typer
 
 from acktrail import __version__
+from acktrail.branches import registered
 from acktrail.cli.named_commands import NamedCommands
 from acktrail.cli.text.json_text import error_json, wants_json
 from acktrail.errors import AcktrailError, MissingDependency
@@ -92,9 +93,11 @@ EXTRAS: Final = MappingProxyType(
 """Extras of the wheel by the path of a command, or of its group; others need none, except for file formats that only an
 extra reads."""
 
-HELP: Final = """What Apache Kafka's share groups acknowledged, archived and redelivered.
+_DEMO: Final = "Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report."
+_START: Final = _DEMO if "demo" in registered(COMMANDS_ENTRY_POINT) else "Start with `acktrail doctor`."
+HELP: Final = f"""What Apache Kafka's share groups acknowledged, archived and redelivered.
 
-Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report.
+{_START}
 On a cluster of yours: `acktrail doctor`, then `acktrail run export`, `acktrail run reconcile`, `acktrail run validate`.
 Who is in trouble: `acktrail status`, then `acktrail findings`.
 On several clusters: name each in a file of profiles, then `acktrail --profile NAME run export`.

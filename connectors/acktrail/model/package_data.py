@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 _Made = TypeVar("_Made")
@@ -31,3 +32,16 @@ class PackageData:
             return make(row)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self._where}, line {line}: {error}") from error
+
+
+def check_names(
+    row: Mapping[str, Any], kind: type[Any], *, added: Collection[str] = (), left_out: Collection[str] = ()
+) -> None:
+    """See that a row has every field that a dataclass needs and no other one but `added`; `left_out`: fields that are
+    made. Raises ValueError: it does not."""
+    known = {each.name: each for each in fields(kind) if each.name not in left_out}
+    for name in sorted(row.keys() - known.keys() - {*added}):
+        raise ValueError(f"{name!r} is no field of a {kind.__name__}")
+    for name, each in known.items():
+        if name not in row and each.default is MISSING and each.default_factory is MISSING:
+            raise ValueError(f"{name!r} is missing")

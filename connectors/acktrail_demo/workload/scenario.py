@@ -11,7 +11,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from acktrail.errors import ConfigurationError
 from acktrail.model.queue_status import QueueStatus
 
 HOSTILE_GROUP: Final = 'Zahlung "prüfen": 💸 <b>eilig</b> ../a\'b; --'
@@ -22,8 +21,6 @@ DELIVERY_COUNT_LIMIT: Final = 3
 
 ALWAYS: Final = 1_000_000
 """Releases of a record that the broker archives at the delivery count limit."""
-
-MAX_SCALE: Final = 1000.0
 
 FAULT_GROUP: Final = "stock-keeping"
 """The group that a demo's faults happen to."""
@@ -143,22 +140,17 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is going to happen. Equal seeds, scales and prefixes give equal scenarios."""
+    """Everything that is going to happen. Equal seeds and scales give equal scenarios."""
 
     topics: tuple[TopicPlan, ...]
     groups: tuple[GroupPlan, ...]
 
 
-def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "", fault_partitions: int = 0) -> Scenario:
+def plan_scenario(*, seed: int, scale: float = 1.0, fault_partitions: int = 0) -> Scenario:
     """Topics, records and what each group does with each record. `scale` multiplies the number of records (about
-    4,300), `prefix` goes before every group and topic; `fault_partitions`: how many partitions there are for faults to
-    happen to. Raises ConfigurationError when `scale` is not above 0 and at most 1000.
+    4,300); `fault_partitions`: how many partitions there are for faults to happen to.
     """
-    if not 0 < scale <= MAX_SCALE:
-        raise ConfigurationError(
-            f"scale {scale} is not above 0 and at most {MAX_SCALE:g}", hint="1 is about 4,300 records"
-        )
-    planner = _Planner(seed=seed, scale=scale, prefix=prefix)
+    planner = _Planner(seed=seed, scale=scale)
     topics = planner.topics()
     plain = Scenario(topics=tuple(topics.values()), groups=planner.groups(topics))
     return planner.with_faults(plain, fault_partitions) if fault_partitions else plain
@@ -168,7 +160,6 @@ def plan_scenario(*, seed: int, scale: float = 1.0, prefix: str = "", fault_part
 class _Planner:
     seed: int
     scale: float
-    prefix: str
 
     def topics(self) -> dict[str, TopicPlan]:
         return {
@@ -204,12 +195,12 @@ class _Planner:
 
     def with_faults(self, plain: Scenario, partitions: int) -> Scenario:
         """A group more that finishes every record of a topic with as many `partitions`, and those that misbehave."""
-        name, ends = self.prefix + FAULT_TOPIC, [0] * partitions
+        name, ends = FAULT_TOPIC, [0] * partitions
         chance = self._random(FAULT_TOPIC)
         wave = [r for p in range(partitions) for r in _records(name, chance, ends, FAULT_RECORDS, partition=p)]
         topic = TopicPlan(name=name, partitions=partitions, waves=(tuple(wave),))
         group = self._group(FAULT_GROUP, GroupScript.CONSUME, topic)
-        shipments = next(each for each in plain.topics if each.name == f"{self.prefix}shipments")
+        shipments = next(each for each in plain.topics if each.name == "shipments")
         finals = {QueueStatus.REJECT_STORM: Action.REJECT, QueueStatus.RELEASE_LOOP: Action.RELEASE}
         misbehaving = (
             self._group(name, GroupScript.CONSUME, shipments, record_plans=_always(shipments, finals[status]))
@@ -231,10 +222,10 @@ class _Planner:
             is_one = number == last_of_one
             scaled = count if is_one else max(16, round(count * self.scale))
             waves.append(tuple(_records(name, chance, ends, scaled, partition=0 if is_one else None)))
-        return TopicPlan(name=self.prefix + name, incarnation=incarnation, partitions=partitions, waves=tuple(waves))
+        return TopicPlan(name=name, incarnation=incarnation, partitions=partitions, waves=tuple(waves))
 
     def _group(self, name: str, script: GroupScript, *topics: TopicPlan, **more: object) -> GroupPlan:
-        return GroupPlan(group_id=self.prefix + name, script=script, topics=topics, **more)  # type: ignore[arg-type]  # its fields
+        return GroupPlan(group_id=name, script=script, topics=topics, **more)  # type: ignore[arg-type]  # its fields
 
     def _retries(self, topic: TopicPlan) -> RecordPlans:
         """A tenth of the records is accepted only at the second delivery, some at the third."""

@@ -19,8 +19,8 @@ from acktrail.errors import ConfigurationError, InputError
 from acktrail.format.wire.dialects.released import decode
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
-from acktrail_demo.faults.fault import FaultTarget, InjectedFault, InjectedRecord, StateFault
-from acktrail_demo.faults.library import FAULTS
+from acktrail_demo.faults.injections import FaultTarget, InjectedRecord
+from acktrail_demo.faults.library import FAULTS, InjectedFault, StateFault
 from acktrail_demo.workload.demo_cluster import DemoProducer, WorkloadDeadline, client_properties, to_acktrail_error
 from acktrail_demo.workload.scenario import DemoRecord
 

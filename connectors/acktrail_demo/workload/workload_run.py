@@ -201,21 +201,20 @@ def run_workload(
     bootstrap_servers: str,
     *,
     scale: float = 1.0,
-    prefix: str = "",
     fault_partitions: int = 0,
     progress: Progress = lambda _doing, _done, _steps: None,
     deadline_s: float = 120.0,
 ) -> WorkloadRun:
     """Create topics, produce about ``4,300 * scale`` records and let nine share groups consume them, side by side.
 
-    Equal scales give equal acknowledgements. Every group and topic name starts with `prefix`.
+    Equal scales give equal acknowledgements.
     No consumer is left at the end. `fault_partitions`: as in ``plan_scenario``.
 
     Raises Unreachable, NotAuthorized; ConfigurationError for Kafka before 4.2 or when one of the topics exists;
     WorkloadUnfinished when `deadline_s` seconds were not enough: groups and topics remain; OutcomeUnknown when the
     broker did not say whether it took an acknowledgement.
     """
-    scenario = plan_scenario(seed=DEFAULT_SEED, scale=scale, prefix=prefix, fault_partitions=fault_partitions)
+    scenario = plan_scenario(seed=DEFAULT_SEED, scale=scale, fault_partitions=fault_partitions)
     steps = sum(len(wave) for topic in scenario.topics for wave in topic.waves)
     steps += sum(plan.records_to_settle for plan in scenario.groups)
     deadline = WorkloadDeadline(deadline_s)
@@ -243,9 +242,7 @@ def _set_up(
     first = {topic.name: topic.partitions for topic in scenario.topics if topic.incarnation == 1}
     there = sorted(cluster.topic_names() & first.keys())
     if there:
-        raise ConfigurationError(
-            f"topic {there[0]!r} exists already", hint="start a new broker, or choose another prefix"
-        )
+        raise ConfigurationError(f"topic {there[0]!r} exists already", hint="start a new broker")
     return GroupScripts(
         cluster=cluster,
         producer=DemoProducer(cluster.config, deadline),

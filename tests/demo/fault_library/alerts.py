@@ -8,7 +8,7 @@ from typing import Final
 from acktrail.model.queue_status import QueueStatus
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
-from acktrail_demo.faults.fault import StateFault
+from acktrail_demo.faults.library import StateFault
 
 _OF_RULES: Final = MappingProxyType(
     {"export_complete": "AcktrailGapRecorded", "records_quarantined": "AcktrailRecordsQuarantined"}

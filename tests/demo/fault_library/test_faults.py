@@ -15,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects.released import decode
 from acktrail.view.health.table_metrics import metrics_text
-from acktrail_demo.faults.fault import StateFault
 from acktrail_demo.faults.injections import export_gap
-from acktrail_demo.faults.library import FAULTS
+from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT = Path(__file__).parents[3]
 ALL = tuple(FAULTS.values())

@@ -20,17 +20,14 @@ What `expect` may say: `acktrail.model.rules.quality_rule.Condition`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.branches import package_texts
-from acktrail.model.package_data import PackageData
+from acktrail.model.package_data import PackageData, check_names
 from acktrail.model.rules.quality_rule import Condition, QualityRule, QualitySeverity
 
-_FIELDS: Final = {each.name: each for each in fields(QualityRule)}
-_REQUIRED: Final = frozenset(name for name, each in _FIELDS.items() if each.default is MISSING)
 _LISTS: Final = frozenset({"sources", "tables", "suites", "also"})
 _SUBJECT: Final = frozenset({"name", "rule"})
 
@@ -59,9 +56,7 @@ def parse_rules(text: str, where: str) -> Mapping[str, tuple[QualityRule, ...]]:
 
 
 def _rule(own: Mapping[str, Any], texts: Mapping[str, str]) -> QualityRule:
-    for name in sorted(own.keys() ^ _FIELDS.keys()):
-        if name not in _FIELDS or name in _REQUIRED:
-            raise ValueError(f"{name!r} is {'missing' if name in _FIELDS else 'no field of a rule'}")
+    check_names(own, QualityRule)
     values = {name: _value(name, value, texts) for name, value in own.items()}
     if "expect" in own:
         values["expect"] = Condition.parse(values["expect"])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import optional_lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new, load_any_plan
 from acktrail.config import TablesConfig

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import 
 from acktrail.cli.change.change_options import Waits
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig

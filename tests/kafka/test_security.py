@@ -143,15 +143,10 @@ def _faults(secured: SecuredBroker) -> dict[str, tuple[KafkaConfig, str, str]]:
             "certificate of localhost:.* is for another host name",
             "advertised.listeners",
         ),
-        "TLS to a plain text port": (
-            config("mutual TLS", listener="CLIENT"),
-            "does not speak TLS",
-            "PLAINTEXT",
-        ),
         "wrong mechanism": (
             config("PLAIN", listener="ONLY"),
             "takes no login with PLAIN",
-            "SCRAM-SHA-512",
+            "sasl.enabled.mechanisms",
         ),
         "no certificate": (
             config("mutual TLS", ssl_certificate_location=None),
@@ -165,8 +160,8 @@ def _faults(secured: SecuredBroker) -> dict[str, tuple[KafkaConfig, str, str]]:
         ),
         "expired certificate": (
             config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("old", has_expired=True))),
-            "refused the client's certificate .*old.pem: certificate expired",
-            "authority",
+            "refused the client's certificate .*old.pem",
+            "has it expired?",
         ),
         "locked key": (
             config("mutual TLS", ssl_certificate_location=str(secured.authority.signed("locked", password=PASSWORD))),
@@ -197,7 +192,7 @@ def _faults(secured: SecuredBroker) -> dict[str, tuple[KafkaConfig, str, str]]:
 
 FAULTS: Final = (
     *("wrong password, SCRAM", "wrong password, PLAIN", "untrusted certificate", "wrong host name"),
-    *("TLS to a plain text port", "wrong mechanism", "no certificate"),
+    *("wrong mechanism", "no certificate"),
     *("a stranger's certificate", "expired certificate", "locked key", "another's key", "wrong client secret"),
     "token endpoint not trusted",
 )
@@ -222,12 +217,14 @@ def test_each_fault_has_its_own_words(secured: SecuredBroker, fault: str, tries:
     assert [other for other, (_, own, _) in faults.items() if re.search(own, said)] == [fault]
 
 
-@pytest.mark.parametrize("listener", ["LOGIN", "ONLY"])
-def test_plain_text_where_more_is_wanted_is_hinted_at(secured: SecuredBroker, listener: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "listener", "asks"), [("plaintext", "LOGIN", "want TLS"), ("mutual TLS", "CLIENT", "speak TLS")]
+)
+def test_a_wrong_protocol_is_hinted_at(secured: SecuredBroker, way: str, listener: str, asks: str) -> None:
     """Brokers close such a connection without a word."""
     with pytest.raises(Unreachable) as caught:
-        ShareGroupAdmin(secured.config("plaintext", listener=listener))
-    assert "want TLS" in caught.value.hint
+        ShareGroupAdmin(secured.config(way, listener=listener))
+    assert asks in caught.value.hint
 
 
 @pytest.mark.parametrize("topic", ["closed", "described"])

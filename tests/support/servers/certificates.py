@@ -47,14 +47,16 @@ class Authority:
     def signed(
         self, name: str, *, address: str | None = None, has_expired: bool = False, password: str = "", **subject: str
     ) -> Path:
-        """A PEM file with a key (locked by `password`, if any) and its certificate, of a server at the IP `address`
-        alone or of a client."""
+        """A PEM file with a key (locked by `password`, if any) and its certificate, of a server at `address` alone or
+        of a client."""
         key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
         end = now - _DAY / 2 if has_expired else now + _DAY
         named, issuer = _name(subject or {"CN": name}), self.certificate.subject
         builder = x509.CertificateBuilder(issuer, named, key.public_key(), x509.random_serial_number(), now - _DAY, end)
         if address is not None:
-            names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+            is_name = address[0].isalpha()
+            at = x509.DNSName(address) if is_name else x509.IPAddress(ipaddress.ip_address(address))
+            names = x509.SubjectAlternativeName([at])
             builder = builder.add_extension(names, critical=False)
         made = builder.sign(self.key, hashes.SHA256())
         lock = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()

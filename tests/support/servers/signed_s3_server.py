@@ -7,7 +7,6 @@ name no other process has, so that no two servers ever race for a port.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import fcntl
 import json
 import os
@@ -27,11 +26,8 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from embedded.processes import eventually
+from servers.certificates import Authority
 
 from acktrail.config import TablesConfig, cache_folder
 from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
@@ -252,7 +248,6 @@ def running_signed_s3(folder: Path) -> Iterator[SignedS3]:
         os.setxattr(folder, "user.acktrail", b"")
     except OSError as error:
         pytest.skip(f"no S3 server that checks signatures: {folder} takes no extended attributes ({error.strerror})")
-    _make_certificate(folder)
     with _proxy(folder) as proxy:
         server = SignedS3(folder, proxy)
         try:
@@ -263,28 +258,11 @@ def running_signed_s3(folder: Path) -> Iterator[SignedS3]:
             server.stop()
 
 
-def _make_certificate(folder: Path) -> None:
-    """A certificate for localhost that nothing trusts unless it is told to."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    (folder / "certificate.pem").write_bytes(signed.public_bytes(pem))
-    (folder / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-
-
 @contextmanager
 def _proxy(folder: Path) -> Iterator[FaultyProxy]:
     script = Path(__file__).with_name("faulty_proxy_process.py")
-    command = [sys.executable, str(script), str(folder / "certificate.pem"), str(folder / "key.pem")]
+    own = str(Authority.make(folder, "certificate").signed("server", address="localhost"))
+    command = [sys.executable, str(script), own, own]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield FaultyProxy(process)

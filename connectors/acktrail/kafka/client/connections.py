@@ -131,15 +131,11 @@ def _misconfigured(error: Exception, address: str, settings: ClientSettings) -> 
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return _refused_login(address, settings)
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
-        there = str(error).partition("Enabled mechanisms: ")[2]
-        hint = f"set sasl.mechanism to one that it takes{f': {there}' if there else ''}"
+        hint = "set sasl.mechanism to one that the listener has (sasl.enabled.mechanisms)"
         return f"{address} takes no login with {settings.sasl_mechanism}", hint
     if isinstance(error, kafka_errors.IllegalSaslStateError):
         protocol = "SSL" if settings.uses_tls else "PLAINTEXT"
         return f"{address} wants no login", f"security.protocol is {settings.security_protocol}: use {protocol} there"
-    if "WRONG_VERSION_NUMBER" in str(error):
-        protocol = "SASL_PLAINTEXT" if settings.uses_sasl else "PLAINTEXT"
-        return f"{address} does not speak TLS", f"security.protocol is {settings.security_protocol}: is it {protocol}?"
     alert = _CERTIFICATE_ALERT.search(str(error))
     if alert:
         return _refused_certificate(address, settings, alert[1].lower().replace("_", " "))
@@ -159,7 +155,7 @@ def _refused_certificate(address: str, settings: ClientSettings, words: str) -> 
         hint = "set ssl.certificate.location and ssl.key.location (PEM)"
         return f"{address} wants a certificate of its clients, and none is configured", hint
     message = f"{address} refused the client's certificate {settings.ssl_certfile}: {words}"
-    return message, "is the authority that signed it among those that the broker trusts (its ssl.truststore)?"
+    return message, "has it expired? Does the broker trust the authority that signed it (its ssl.truststore)?"
 
 
 def _untrusted(text: str, address: str) -> tuple[str, str]:

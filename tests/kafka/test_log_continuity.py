@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acktrail.format.wire.raw_record import RawRecord, record_fingerprint
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.state.log_continuity import Resumption, openings
+from acktrail.kafka.state.state_source import Resumption, openings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from acktrail.connect.metrics.worker_metrics import metrics_served
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import ConfigurationError
-from acktrail.kafka.groups.group_gauges import group_gauges
+from acktrail.kafka.groups.offsets_connector import group_gauges
 from acktrail.tables.delta.store import Tables
 
 

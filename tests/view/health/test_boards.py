@@ -24,7 +24,7 @@ from acktrail.connect.metrics.export_lag import LagWatch
 from acktrail.connect.metrics.worker_metrics import WorkerMetrics
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
-from acktrail.kafka.groups.group_gauges import group_gauges
+from acktrail.kafka.groups.offsets_connector import group_gauges
 from acktrail.view.health.table_metrics import metrics_text
 
 ROOT: Final = Path(__file__).parents[3]

@@ -1,10 +1,16 @@
-"""``ShareGroupOffsetsSource``: groups, start offsets, lag and log offsets, observed on a schedule."""
+"""``ShareGroupOffsetsSource``: groups, start offsets, lag and log offsets, observed on a schedule; and share groups as
+gauges for Prometheus, from one sample of the brokers.
+
+The gauges' names are those that exporters of share groups use already. A lag that is not known has no series: the
+group's count of such share partitions is a series of its own, and a sum over all share partitions is there only when
+each is known. However large a cluster is, its series are bounded, and what has none is counted.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import pyarrow.compute as pc
 
@@ -14,7 +20,6 @@ from acktrail.connect.config_values import ConfigType
 from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.group_gauges import group_gauges
 from acktrail.kafka.groups.observation import observe
 from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.model.acls import Acl, Purpose
@@ -22,6 +27,15 @@ from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import new_run_id
 
 _WAIT: Final = "state.wait.ms"
+_STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
+_MOST_SHARE_PARTITIONS: Final = 2_000
+"""Series of single share partitions at most; those with the greatest lag come first."""
+_GROUPS_LEFT_OUT: Final = "Groups that were observed and have no series of their own: those with the least known lag."
+_PARTITIONS_LEFT_OUT: Final = (
+    "Share partitions that were observed and have no series of their own: the least known lags."
+)
+_MOST_GROUPS: Final = 1_000
+"""Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""
 
 
 class ShareGroupOffsetsSource(ScheduledSource):
@@ -107,3 +121,87 @@ class ObservationTask(ScheduledTask):
 
 def _number(position: object) -> int:
     return position if isinstance(position, int) else -1
+
+
+def group_gauges(batch: SourceBatch, at: float) -> tuple[Gauge, ...]:
+    """The gauges of an observation's batch, taken `at` seconds since the epoch."""
+    topics = {row["topic_id"]: row["topic"] for row in batch.rows["topics"].to_pylist()}
+    groups = batch.rows["group_observations"].to_pylist()
+    shares = [row for row in batch.rows["offset_observations"].to_pylist() if row["group_id"] is not None]
+    errors = sum(1 for row in groups if row["error_code"])
+    lags: dict[str, list[int | None]] = {row["group_id"]: [] for row in groups}
+    for row in shares:
+        lags.setdefault(row["group_id"], []).append(row["lag"])
+    shown = set(sorted(lags, key=lambda name: (-_known_sum(lags[name]), -lags[name].count(None), name))[:_MOST_GROUPS])
+    named = [row for row in shares if row["partition"] is not None]
+    numbers = (
+        ("groups_without_series", _GROUPS_LEFT_OUT, len(lags) - len(shown)),
+        ("share_partitions_without_series", _PARTITIONS_LEFT_OUT, max(0, len(named) - _MOST_SHARE_PARTITIONS)),
+        ("last_success_timestamp_seconds", "When the brokers were last observed.", at),
+        ("last_collect_error", "Groups that could not be described at the last observation.", errors),
+    )
+    return (
+        *_of_groups([row for row in groups if row["group_id"] in shown]),
+        *_sums({name: found for name, found in lags.items() if name in shown and found}),
+        *_of_share_partitions(named, topics),
+        *(Gauge(name=f"kafka_share_group_exporter_{name}", about=about, value=value) for name, about, value in numbers),
+    )
+
+
+def _of_groups(groups: list[dict[str, Any]]) -> Iterator[Gauge]:
+    for row in groups:
+        group = {"group": row["group_id"]}
+        state = (row["group_state"] or "Unknown").capitalize()
+        for each in (*_STATES, *(() if state in _STATES else (state,))):
+            yield Gauge(
+                name="kafka_share_group_state",
+                about="1 for the state that a share group is in.",
+                value=float(each == state),
+                labels={**group, "state": each},
+            )
+        if row["members"] is not None:
+            yield Gauge(
+                name="kafka_share_group_members",
+                about="Members of a share group.",
+                value=row["members"],
+                labels=group,
+            )
+
+
+def _known_sum(lags: Iterable[int | None]) -> int:
+    return sum(lag for lag in lags if lag is not None)
+
+
+def _sums(lags: Mapping[str, Sequence[int | None]]) -> Iterator[Gauge]:
+    for group_id, found in sorted(lags.items()):
+        group = {"group": group_id}
+        known = [lag for lag in found if lag is not None]
+        if len(known) == len(found):
+            yield Gauge(
+                name="kafka_share_group_lag_sum",
+                about="Lag of a share group over all its share partitions; absent while one is not known.",
+                value=sum(known),
+                labels=group,
+            )
+        yield Gauge(
+            name="kafka_share_group_lag_unknown_partitions",
+            about="Share partitions of a group whose lag is not known.",
+            value=len(found) - len(known),
+            labels=group,
+        )
+
+
+def _of_share_partitions(shares: list[dict[str, Any]], topics: Mapping[str, str]) -> Iterator[Gauge]:
+    shares.sort(key=lambda row: (-(row["lag"] or 0), row["group_id"], row["topic_id"] or "", row["partition"]))
+    for row in shares[:_MOST_SHARE_PARTITIONS]:
+        labels = {
+            "group": row["group_id"],
+            "topic": row["topic"] or topics.get(row["topic_id"], row["topic_id"] or ""),
+            "partition": str(row["partition"]),
+        }
+        for name, about, column in (
+            ("kafka_share_group_lag", "Records of a share partition that are not completed.", "lag"),
+            ("kafka_share_group_start_offset", "Start offset of a share partition.", "start_offset"),
+        ):
+            if row[column] is not None:
+                yield Gauge(name=name, about=about, value=row[column], labels=labels)

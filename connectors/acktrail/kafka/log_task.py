@@ -313,7 +313,8 @@ class TopicTask(LogTask):
     def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
         """At the positions, in the logs as they are now."""
         for number, log in logs.items():
-            self.begin(topic, log, self.position(self.source_partition(topic, number)))
+            place = self.begin(topic, log, self.position(self.source_partition(topic, number)))
+            place.leader_epoch = None  # an election is no reason to begin again
 
     def deliver(self, topic: StateTopic, records: pa.Table, reached: Mapping[int, int]) -> None:
         """One batch a partition, also where nothing but the position changed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -411,14 +410,6 @@ def test_a_root_that_cannot_hold_tables_is_refused_before_anything_is_read(tmp_p
     good = tmp_path / "new" / "tables"
     DeltaSink(Tables(TablesConfig(uri=str(good))), cluster_id="c", run_id="r").start()
     assert list(good.iterdir()) == []
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_folder_without_permission_is_one_clear_error(tmp_path: Path) -> None:
-    """A folder this user may not write is named, with what to do."""
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(ConfigurationError, match="permission"):
-        Tables(TablesConfig(uri=str(tmp_path / "tables"))).append("state_records", records(0))
 
 
 def test_no_secret_in_errors_and_names() -> None:

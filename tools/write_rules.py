@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 from acktrail.model.rules.catalogue import RULES_BY_SUBJECT
@@ -15,6 +16,7 @@ from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs/rules.md"
+_COLUMNS: Final = 158
 
 _EFFECT: Final = {
     QualitySeverity.CRITICAL: "what would be published is wrong, or acting on it would lose records: the run stops",
@@ -58,12 +60,15 @@ def _section(rule: QualityRule) -> Iterator[str]:
     stops = "; stops the gate" if rule.stops_gate else ""
     yield f"**{rule.title}** ({rule.severity.value}{stops}{names})."
     yield ""
-    yield f"* Broken when: {rule.meaning}"
-    yield f"* Why {rule.severity.value}: {rule.why}"
-    yield f"* What to do: {rule.advice}"
-    yield f"* From: {'; '.join(rule.sources)}. Applies since: {rule.since}."
     suites = f" Suites: {_names(rule.suites)}." if rule.suites else " Reported as a finding or by an offline replay."
-    yield f"* Reads: {_names(rule.tables)}.{suites}"
+    for line in (
+        f"* Broken when: {rule.meaning}",
+        f"* Why {rule.severity.value}: {rule.why}",
+        f"* What to do: {rule.advice}",
+        f"* From: {'; '.join(rule.sources)}. Applies since: {rule.since}.",
+        f"* Reads: {_names(rule.tables)}.{suites}",
+    ):
+        yield from wrap(line, _COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _names(names: tuple[str, ...]) -> str:

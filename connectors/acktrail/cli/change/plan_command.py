@@ -104,7 +104,7 @@ def plan_reset(
         **because.named,
     }
     request = parse_request(asked)
-    target = TablesConfig.optional_from_environment(at.tables, at.tables_options)
+    target = at.optional
     with Cluster(at.kafka) as cluster:
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)

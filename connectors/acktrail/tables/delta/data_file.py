@@ -3,14 +3,12 @@ the names. (delta-rs's writer takes twice the time, and needs the rows in one pi
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,24 +38,15 @@ def write_data_file(
     options = parquet_options(place.name)
     group = options.pop("row_group_size")
     path = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    file = Path(place.uri, path) if place.root.is_local else None
     sink = pa.BufferOutputStream()
-    try:
-        with pq.ParquetWriter(file or sink, rows.schema, **options) as writer:
-            for begin, end in pairwise((0, *edges, rows.num_rows)):
-                writer.write_table(rows.slice(begin, end - begin), row_group_size=group)
-        if file is None:
-            content = sink.getvalue()
-            place.put_file(path, content)
-    except BaseException:
-        if file is not None:
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
-        raise
-    size = content.size if file is None else file.stat().st_size
+    with pq.ParquetWriter(sink, rows.schema, **options) as writer:
+        for begin, end in pairwise((0, *edges, rows.num_rows)):
+            writer.write_table(rows.slice(begin, end - begin), row_group_size=group)
+    content = sink.getvalue()
+    place.put_file(path, content)
     return AddAction(
         path=path,
-        size=size,
+        size=content.size,
         partition_values={} if chunk is None else {CHUNK: chunk},
         modification_time=modified_ms or time.time_ns() // 1_000_000,
         data_change=True,

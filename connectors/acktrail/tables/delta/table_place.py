@@ -230,11 +230,15 @@ class TablePlace:
             self.bring_to_disk(int(Path(file).stem))
 
     def put_file(self, file: str, content: bytes | pa.Buffer) -> None:
-        """Write a file whose name no other one has, or whose content may be replaced."""
+        """Write a file whose name no other one has, or whose content may be replaced; where that fails nothing is left
+        of it."""
         if self.root.is_local:
             path = Path(self.uri, file)
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(content)
+            try:
+                path.write_bytes(content)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
             return
         # Not through Arrow's stream: it hands over buffers, and the storage takes bytes alone.
         stream = DeltaFileSystemHandler(self.uri, self.root.options or {}).open_output_stream(file)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.notification import Known, Notification
+    from acktrail.view.run_messages import Known, Notification
     from acktrail.view.sending import ChangesOf
 
 MESSAGE: Final = "acktrail"

@@ -20,7 +20,7 @@ from acktrail.model.queue_status import STATUS_TABLE
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import printable, printable_parts
 from acktrail.times import instant_text
-from acktrail.view import finding_rows, history_text, partition_rows, record_evidence, wording
+from acktrail.view import export_rows, finding_rows, history_text, partition_rows, wording
 from acktrail_dashboard import offset_bands
 from acktrail_dashboard.branch_views import branch_templates
 
@@ -44,7 +44,7 @@ _FILES: Final = MappingProxyType(
 _FILTERS: Final = (
     *(finding_rows.seen_text, instant_text, offset_bands.bands, offset_bands.short, offset_bands.strip_label),
     *(offset_bands.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
-    *(record_evidence.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
+    *(export_rows.hex_lines, wording.ago, wording.counted, wording.counts_text, wording.in_words, wording.instant),
     *(wording.is_trouble, wording.known_sum, wording.number, wording.severity_tone, wording.status_tone),
     *(wording.subject_text, wording.trouble_text, wording.verdict_tone),
 )
@@ -87,7 +87,7 @@ def page_templates() -> Environment:
     found.filters |= {"offset_status_text": history_text.status_text, "tojson_text": json.dumps}
     found.globals |= {
         "address": wording.address,
-        "bytes_shown": record_evidence.BYTES_SHOWN,
+        "bytes_shown": export_rows.BYTES_SHOWN,
         "file_digests": {name: file.digest for name, file in static_files().items()},
         "results": wording.RESULTS,
         "rows_shown": ROWS_SHOWN,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import pyarrow as pa
 import pytest
 from change.change_tables import unlocked
 from drivers.axe import CONTRAST, axe_violations, show_as
@@ -80,7 +79,8 @@ def served(tmp_path: Path) -> Iterator[Callable[[], Site]]:
 
 
 def test_a_finding_leads_to_the_bytes_that_show_it(site: Site) -> None:
-    """From the list to the finding, its rule and the state record: what it says and its bytes."""
+    """From the list to the finding, its rule and the state record: what it says and its bytes. The export lists a
+    record in quarantine, whose page has the reason and the bytes as they were."""
     status, text = site.page(f"findings?rule={RULE}")
     assert status == 200
     assert f"finding?rule={RULE}&subject=" in text
@@ -91,6 +91,11 @@ def test_a_finding_leads_to_the_bytes_that_show_it(site: Site) -> None:
     assert "acknowledged" in text
     assert "00 00 00 0f 62 69 6c 6c 69 6e 67" in text
     assert "....billing-work" in text
+    assert "record?state-partition=3&offset=41" in site.page("export")[1]
+    status, text = site.page("record?state-partition=3&offset=41")
+    assert status == 200
+    assert "malformed value: string at byte 4 is too long" in text
+    assert HOSTILE[0].encode()[:16].hex(" ") in text
 
 
 def test_no_topic_id_stands_for_a_name(site: Site) -> None:
@@ -117,15 +122,6 @@ def test_samples_are_as_the_jobs_leave_tables(site: Site) -> None:
     assert rules <= RULE_BY_ID.keys()
     for row in [*site.tables.rows("findings"), *sample.findings.to_pylist()]:
         assert row["subject"] == f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
-
-
-def test_a_record_in_quarantine_shows_why_and_its_bytes(site: Site) -> None:
-    """The export lists it, its page has the reason and the bytes as they were."""
-    assert "record?state-partition=3&offset=41" in site.page("export")[1]
-    status, text = site.page("record?state-partition=3&offset=41")
-    assert status == 200
-    assert "malformed value: string at byte 4 is too long" in text
-    assert HOSTILE[0].encode()[:16].hex(" ") in text
 
 
 def test_filters_are_in_the_address(site: Site) -> None:
@@ -204,9 +200,12 @@ def test_every_alert_has_its_runbook_at_its_anchor(site: Site) -> None:
     assert 'href="#acktrailgaprecorded"' in content
 
 
-def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:
-    """Notices, share partitions, outcome and each step of the audit; the list says that the audit is whole."""
-    assert "are a whole chain" in site.page("changes")[1]
+def test_a_plan_has_its_whole_life_on_one_page(served: Callable[[], Site], tmp_path: Path) -> None:
+    """Notices, share partitions, outcome and each step of the audit. The list says that the audit is whole, or names
+    the row that somebody altered, and stays up."""
+    site = served()
+    site.tables.prepare()
+    write_evidence_tables(site.tables)
     status, text = site.page("change?plan=2026000001")
     assert status == 200
     for part in (
@@ -215,22 +214,13 @@ def test_a_plan_has_its_whole_life_on_one_page(site: Site) -> None:
         "lease taken",
         "before call",
         "after call",
-        "verified",
         "planned",
     ):
         assert part in text, part
-
-
-def test_an_audit_that_somebody_altered_is_called_broken(served: Callable[[], Site], tmp_path: Path) -> None:
-    """The page of changes names the row, and stays up."""
-    site = served()
-    site.tables.prepare()
-    write_evidence_tables(site.tables)
     assert "are a whole chain" in site.page("changes")[1]
     unlocked(tmp_path / "tables", "reset_audit").update(predicate="sequence = 1", updates={"actor": "'nobody'"})
     status, text = site.page("changes")
     assert status == 200
-    assert "broken" in text
     assert "the audit is broken at row 1" in text
     assert "are a whole chain" not in text
 
@@ -269,22 +259,6 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
         assert "Some tables cannot be read" in text
     assert site.page("record?state-partition=17&offset=90210")[0] in {200, 503}
     assert site.page("changes")[0] == 200
-
-
-def test_columns_of_a_later_release_do_no_harm(served: Callable[[], Site]) -> None:
-    """A table with one more column, and words that this release does not know."""
-    site = served()
-    site.tables.prepare()
-    own = {"cluster_id": "c", "rule": "of_later", "severity": "dire", "subject": "s", "detail": "d", "run_id": "r"}
-    put(site.tables, "findings", [own])
-    later = site.tables.read("findings").append_column("of_later", pa.array([1]))
-    from deltalake import write_deltalake
-
-    write_deltalake(f"{site.tables.root}/findings", later, mode="append", schema_mode="merge")
-    status, text = site.page("findings?shown=all")
-    assert status == 200
-    assert "dire" in text
-    assert site.page("rule?id=of_later")[0] == 404
 
 
 @pytest.fixture(scope="module")
@@ -343,26 +317,3 @@ def test_pages_of_their_own_are_accessible(browser: Page, site: Site, tmp_path: 
                 show_as(browser, scheme, width)
                 assert axe_violations(browser, rules) == [], (address, scheme, width)
                 assert browser.value("document.documentElement.scrollWidth <= innerWidth"), (address, width)
-
-
-@pytest.mark.slow
-def test_axe_would_have_found_something(browser: Page, site: Site) -> None:
-    """The check above can fail: an image without a text and a pale word are violations."""
-    opened(browser, site, "findings")
-    browser.value("document.querySelector('main').insertAdjacentHTML('beforeend', '<img src=x><a href=y></a>')")
-    found = " ".join(axe_violations(browser))
-    assert "image-alt" in found
-    assert "link-name" in found
-
-
-@pytest.mark.slow
-def test_a_person_gets_from_a_check_to_its_rule_by_links(browser: Page, site: Site) -> None:
-    """From the grid to a failed result, to its rule, to its open findings: each by one press."""
-    opened(browser, site, "checks")
-    browser.value("document.querySelector('td.critical a').click()")
-    browser.until("location.pathname === '/check' && document.readyState === 'complete'")
-    assert browser.value("document.querySelector('h1').innerText") in {"batches_non_overlapping", "record_decoded"}
-    browser.value(
-        'document.querySelector(\'a[href*="rule?id=batches_non"], a[href*="rule?id=record_decoded"]\').click()'
-    )
-    browser.until("location.pathname === '/rule' && document.readyState === 'complete'")

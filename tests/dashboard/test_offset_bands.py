@@ -12,7 +12,6 @@ from acktrail.model.batches import StateBatch
 from acktrail_dashboard.offset_bands import (
     STRIP_WIDTH,
     BandKind,
-    OffsetBand,
     StateWindow,
     bands,
     records_by_kind,
@@ -95,12 +94,6 @@ def test_one_archived_record_in_a_million_is_drawn() -> None:
     assert "1 archived" in strip_label(found)
     assert "h3v" in paths[BandKind.ARCHIVED]
     assert sum(map(len, paths.values())) < 10_000
-
-
-def test_acquired_is_never_shown_as_known() -> None:
-    """Kafka persists no lock: a batch in state acquired is not understood, and shown as unknown."""
-    lock = StateBatch(first_offset=0, last_offset=4, delivery_state=1, delivery_count=1)
-    assert bands(StateWindow(start=0, end=5, batches=(lock,))) == (OffsetBand(kind=BandKind.UNKNOWN, first=0, last=4),)
 
 
 def test_windows_are_those_asked_for() -> None:

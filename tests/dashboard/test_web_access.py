@@ -150,15 +150,9 @@ def test_every_response_has_a_strict_policy(local: str, guarded: str, path: str)
         assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
-def test_the_framework_adds_no_pages(local: str, path: str) -> None:
-    """The pages that FastAPI would make of itself are not there."""
-    assert Answer(local, path).status == 404
-
-
-@pytest.mark.parametrize("path", EVIL)
+@pytest.mark.parametrize("path", [*EVIL, "/docs", "/redoc", "/openapi.json"])
 def test_a_path_leads_to_no_file(local: str, path: str) -> None:
-    """A path that leaves the folder of the files finds nothing."""
+    """A path that leaves the folder of the files finds nothing, and FastAPI adds no page of its own."""
     answer = Answer(local, path)
 
     assert answer.status == 404
@@ -171,10 +165,9 @@ def test_another_host_name_is_refused(local: str) -> None:
     assert Answer(local, "/", Host="localhost:1").status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_nothing_can_be_changed(local: str, method: str) -> None:
+def test_nothing_can_be_changed(local: str) -> None:
     """Pages can be read, and nothing else."""
-    assert Answer(local, "/groups", method, "x=y").status == 405
+    assert {Answer(local, "/groups", method, "x=y").status for method in ("POST", "PUT", "DELETE", "PATCH")} == {405}
 
 
 def test_below_a_path_all_links_stay_there(root: Path) -> None:

@@ -200,15 +200,3 @@ def test_the_parts_of_a_list_are_linked(server: str, tab: Page) -> None:
     assert set(tab.value(badges)) == {"badge ok"}
     show(tab, server + "?range=7d")
     assert "range=7d" in tab.value("document.querySelector('#groups tbody a').search")
-
-
-def test_a_page_can_be_printed(server: str, tab: Page) -> None:
-    """On paper there is no navigation, and the page is one document."""
-    show(tab, server)
-    paper = tab.call("Page.printToPDF")["data"]
-    tab.call("Emulation.setEmulatedMedia", media="print")
-    try:
-        assert tab.value("getComputedStyle(document.querySelector('.bar nav')).display") == "none"
-    finally:
-        tab.call("Emulation.setEmulatedMedia", media="")
-    assert paper.startswith("JVBER")

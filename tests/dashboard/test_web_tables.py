@@ -85,18 +85,6 @@ def test_a_damaged_table_is_named_and_the_rest_is_shown(root: Path, table: str) 
         assert "fraud-scoring" in answers[0][1]
 
 
-@pytest.mark.parametrize("content", [b"{ not json\n", b'{"protocol":{"minReaderVersion":99,"minWriterVersion":99}}\n'])
-def test_a_log_that_cannot_be_read_is_named(root: Path, content: bytes) -> None:
-    """A commit that is half written, and one of a later release of Delta."""
-    (root / "queue_statuses" / "_delta_log" / f"{1:020d}.json").write_bytes(content)
-    with served(root) as url:
-        status, text = get(url, "groups")
-
-    assert status == 503
-    assert "queue_statuses" in text
-    assert "Traceback" not in text
-
-
 def test_a_column_of_another_type_is_named(root: Path) -> None:
     """A table of another release, whose column has another type."""
     from deltalake import write_deltalake

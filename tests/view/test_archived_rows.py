@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobs.world import batch, key_of, snapshot, update
 from samples.sample_run import sample_run
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.model.batches import StateBatch
-from acktrail.model.record_history import ArchivedRange, archived_ranges
+from acktrail.model.record_history import ArchivedRange
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import Cause, History, RecordPosition, StatusChange
+from acktrail.model.status_changes import Cause, RecordPosition
 from acktrail.view.archived_rows import archived_rows, groups_with_more
 
 BATCHES = st.lists(
@@ -81,39 +77,3 @@ def test_history_is_read_only_for_groups_that_archived_more() -> None:
     assert groups_with_more(sample_run().share_partition_states) == ()
     assert groups_with_more(state([(5, 1, 4, 1)], archived_seen=2)) == ()
     assert groups_with_more(state([(5, 1, 4, 1)], archived_seen=3)) == ("g",)
-
-
-@given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
-def test_the_history_has_every_archived_offset_of_the_records(seed: int) -> None:
-    """Of a log as brokers write it (delivery counts never fall, finished records stay finished, the start offset moves
-    past finished records alone) the history lists exactly the offsets that some record shows as archived."""
-    shown: set[int] = set()
-    changes: list[StatusChange] = []
-    history = History(0, {})
-    for offset, (start, batches, is_whole) in enumerate(_broker_log(random.Random(seed))):
-        shown |= {b.first_offset for b in batches if b.delivery_state == 4}
-        record = (snapshot if is_whole else _update)(key_of("g"), start, batches)
-        changes += history.record(record, offset=offset, timestamp_ms=offset)
-    ranges = [(each.first_offset, each.last_offset) for each in archived_ranges(changes)]
-    assert {offset for first, last in ranges for offset in range(first, last + 1)} == shown
-
-
-def _update(key: SharePartition, start: int, batches: tuple[StateBatch, ...]) -> Any:
-    return update(key, start, 0, batches)
-
-
-def _broker_log(chance: random.Random) -> Iterable[tuple[int, tuple[StateBatch, ...], bool]]:
-    """Start offset, batches of one offset each, and whether they are the whole state, a record each."""
-    known: dict[int, tuple[int, int]] = {}
-    start = 0
-    yield start, (), True
-    for _ in range(8):
-        changed = [o for o in range(start, start + 8) if known.get(o, (0, 0))[0] == 0 and chance.random() < 0.5]
-        for offset in changed:
-            known[offset] = (chance.choice([0, 2, 4]), known.get(offset, (0, 0))[1] + 1)
-        is_whole = chance.random() < 0.3
-        listed = sorted(o for o in known if o >= start) if is_whole else changed
-        yield start, tuple(batch(o, o, *known[o]) for o in listed), is_whole
-        while known.get(start, (0, 0))[0] != 0 and chance.random() < 0.7:
-            start += 1

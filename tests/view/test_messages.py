@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from samples.health_tables import HOSTILE, HealthTables
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.view.notification import WELL, Notification, NotificationKind
-from acktrail.view.run_messages import MOST_MESSAGES, changed, limited
+from acktrail.view.run_messages import MOST_MESSAGES, WELL, Notification, NotificationKind, changed, limited
 from acktrail.view.sending import send_changes
 
 RULE = "batches_do_not_overlap"

@@ -15,9 +15,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables import open_runs
 from acktrail.tables.open_runs import OpenRuns
 from acktrail.view.check_rows import check_grid, check_result, newest_runs
-from acktrail.view.export_rows import export_rows, gap_rows
+from acktrail.view.export_rows import BATCHES_SHOWN, BYTES_SHOWN, export_rows, gap_rows, hex_lines, record_evidence
 from acktrail.view.finding_rows import ROWS_A_PAGE, FindingFilter, FindingPage, finding_page, topic_names
-from acktrail.view.record_evidence import BATCHES_SHOWN, BYTES_SHOWN, hex_lines, record_evidence
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""What a run found that differs from what people know.
+"""What people are sent about one subject, and what a run found that differs from what they know.
 
 Each subject (the gate, a critical rule on a group, a group) has one state now and one state that was last sent; a
 message is the difference. So a run that is repeated sends nothing twice, and a run whose messages were lost has them
@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import pyarrow.compute as pc
 
@@ -18,9 +21,10 @@ from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail.view.notification import WELL, Known, Notification, NotificationKind
 from acktrail.view.wording import in_words, status_rank, trouble_text
 
+WELL: Final = "well"
+"""The state of a subject that needs no look; also of one that no message was ever sent about."""
 GATE: Final = "gate"
 MOST_MESSAGES: Final = 20
 """Of one run; the changes beyond are one message that counts them."""
@@ -28,6 +32,45 @@ _NAMED: Final = 5
 _CRITICAL: Final = "critical"
 _UNKNOWN: Final = QueueStatus.STATE_UNKNOWN
 _OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
+
+
+class NotificationKind(StrEnum):
+    """What a message of the trunk is about; those of branches have kinds of their own."""
+
+    GATE = "gate"
+    CRITICAL_FINDING = "critical_finding"
+    STATUS = "status"
+    MORE = "more"
+    """The changes beyond the most messages of one run, counted."""
+
+
+Known = Mapping[tuple[str, str], str]
+"""The state last sent, by kind and subject."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One change. `kind`: a `NotificationKind`, or a branch's own. A subject whose newest sent message has the same
+    `state` is not sent again. `title` and `text` are plain text of one line each, with names made printable. `page` and
+    `query` are a page of the dashboard and its parameters."""
+
+    kind: str
+    subject: str
+    state: str
+    urgency: Urgency
+    title: str
+    text: str
+    page: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a message is about, as in the table ``notifications``."""
+        return str(self.kind), self.subject
+
+    def address(self, dashboard: str) -> str:
+        """Where the dashboard at the address `dashboard` shows it."""
+        return f"{dashboard.rstrip('/')}/{self.page}" + (f"?{urlencode(self.query)}" if self.query else "")
 
 
 def changed(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ...]:

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from acktrail.branches import branches
 from acktrail.tables.delta.store import Tables
-from acktrail.view.notification import Known, Notification
-from acktrail.view.run_messages import changed, limited
+from acktrail.view.run_messages import Known, Notification, changed, limited
 
 ChangesOf = Callable[[Known, Tables, str], tuple[Notification, ...]]
 """The messages that people lack, by what is known, the tables and the run."""

@@ -9,7 +9,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import open_runs
 from acktrail.times import utc_text
 from acktrail.view.health.open_findings import SeenFinding, open_findings
-from acktrail.view.notification import WELL, Known, Notification
+from acktrail.view.run_messages import WELL, Known, Notification
 from acktrail_expansion.branch import EXPANSION
 
 

@@ -12,7 +12,6 @@ from acktrail_dashboard.web.pages import (
     findings,
     group,
     overview,
-    rules,
     runbooks,
     runs,
     share_partition,
@@ -21,7 +20,7 @@ from acktrail_dashboard.web.web_page import WebPage
 
 PAGES: Final[tuple[WebPage, ...]] = (
     *(overview.PAGE, group.GROUPS, group.PARTITIONS, findings.FINDINGS, findings.FINDING, findings.RECORD),
-    *(rules.RULES, rules.RULE, checks.CHECKS, checks.CHECK),
+    *(checks.RULES, checks.RULE, checks.CHECKS, checks.CHECK),
     *(page for each in branch_views() for page in each.pages),
     *(changes.CHANGES, changes.CHANGE, export.EXPORT, group.GROUP, share_partition.PAGE, runs.RUN, runbooks.PAGE),
 )

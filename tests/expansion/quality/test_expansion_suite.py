@@ -25,7 +25,7 @@ from acktrail.tables.open_runs import open_runs
 from acktrail.view.health.open_findings import open_findings
 from acktrail.view.health.status_reader import suite_totals
 from acktrail.view.health.table_metrics import metrics_text
-from acktrail.view.notification import Notification
+from acktrail.view.run_messages import Notification
 from acktrail.view.sending import send_changes
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import FenceGap

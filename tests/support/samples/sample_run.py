@@ -231,17 +231,17 @@ def _orphan() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def quality() -> list[dict[str, Any]]:
-    critical = ("batch_first_le_last", "batches_ascending", "batches_non_overlapping", "batches_below_log_end",
-                "start_offset_le_end_offset", "delivery_state_allowed")  # fmt: skip
-    rows = [expectation("share_partition_states", name, count=13) for name in critical]
-    rows += [expectation("state_records", "state_epoch_monotone"), expectation("state_records", "record_decoded")]
-    rows += [expectation("state_records", "start_offset_monotone")]
-    rows += [expectation("share_partition_states", "delivery_count_within_limit", count=13)]
-    rows += [expectation("reconciliations", "orphan_state", success=False, unexpected=1, count=14)]
-    rows += [expectation("reconciliations", "before_log_start", success=False, unexpected=1, count=14)]
-    rows += [expectation("export_ranges", "records_accounted_for", count=6)]
-    rows += [expectation("reconciliations", "not_authorized", success=None, count=14)]
-    return rows
+    held = {
+        "share_partition_states": ("batch_first_le_last", "batches_ascending", "batches_non_overlapping",
+                                   "delivery_state_allowed", "delivery_count_within_limit"),
+        "state_records": ("state_epoch_monotone", "record_decoded", "start_offset_monotone"),
+        "export_ranges": ("records_accounted_for",),
+    }  # fmt: skip
+    return [
+        *(expectation(suite, name, count=13) for suite, names in held.items() for name in names),
+        *(expectation("reconciliations", name, False, 1, 14) for name in ("orphan_state", "before_log_start")),
+        expectation("reconciliations", "not_authorized", None, count=14),
+    ]
 
 
 def groups() -> list[dict[str, Any]]:

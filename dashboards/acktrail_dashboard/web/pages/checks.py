@@ -1,4 +1,5 @@
-"""Results of rules by run as a grid, and one result with its examples."""
+"""Results of rules by run as a grid, and one result with its examples; the catalogue of rules, and one rule: what a
+breach means, why it is as severe, what to do, which needs no network."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pyarrow.compute as pc
 
 from acktrail.errors import InputError, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.view.check_rows import check_grid, check_result, newest_runs
+from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID, RULES_BY_SUBJECT
+from acktrail.view.check_rows import check_grid, check_result, newest_results, newest_runs
+from acktrail.view.finding_rows import open_and_gone
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _RUNS: Final = 20
@@ -22,8 +25,8 @@ _RECENT: Final = timedelta(days=3)
 
 
 def _checks(visit: Visit) -> dict[str, Any]:
-    runs = checked_runs(visit, _RUNS)
-    results = results_of(visit, runs)
+    runs = _checked_runs(visit, _RUNS)
+    results = _results_of(visit, runs)
     return {
         "grid": check_grid(results, runs, suite=visit.text("suite")),
         "suite": visit.text("suite"),
@@ -31,7 +34,7 @@ def _checks(visit: Visit) -> dict[str, Any]:
     }
 
 
-def checked_runs(visit: Visit, most: int) -> list[tuple[str, datetime]]:
+def _checked_runs(visit: Visit, most: int) -> list[tuple[str, datetime]]:
     """The runs validated last; what is older than some days is read only where these have too few."""
     recent = pc.field("evaluated_at") >= pa.scalar(visit.now.replace(minute=0, second=0, microsecond=0) - _RECENT)
     columns = ("run_id", "evaluated_at")
@@ -39,7 +42,7 @@ def checked_runs(visit: Visit, most: int) -> list[tuple[str, datetime]]:
     return found if len(found) == most else newest_runs(visit.read("quality_results", columns=columns), most)
 
 
-def results_of(visit: Visit, runs: list[tuple[str, datetime]], columns: tuple[str, ...] | None = _COLUMNS) -> pa.Table:
+def _results_of(visit: Visit, runs: list[tuple[str, datetime]], columns: tuple[str, ...] | None = _COLUMNS) -> pa.Table:
     """The results of these runs: files without them, by their statistics, are not read. `columns` None: all."""
     if not runs:
         return TABLES["quality_results"].empty_table().select(list(columns or TABLES["quality_results"].names))
@@ -62,3 +65,36 @@ def _check(visit: Visit) -> dict[str, Any]:
 
 CHECKS: Final = WebPage(path="checks", title="Checks", template="checks.html", context=_checks, menu="Checks")
 CHECK: Final = WebPage(path="check", title="Check", template="check.html", context=_check)
+
+
+def _rules(visit: Visit) -> dict[str, Any]:
+    return {"subjects": RULES_BY_SUBJECT, "count": len(QUALITY_RULES), "open": _open_by_rule(visit)}
+
+
+def _rule(visit: Visit) -> dict[str, Any]:
+    rule_id = visit.text("id")
+    if not rule_id:
+        raise InputError("which rule?", hint="name its id: rule?id=RULE")
+    if rule_id not in RULE_BY_ID:
+        raise UnknownName("rule", rule_id)
+    rule = RULE_BY_ID[rule_id]
+    opened, results = _open_by_rule(visit), _results_of(visit, _checked_runs(visit, 1), columns=None)
+    own = results.filter(pc.is_in(results["expectation"], value_set=pa.array(rule.ids)))
+    return {
+        "rule": rule,
+        "asked": rule_id,
+        "open": sum(opened.get(each, 0) for each in rule.ids),
+        "results": newest_results(own),
+    }
+
+
+def _open_by_rule(visit: Visit) -> dict[str, int]:
+    """How many findings are open, or may be, by rule."""
+    findings = visit.read("findings", columns=("rule", "run_id"))
+    of_open, _ = open_and_gone(findings, visit.open_runs)
+    own = findings.filter(of_open)
+    return {each["values"]: each["counts"] for each in pc.value_counts(own["rule"]).to_pylist()}
+
+
+RULES: Final = WebPage(path="rules", title="Rules", template="rules.html", context=_rules)
+RULE: Final = WebPage(path="rule", title="Rule", template="rule.html", context=_rule)

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from acktrail.errors import InputError, UnknownName
 from acktrail.tables.exported.record_files import RECORDS, record_at
 from acktrail.times import ago_ms, time_ms
+from acktrail.view.export_rows import record_evidence
 from acktrail.view.finding_rows import SHOWN, FindingFilter, finding_page, finding_row
-from acktrail.view.record_evidence import record_evidence
 from acktrail.view.wording import SEVERITIES
 from acktrail_dashboard.web.web_page import Visit, WebPage
 

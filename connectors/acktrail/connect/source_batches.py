@@ -36,6 +36,19 @@ that the log of another cluster or of a recreated topic is another source partit
 
 Position = int | Mapping[str, Any]
 """Where the reading of a source partition continues; Connect's source offset. A number, or an object of JSON."""
+DEAD_LETTERS: Final = pa.schema(
+    [
+        ("source_partition", pa.string()),
+        ("position", pa.string()),
+        ("table", pa.string()),
+        ("row", pa.int64()),
+        ("content", pa.string()),
+        ("reason", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""A row that could not be written: where it is from (the position after its batch as JSON, its number in the batch),
+what it was as JSON, and why."""
 
 
 def state_source_partition(cluster_id: str, topic_id: str | None, partition: int) -> SourcePartition:
@@ -177,21 +190,6 @@ class StoredLogs(Protocol):
     def check_state_topic(self, topic_id: str | None) -> None:
         """Pass when the stored records are of the topic incarnation `topic_id` (None: the cluster has no such topic),
         or when there are none. Raises ForeignCluster when they are of another incarnation."""
-
-
-DEAD_LETTERS: Final = pa.schema(
-    [
-        ("source_partition", pa.string()),
-        ("position", pa.string()),
-        ("table", pa.string()),
-        ("row", pa.int64()),
-        ("content", pa.string()),
-        ("reason", pa.string()),
-        ("at", pa.timestamp("us", tz="UTC")),
-    ]
-)
-"""A row that could not be written: where it is from (the position after its batch as JSON, its number in the batch),
-what it was as JSON, and why."""
 
 
 def dead_letters(batch: SourceBatch, table: str, rows: pa.Table, reason: str) -> pa.Table:

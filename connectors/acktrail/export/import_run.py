@@ -26,6 +26,10 @@ from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
+FILE: Final = "file"
+"""The column of loaded records that numbers the file a record is from."""
+_ROWS_AT_ONCE: Final = 65_536
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
@@ -184,11 +188,6 @@ def _topic_id(plan: ImportPlan) -> str | None:
             )
         named = named or found
     return named
-
-
-FILE: Final = "file"
-"""The column of loaded records that numbers the file a record is from."""
-_ROWS_AT_ONCE: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,15 @@ from acktrail.tables.delta.table_place import table_root
 
 _FOOTER: Final = b"acktrail"
 _LONGEST_NAME: Final = 200
+_DIGITS: Final = 12
+_SUFFIX: Final = ".parquet"
+_NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\{_SUFFIX}")
+_TEMPORARY: Final = ".part-"
+_GREATEST: Final = 10**_DIGITS
+_END_BYTES: Final = 8
+"""A Parquet file ends with the length of its footer (4 bytes, little-endian) and a mark of 4 bytes."""
+_MOST_OF_A_FOOTER: Final = 64 << 10
+"""Bytes that are asked for at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +129,6 @@ class ParquetFolder:
 
     def _file(self, source_partition: SourcePartition, number: int) -> str:
         return f"{self._of(source_partition)}/{file_name(number)}"
-
-
-_DIGITS: Final = 12
-_SUFFIX: Final = ".parquet"
-_NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}\{_SUFFIX}")
-_TEMPORARY: Final = ".part-"
-_GREATEST: Final = 10**_DIGITS
-_END_BYTES: Final = 8
-"""A Parquet file ends with the length of its footer (4 bytes, little-endian) and a mark of 4 bytes."""
-_MOST_OF_A_FOOTER: Final = 64 << 10
-"""Bytes that are asked for at first."""
 
 
 class FileStorage(Protocol):

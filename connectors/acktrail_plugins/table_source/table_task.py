@@ -26,6 +26,7 @@ from acktrail.tables.sinks.open_tables import schema_of
 _LOOK_BACK_S: Final = 30.0
 """How often an idle task looks whether the commit that it waits for came and went."""
 _CLEANED: Final = "a cleanup of the table's log removed it"
+_RESTART: Final = "move the connector's position to a version that is there, or read the table with start=end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +202,6 @@ class TableTask(SourceTask):
             rows={} if rows is None else {self._reading.place.name: rows},
             position=asdict(self._at),
         )
-
-
-_RESTART: Final = "move the connector's position to a version that is there, or read the table with start=end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from acktrail_plugins.topic.transactional_writer import OutRecord
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _WAIT_S: Final = 0.1
 _COMPACTED: Final = {"cleanup.policy": "compact"}
+_PARTITION: Final = "partition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +125,6 @@ class TargetTopics:
         if inner.code() < 0:
             return RetryableError(f"the topic {name} cannot be asked for: {inner.name()}", hint="try again")
         return error_for(inner.code(), inner.str(), operation=operation, kind="topic", name=name)
-
-
-_PARTITION: Final = "partition"
 
 
 class HeldUp(RetryableError):

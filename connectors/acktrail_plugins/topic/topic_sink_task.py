@@ -29,6 +29,7 @@ _SHORT_S: Final = 2.0
 LONG_S: Final = TRANSACTION_S + 15.0
 """After this the coordinator has aborted every transaction of a writer that died."""
 _GAPS: Final = "export_gaps"
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,9 +250,6 @@ def _gaps(batch: SourceBatch) -> Mapping[str, pa.Table]:
 
 def _json(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:

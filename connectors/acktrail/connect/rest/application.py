@@ -1,4 +1,4 @@
-"""The application: routes, and errors in Connect's shape."""
+"""The REST interface of a worker: routes, errors in Connect's shape, the address and who may call there."""
 
 from __future__ import annotations
 

@@ -42,6 +42,8 @@ _LEVELS: Final = {
     "ALL": 1,
 }
 """Kafka's words for the numbers of Python's levels."""
+_PLUGINS: Final = "/connector-plugins"
+_SUFFIX: Final = "Connector"
 
 
 @router.get("/", tags=["Worker"], operation_id="serverInfo", summary="Get the worker's version and its Kafka cluster")
@@ -108,10 +110,6 @@ def _level(logger: logging.Logger) -> LoggerLevel:
     number = logger.getEffectiveLevel()
     word = next((word for word, least in _LEVELS.items() if number >= least), "ALL")
     return LoggerLevel(level=word)
-
-
-_PLUGINS: Final = "/connector-plugins"
-_SUFFIX: Final = "Connector"
 
 
 @router.get(_PLUGINS, tags=["Plug-ins"], operation_id="listConnectorPlugins", summary="List the installed plug-ins")

@@ -16,6 +16,9 @@ from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, shape
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
 from acktrail.secrets import Providers
 
+_SHORTEST: Final = 4
+"""A shorter text is in every second word: hiding it would hide the error, and show where it stands."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedConfig:
@@ -86,10 +89,6 @@ def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str
     if shapes(name) and value != text:
         return text, {name: (f"{name}: names of connectors, plug-ins and transforms are no references",)}
     return value, {}
-
-
-_SHORTEST: Final = 4
-"""A shorter text is in every second word: hiding it would hide the error, and show where it stands."""
 
 
 class Redaction:

@@ -1,5 +1,5 @@
 """One task on a thread of its own: runs, survives outages, restarts, fails; and the source and sink are made again for
-every attempt."""
+every attempt. Rows may pass through transforms; what these refuse becomes dead letters, where that is tolerated."""
 
 from __future__ import annotations
 

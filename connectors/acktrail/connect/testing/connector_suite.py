@@ -1,4 +1,5 @@
-"""What is asked of every plug-in: its configuration is documented, complete and keeps secrets."""
+"""What is asked of every plug-in: its configuration is documented, complete and keeps secrets. What transforms promise,
+and the random runs that sources and sinks go through."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from acktrail.connect.config_values import ConfigType
 from acktrail.errors import InvalidConfiguration
 
 _SECRET: Final = re.compile(r"password|secret|token|credential|private_key|access_key")
+_MOST_GROWN: Final = 6
+_MOST_POLLS: Final = 4
+_MOST_RUNS: Final = 5
 
 
 class ConnectorSuite:
@@ -96,11 +100,6 @@ class ConnectorSuite:
 def _is_shown_secret(key: ConfigKey) -> bool:
     is_file = key.name.endswith((".file", ".location", ".path"))
     return bool(_SECRET.search(key.name)) and key.type is not ConfigType.PASSWORD and not is_file
-
-
-_MOST_GROWN: Final = 6
-_MOST_POLLS: Final = 4
-_MOST_RUNS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)

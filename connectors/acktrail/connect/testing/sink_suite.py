@@ -1,4 +1,5 @@
-"""What every sink promises: rows and positions land together or not at all, for one writer at a time."""
+"""What every sink promises: rows and positions land together or not at all, for one writer at a time;
+and a sink in memory, the shortest one that keeps this."""
 
 from __future__ import annotations
 

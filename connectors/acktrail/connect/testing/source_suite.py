@@ -1,4 +1,5 @@
-"""What every source with positions promises: restarts that lose and double nothing."""
+"""What every source promises: its life cycle; with positions, restarts that lose and double nothing; on a schedule,
+rows under runs of their own."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from acktrail.connect.testing.connector_suite import ConnectorSuite, RandomRun, 
 from acktrail.connect.testing.sink_suite import MemorySink, MemoryTables
 
 Positions = Mapping[SourcePartition, Position]
+_RUN: Final = "run_id"
+_PHASE: Final = "phase"
+_NEVER_S: Final = 3_600.0
 
 
 class SourceLifeSuite(ConnectorSuite):
@@ -210,11 +214,6 @@ class SourceSuite(SourceLifeSuite):
 
 def _positions(batches: Sequence[SourceBatch]) -> dict[SourcePartition, Position]:
     return {batch.source_partition: batch.position for batch in batches if batch.position is not None}
-
-
-_RUN: Final = "run_id"
-_PHASE: Final = "phase"
-_NEVER_S: Final = 3_600.0
 
 
 class ObservationSuite(SourceLifeSuite):

@@ -1,5 +1,9 @@
 """Progress on stderr: on a terminal one line that is rewritten, gone before anything else is printed; plain lines
-elsewhere."""
+elsewhere.
+
+rich's ``Live`` was tried: what another process writes meanwhile, such as Spark's Java, begins behind its line, for the
+cursor waits there.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import Any, Final, NoReturn
 import typer
 
 from acktrail import __version__
-from acktrail.branches import registered
 from acktrail.cli.named_commands import NamedCommands
 from acktrail.cli.text.json_text import error_json, wants_json
 from acktrail.errors import AcktrailError, MissingDependency
@@ -94,10 +93,9 @@ EXTRAS: Final = MappingProxyType(
 extra reads."""
 
 _DEMO: Final = "Start with `acktrail demo`: a real broker, share groups at work, export, reconciliation and a report."
-_START: Final = _DEMO if "demo" in registered(COMMANDS_ENTRY_POINT) else "Start with `acktrail doctor`."
 HELP: Final = f"""What Apache Kafka's share groups acknowledged, archived and redelivered.
 
-{_START}
+{_DEMO}
 On a cluster of yours: `acktrail doctor`, then `acktrail run export`, `acktrail run reconcile`, `acktrail run validate`.
 Who is in trouble: `acktrail status`, then `acktrail findings`.
 On several clusters: name each in a file of profiles, then `acktrail --profile NAME run export`.
@@ -130,6 +128,12 @@ class CommandGroup(NamedCommands):
     own = COMMANDS
     entry_point = COMMANDS_ENTRY_POINT
     groups = GROUPS
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Recommends the demo only where that branch is there."""
+        if "demo" not in self.targets():
+            self.help = (self.help or "").replace(f"{_DEMO}\n", "")
+        super().format_help_text(ctx, formatter)
 
 
 app = typer.Typer(

@@ -1,7 +1,7 @@
-"""Logs of topic partitions: where they begin and end, where a time lies in them (ListOffsets), when records were
-written, and which offsets of a range are of data, control and aborted records. A batch says what it holds (Kafka:
-``DefaultRecordBatch``); a read_committed response lists the aborted transactions beside them (Fetch,
-``AbortedTransactions``). Records are decoded only where their batch has fewer than offsets.
+"""Logs of topic partitions: where they begin and end, where a time lies in them (ListOffsets), and which offsets of a
+range are of data, control and aborted records. A batch says what it holds (Kafka: ``DefaultRecordBatch``); a
+read_committed response lists the aborted transactions beside them (Fetch, ``AbortedTransactions``). Records are decoded
+only where their batch has fewer than offsets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,6 @@ _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _BY_NAME: Final = 11
 """The last version of Fetch that names topics by name."""
-_BY_MAX_TIMESTAMP: Final = 7
-"""The first version of ListOffsets that knows the record with the highest timestamp (KIP-734)."""
-_AT_ONCE: Final = 500
-_ONE_BATCH: Final = 1
-"""Bytes: a broker always gives at least one batch."""
 
 
 class BatchKind(StrEnum):
@@ -70,8 +65,7 @@ class LogStretch:
 
 
 class Query(NamedTuple):
-    """An offset as ListOffsets names it: by a time in ms since the epoch, -1 for the end, -2 for the start, -3 for the
-    record with the highest timestamp."""
+    """An offset as ListOffsets names it: by a time in ms since the epoch, -1 for the end, -2 for the start."""
 
     timestamp: int
     isolation: int = 0
@@ -89,7 +83,6 @@ class _Failure(NamedTuple):
 START: Final = Query(-2)
 HIGH_WATERMARK: Final = Query(-1)
 LAST_STABLE: Final = Query(-1, isolation=1)
-MAX_TIMESTAMP: Final = Query(-3)
 
 _Results = dict[Query, Any]
 """A leader's row, or a `_Failure`, for each query."""
@@ -142,7 +135,7 @@ def _offsets_request(query: Query, partitions: Sequence[TopicPartition]) -> Any:
         isolation_level=query.isolation,
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         timeout_ms=30_000,
-        min_version=_BY_MAX_TIMESTAMP if query == MAX_TIMESTAMP else 4,
+        min_version=4,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from drivers.process_sharing import ScopeSharing
 from hypothesis import HealthCheck, settings
 from servers.broker_diagnosis import diagnosis
+from servers.s3_server import S3, running_s3
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig
@@ -169,6 +170,20 @@ def guarded_workload(guarded: EmbeddedBroker) -> Workload:
     workload.produce("orders", 5)
     workload.acknowledge("g", "orders", 5)
     return workload
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """Buckets for all tests: use names of your own."""
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def object_storage() -> Iterator[S3]:
+    """A server that a test may make misbehave, with an empty bucket."""
+    with running_s3() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from jobs.test_reconcile import busy
 from jobs.world import World
 from pyspark.sql import SparkSession
-from servers.s3_server import S3, running_s3
+from servers.s3_server import S3
 
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
@@ -21,12 +20,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 OWN = {"run_id", "cluster_id", "reconciled_at", "built_at", "chunk"}
 """Columns that name runs, not results."""
 ORDER = [(name, "ascending") for name in ("record_offset", "state_partition", "group_id", "partition", "first_offset")]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    with running_s3() as server:
-        yield server
 
 
 def rows(tables: Tables, name: str) -> list[str]:

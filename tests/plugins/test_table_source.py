@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tables.conftest import RunningStorage
+from servers.s3_server import S3
 
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
@@ -176,7 +176,7 @@ def test_names_and_positions_of_strangers_are_refused(tmp_path: Path) -> None:
         connector.source_partition({"table": "other"})
 
 
-def test_a_table_in_a_bucket_is_followed(object_storage: RunningStorage) -> None:
+def test_a_table_in_a_bucket_is_followed(object_storage: S3) -> None:
     """The same from object storage: rows, compactions, and a file that is gone."""
     config = object_storage.config()
     options = {f"option.{name}": value for name, value in config.options.items()}

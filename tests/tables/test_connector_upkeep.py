@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from servers.s3_server import S3, running_s3
+from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
@@ -148,12 +148,6 @@ def test_dead_letters_of_a_crash_outlast_a_maintenance(config: TablesConfig, mon
         assert sink_of(config).position(PART) == 1
         maintain(config, AT_ONCE)
     assert len(content(config, "letters")) == 1
-
-
-@pytest.fixture(scope="module")
-def s3() -> Any:
-    with running_s3() as server:
-        yield server
 
 
 @pytest.mark.full

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.memory_source import FakeClock
+from servers.s3_server import S3
 from servers.signed_s3_server import SignedS3, running_signed_s3
-from tables.conftest import RunningStorage
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
@@ -213,7 +213,7 @@ def test_a_folder_whose_lock_is_held_is_no_hang(tmp_path: Path, monkeypatch: pyt
         FolderObject(tmp_path / "x.json").write(b"", over=None)
 
 
-def test_storage_that_ignores_etags_gives_no_lease(object_storage: RunningStorage) -> None:
+def test_storage_that_ignores_etags_gives_no_lease(object_storage: S3) -> None:
     """Where a put with a wrong ETag succeeds, two workers would both have the lease: it is refused."""
     with pytest.raises(ConfigurationError, match="ignores conditional writes"):
         WorkerLease(object_storage.config(), "x", owner="w").acquire()

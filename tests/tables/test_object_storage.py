@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from samples.memory_source import MemoryLog, MemoryTask
-from servers.s3_server import S3, running_s3
+from servers.s3_server import S3
 from tables.test_maintenance import Exporter, ensure_accounted, rows_of
 
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
@@ -33,12 +32,6 @@ def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def records(*offsets: int) -> pa.Table:
     return pa.table({"offset": pa.array(offsets, pa.int64())})
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    with running_s3() as server:
-        yield server
 
 
 def test_export_lands_on_object_storage(s3: S3) -> None:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tables.conftest import RunningStorage
+from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
@@ -57,7 +57,7 @@ def test_a_folder_without_write_permission_is_found(part: str) -> None:
         assert "no permission to write" in done.stdout
 
 
-def test_a_store_that_refuses_writes_is_found(object_storage: RunningStorage) -> None:
+def test_a_store_that_refuses_writes_is_found(object_storage: S3) -> None:
     """A read-only root is reported; a writable one has no more objects than before."""
     tables = Tables(object_storage.config())
     keys = object_storage.control()

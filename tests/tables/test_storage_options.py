@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables.conftest import RunningStorage
+from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
@@ -75,7 +75,7 @@ def test_nothing_given_is_an_error_with_a_hint(uri: str) -> None:
 
 
 def test_files_of_the_user_and_the_metadata_service_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_storage: RunningStorage
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_storage: S3
 ) -> None:
     """A profile's file, a login of gcloud, a service that takes connections: then the storage's client looks itself.
     Where Amazon's service is switched off it is not asked."""
@@ -151,7 +151,7 @@ def of_google(address: str) -> TablesConfig:
     ("code", "says"), [("AuthorizationPermissionMismatch", "access was denied"), ("ContainerNotFound", "bucket")]
 )
 def test_other_clouds_are_asked_and_their_refusals_understood(
-    object_storage: RunningStorage, made: Any, code: str, says: str
+    object_storage: S3, made: Any, code: str, says: str
 ) -> None:
     """Options reach the clients of Azure and Google for tables and leases; a refusal is one line without a key."""
     object_storage.control(refuse_with=code)

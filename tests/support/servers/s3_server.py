@@ -1,93 +1,65 @@
-"""An S3 server with buckets in memory: moto, in a process of its own, at a free port."""
+"""An S3 server with buckets in memory, in a process of its own, at a free port; it misbehaves on demand."""
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from acktrail.config import TablesConfig
 
 __all__ = ["S3", "running_s3"]
 
-_ONE_AT_A_TIME = """
-import threading
-from moto import server
 
-lock, run_simple = threading.Lock(), server.run_simple
-
-def run(host, port, application, **options):
-    def one_at_a_time(environment, start_response):
-        with lock:
-            return [b"".join(application(environment, start_response))]
-    run_simple(host, port, one_at_a_time, **options)
-
-server.run_simple = run
-server.main(["-p", "0"])
-"""
-"""Two requests at once could both find that an object is not there: moto's conditional writes are not atomic."""
-_ADDRESS = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
-
-
+@dataclass(frozen=True, kw_only=True)
 class S3:
     """A running server. It believes every credential: rights are not its subject."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    address: str
 
     def bucket(self, name: str) -> TablesConfig:
         """Tables in a new bucket."""
-        with urlopen(Request(f"{self._address}/{name}", method="PUT"), timeout=120):
+        with urlopen(Request(f"{self.address}/{name}", method="PUT"), timeout=120):
             pass
         return self.config(name)
 
-    def config(self, name: str) -> TablesConfig:
-        """Tables in a bucket that may not be there."""
+    def config(self, name: str = "bucket") -> TablesConfig:
+        """Tables in a bucket that may not be there; `bucket` is."""
         return TablesConfig(
             uri=f"s3://{name}/tables",
             options={
-                "aws_endpoint": self._address,
+                "aws_endpoint": self.address,
                 "aws_access_key_id": "AKIAEXAMPLEKEY",
-                "aws_secret_access_key": "example-secret",
+                "aws_secret_access_key": "very-secret-key",
                 "aws_region": "us-east-1",
                 "aws_allow_http": "true",
+                "max_retries": "1",
             },
         )
 
+    def control(self, **behaviour: object) -> list[str]:
+        """Change the server's behaviour; all keys of `bucket`, or of another that is named."""
+        with urlopen(f"{self.address}/_control/?{urlencode(behaviour)}", timeout=120) as answer:
+            keys: list[str] = json.load(answer)
+        return keys
+
     def keys(self, name: str) -> list[str]:
         """Every object of a bucket."""
-        with urlopen(f"{self._address}/{name}?list-type=2", timeout=120) as answer:
-            return re.findall(r"<Key>([^<]+)</Key>", answer.read().decode())
+        return self.control(bucket=name)
 
 
 @contextmanager
 def running_s3() -> Iterator[S3]:
     """A server that ends with the block."""
-    command = [sys.executable, "-u", "-c", _ONE_AT_A_TIME]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        assert server.stdout is not None
-        try:
-            said: list[str] = []
-            for line in server.stdout:
-                said.append(line)
-                if found := _ADDRESS.search(line):
-                    break
-            else:
-                raise AssertionError("".join(said))
-            with _unread(server):
-                yield S3(found[1])
-        finally:
-            server.terminate()
-
-
-@contextmanager
-def _unread(server: subprocess.Popen[str]) -> Iterator[None]:
-    """What it logs of every request is thrown away, so that it never waits for a reader."""
-    assert server.stdout is not None
-    reader = threading.Thread(target=lambda: [None for _ in server.stdout or ()], daemon=True)
-    reader.start()
-    yield
+    command = [sys.executable, str(Path(__file__).with_name("s3_process.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield S3(address=f"http://127.0.0.1:{process.stdout.readline().strip()}")
+        process.stdin.close()

@@ -17,16 +17,18 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 BUCKET = "bucket"
+"""The one that is there at once; a put of a bucket makes another."""
 CONTROL = "_control"
 
 
 @dataclass(kw_only=True)
 class ObjectStorage:
-    """Objects by key. `honours_conditions` False: a put ignores ``If-None-Match``."""
+    """Objects by bucket and key. `honours_conditions` False: a put ignores ``If-None-Match``."""
 
     honours_conditions: bool = True
     refuse_with: str | None = None
     """An S3 error code that answers every request."""
+    buckets: set[str] = field(default_factory=lambda: {BUCKET})
     objects: dict[str, bytes] = field(default_factory=dict)
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -52,6 +54,8 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
     storage: ObjectStorage
+    bucket: str
+    """Of the request, with the slash behind it: how keys of objects begin."""
 
     def do_GET(self) -> None:
         key, query = self._target()
@@ -89,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
         if "delete" in query:
             found = [unescape(key.decode()) for key in re.findall(rb"<Key>(.*?)</Key>", body)]
             for each in found:
-                self.storage.objects.pop(each, None)
+                self.storage.objects.pop(self.bucket + each, None)
             deleted = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in found)
             self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
         elif "uploads" in query:
@@ -110,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(204)
 
     def _target(self) -> tuple[str | None, dict[str, str]]:
-        """The key (empty for the bucket itself); None when the request was answered already."""
+        """Bucket and key (empty for the bucket itself); None when the request was answered already."""
         parts = urlsplit(self.path)
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -120,29 +124,36 @@ class Handler(BaseHTTPRequestHandler):
         if self.storage.refuse_with:
             self._fail(403, self.storage.refuse_with)
             return None, query
-        if bucket != BUCKET:
+        if self.command == "PUT" and not key:
+            self.storage.buckets.add(bucket)
+            self._answer(200)
+            return None, query
+        if bucket not in self.storage.buckets:
             self._fail(404, "NoSuchBucket")
             return None, query
-        return key, query
+        self.bucket = f"{bucket}/"
+        return key and self.bucket + key, query
 
     def _control(self, query: dict[str, str]) -> None:
-        """Change how the storage behaves; answer with all its keys."""
+        """Change how the storage behaves; answer with all keys of a bucket."""
         if "honours_conditions" in query:
             self.storage.honours_conditions = query["honours_conditions"] == "True"
         if "refuse_with" in query:
             self.storage.refuse_with = query["refuse_with"]
-        self._answer(200, json.dumps(sorted(self.storage.objects)).encode())
+        keys = sorted(key for key in self.storage.objects if key.startswith(query.get("bucket", BUCKET) + "/"))
+        self._answer(200, json.dumps([key.partition("/")[2] for key in keys]).encode())
 
     def _list(self, query: dict[str, str]) -> None:
-        prefix = query.get("prefix", "")
-        keys, folders = self.storage.listing(prefix, query.get("delimiter", ""), query.get("start-after", ""))
+        prefix, after = (self.bucket + query.get(name, "") for name in ("prefix", "start-after"))
+        keys, folders = self.storage.listing(prefix, query.get("delimiter", ""), after)
+        own = len(self.bucket)
         modified = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
         contents = "".join(
-            f"<Contents><Key>{escape(key)}</Key><Size>{len(self.storage.objects.get(key, b''))}</Size>"
+            f"<Contents><Key>{escape(key[own:])}</Key><Size>{len(self.storage.objects.get(key, b''))}</Size>"
             f"<LastModified>{modified}</LastModified><ETag>&quot;e&quot;</ETag></Contents>"
             for key in keys
         )
-        common = "".join(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" for name in folders)
+        common = "".join(f"<CommonPrefixes><Prefix>{escape(name[own:])}</Prefix></CommonPrefixes>" for name in folders)
         text = f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}{common}</ListBucketResult>"
         self._answer(200, text.encode())
 

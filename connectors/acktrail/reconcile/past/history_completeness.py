@@ -52,7 +52,7 @@ NotedGaps = Mapping[int, Sequence[NotedGap]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class HistoryScope:
     """Share partitions: of a group, of topic ids, of a partition number; None: of all."""
 
     group_id: str | None = None
@@ -68,7 +68,7 @@ class Scope:
         )
 
 
-def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> HistoryCompleteness:
+def read_completeness(tables: Tables, scope: HistoryScope, *, is_current: bool) -> HistoryCompleteness:
     """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known."""
     where = all_of(pc.field("next_offset").is_null(), scope.expression())
     held = tables.read(HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where).to_pylist()
@@ -99,7 +99,7 @@ def read_completeness(tables: Tables, scope: Scope, *, is_current: bool) -> Hist
     )
 
 
-def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
+def _of_rows(tables: Tables, scope: HistoryScope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
     """The times that are unknown in the history, and the share partitions without a row in it."""
     own: defaultdict[tuple[SharePartition, int], list[dict[str, Any]]] = defaultdict(list)
     for event in sorted(_events(tables, scope), key=lambda event: int(event["record_offset"])):
@@ -112,7 +112,7 @@ def _of_rows(tables: Tables, scope: Scope, held: Iterable[Mapping[str, Any]]) ->
             yield MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
 
 
-def _events(tables: Tables, scope: Scope) -> list[dict[str, Any]]:
+def _events(tables: Tables, scope: HistoryScope) -> list[dict[str, Any]]:
     """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
     unknown = OffsetStatusKind.UNKNOWN.value
     is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)

@@ -31,8 +31,8 @@ from acktrail.model.status_changes import (
     status_ranges,
 )
 from acktrail.reconcile.past.history_completeness import (
+    HistoryScope,
     NotedGaps,
-    Scope,
     dropped_gap,
     noted_gaps,
     read_completeness,
@@ -183,7 +183,7 @@ class HistoryReader:
         """What the history lacks of the share partitions of a group, a topic (name or id) and a partition; None: all. A
         share partition without any exported record is in no answer: it was created and deleted within a gap."""
         ids = None if topic is None else tuple(self.ids_of(topic))
-        scope = Scope(group_id=group_id, topic_ids=ids, partition=partition)
+        scope = HistoryScope(group_id=group_id, topic_ids=ids, partition=partition)
         return read_completeness(self._tables, scope, is_current=self.is_current)
 
     def known_partitions(self, group_id: str) -> pa.Table:

@@ -117,12 +117,12 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_start_loads_nothing_heavy() -> None:
-    """Neither the help nor an offline command imports an engine, a client or a table library."""
+    """Neither the help, that of a validation included, nor an offline command imports an engine, a client or a table
+    library."""
     code = (
         "import sys\n"
-        "sys.argv = ['acktrail', '--help']\n"
-        "from acktrail.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "from acktrail.cli.main import _run\n"
+        "assert _run(['--help']) == _run(['run', 'validate', '--help']) == 0\n"
         "heavy = {'pyspark', 'great_expectations', 'deltalake', 'pyarrow', 'kafka', 'confluent_kafka', 'pandas'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )

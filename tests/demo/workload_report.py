@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
 
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_demo.workload.scenario import Action, GroupScript, PartitionLog
 from acktrail_demo.workload.workload_run import ConfirmedAck, Ledger, WorkloadRun
-
-__all__ = ["Fate", "GroupRun", "SharePartitionRun", "WorkloadReport", "action_ranges", "fate_ranges", "report_of"]
 
 
 class Fate(StrEnum):
@@ -21,24 +18,6 @@ class Fate(StrEnum):
     ARCHIVED = "archived"
     AVAILABLE = "available"
     NEVER_DELIVERED = "never_delivered"
-
-
-KindT = TypeVar("KindT", Action, Fate)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRange(Generic[KindT]):
-    """Offsets `first_offset` to `last_offset`, both inclusive: an action at delivery `delivery_count`, or the fate
-    after `delivery_count` deliveries."""
-
-    first_offset: int
-    last_offset: int
-    kind: KindT
-    delivery_count: int
-
-    @property
-    def offsets(self) -> range:
-        return range(self.first_offset, self.last_offset + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +33,8 @@ class GroupRun:
 class SharePartitionRun:
     """What one group did with one partition of one incarnation of a topic.
 
-    `actions` ascend by delivery count, then offset; `fates` ascend by offset and cover the log from 0 to
-    `log_end_offset` without gaps. `deleted`: its state was deleted, with the group or with the topic.
+    `actions`: every confirmed acknowledgement, by delivery count, then offset. `fates`: how each offset of the log
+    ended, and after how many deliveries. `deleted`: its state was deleted, with the group or with the topic.
     """
 
     group_id: str
@@ -65,8 +44,8 @@ class SharePartitionRun:
     partition: int
     log_end_offset: int
     deleted: bool
-    actions: tuple[OffsetRange[Action], ...]
-    fates: tuple[OffsetRange[Fate], ...]
+    actions: tuple[ConfirmedAck, ...]
+    fates: tuple[tuple[Fate, int], ...]
 
     @property
     def key(self) -> SharePartition:
@@ -81,8 +60,8 @@ class SharePartitionRun:
         """
         if not self.actions:
             return None
-        pending = (f.first_offset for f in self.fates if f.kind not in (Fate.ACKNOWLEDGED, Fate.ARCHIVED))
-        return min(pending, default=self.log_end_offset)
+        finished = (Fate.ACKNOWLEDGED, Fate.ARCHIVED)
+        return next((o for o, (fate, _) in enumerate(self.fates) if fate not in finished), self.log_end_offset)
 
     @property
     def lag(self) -> int | None:
@@ -93,11 +72,11 @@ class SharePartitionRun:
 
     def acted_on(self, action: Action) -> frozenset[int]:
         """The offsets that got `action` at least once."""
-        return frozenset(offset for a in self.actions if a.kind is action for offset in a.offsets)
+        return frozenset(ack.offset for ack in self.actions if ack.action is action)
 
     def offsets(self, fate: Fate) -> frozenset[int]:
         """The offsets that ended with `fate`."""
-        return frozenset(offset for f in self.fates if f.kind is fate for offset in f.offsets)
+        return frozenset(offset for offset, (found, _) in enumerate(self.fates) if found is fate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,22 +120,13 @@ def _share_partitions(run: WorkloadRun, ledger: Ledger) -> Iterator[SharePartiti
                 partition=log.partition,
                 log_end_offset=end_offset,
                 deleted=plan.script is GroupScript.DELETE_GROUP or topic in plan.deleted_topics,
-                actions=action_ranges(entries),
-                fates=fate_ranges(entries, end_offset=end_offset, limit=ledger.limit),
+                actions=tuple(sorted((a for own in entries.values() for a in own), key=_delivery)),
+                fates=tuple(_fate(entries.get(offset, ()), ledger.limit) for offset in range(end_offset)),
             )
 
 
-def action_ranges(entries: Mapping[int, Sequence[ConfirmedAck]]) -> tuple[OffsetRange[Action], ...]:
-    """Every confirmed acknowledgement of a log, by delivery count, then offset; neighbours joined."""
-    confirmed = sorted((ack.delivery_count, ack.offset, ack.action) for acks in entries.values() for ack in acks)
-    return _joined((offset, action, count) for count, offset, action in confirmed)
-
-
-def fate_ranges(
-    entries: Mapping[int, Sequence[ConfirmedAck]], *, end_offset: int, limit: int
-) -> tuple[OffsetRange[Fate], ...]:
-    """The expected fate of every offset from 0 to `end_offset`, neighbours joined."""
-    return _joined((offset, *_fate(entries.get(offset, ()), limit)) for offset in range(end_offset))
+def _delivery(ack: ConfirmedAck) -> tuple[int, int]:
+    return ack.delivery_count, ack.offset
 
 
 def _fate(entries: Sequence[ConfirmedAck], limit: int) -> tuple[Fate, int]:
@@ -168,15 +138,3 @@ def _fate(entries: Sequence[ConfirmedAck], limit: int) -> tuple[Fate, int]:
         return Fate.ACKNOWLEDGED, last.delivery_count
     is_archived = last.action is Action.REJECT or last.delivery_count >= limit
     return Fate.ARCHIVED if is_archived else Fate.AVAILABLE, last.delivery_count
-
-
-def _joined(offsets: Iterable[tuple[int, KindT, int]]) -> tuple[OffsetRange[KindT], ...]:
-    """Ranges from offset, kind and delivery count: consecutive offsets that agree in both are one range."""
-    ranges: list[OffsetRange[KindT]] = []
-    for offset, kind, count in offsets:
-        last = ranges[-1] if ranges else None
-        if last is not None and (last.last_offset + 1, last.kind, last.delivery_count) == (offset, kind, count):
-            ranges[-1] = replace(last, last_offset=offset)
-        else:
-            ranges.append(OffsetRange(first_offset=offset, last_offset=offset, kind=kind, delivery_count=count))
-    return tuple(ranges)

@@ -231,10 +231,9 @@ def _deeds(run: SharePartitionRun, limit: int) -> dict[int, list[tuple[int, int]
     """Delivery state and count after every confirmed acknowledgement, by offset."""
     states = {Action.ACCEPT: 2, Action.REJECT: 4, Action.RELEASE: 0}
     deeds: dict[int, list[tuple[int, int]]] = {}
-    for action in run.actions:
-        is_last = action.kind is Action.RELEASE and action.delivery_count >= limit
-        for offset in action.offsets:
-            deeds.setdefault(offset, []).append((4 if is_last else states[action.kind], action.delivery_count))
+    for ack in run.actions:
+        is_last = ack.action is Action.RELEASE and ack.delivery_count >= limit
+        deeds.setdefault(ack.offset, []).append((4 if is_last else states[ack.action], ack.delivery_count))
     return deeds
 
 

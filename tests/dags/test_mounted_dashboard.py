@@ -133,7 +133,7 @@ def test_the_cookie_of_airflows_pages_is_enough(server: httpx.Client) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_nothing_can_be_changed(server: httpx.Client, method: str) -> None:
     """No page takes anything but a question, whoever asks."""
-    for path in ("", "resets", "login"):
+    for path in ("", "changes", "login"):
         answer = server.request(method, f"{PREFIX}/{path}", headers=token("ADMIN"))
         assert answer.status_code in {404, 405}, path
 
@@ -157,7 +157,7 @@ def test_the_tab_of_a_run_shows_what_that_run_left(server: httpx.Client) -> None
     newest = server.get(f"{address}acktrail_reconcile&run_id={{RUN_ID}}", headers=headers)
     assert "run-00047" in newest.text
     reset = server.get(f"{address}acktrail_reset_offsets&run_id=manual__1", headers=headers)
-    assert "reset?plan=2026000001" in reset.text
+    assert "change?plan=2026000001" in reset.text
 
 
 def test_every_view_leads_to_a_page_by_a_relative_link(server: httpx.Client) -> None:

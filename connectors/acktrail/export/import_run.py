@@ -16,18 +16,16 @@ from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
 from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_source_partition
 from acktrail.errors import ConfigurationError, ForeignCluster, InputError
+from acktrail.export.import_order import FILE, FileSummary, ascending_groups, load_records, summarize_file
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
-from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.offline.read.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
+from acktrail.offline.read.copied_files import choose_dialect, sample_of
 from acktrail.offline.read.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
-FILE: Final = "file"
-"""The column of loaded records that numbers the file a record is from."""
 _ROWS_AT_ONCE: Final = 65_536
 
 
@@ -188,61 +186,6 @@ def _topic_id(plan: ImportPlan) -> str | None:
             )
         named = named or found
     return named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSummary:
-    """The number of records in a file, and the lowest and highest offset of each state partition in it."""
-
-    file: Path
-    records: int
-    offset_ranges: dict[int, tuple[int, int]]
-
-
-def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
-    """Read `file` once, with one batch of rows in memory. Raises InputError (as ``read_file``; and a record without an
-    address)."""
-    records, offset_ranges = 0, dict[int, tuple[int, int]]()
-    for batch in raw_batches(file, reading):
-        records += batch.num_rows
-        offsets = pa.Table.from_batches([batch]).group_by("partition", use_threads=False)
-        ends = offsets.aggregate([("offset", "min"), ("offset", "max")])
-        columns = (ends[name].to_pylist() for name in ("partition", "offset_min", "offset_max"))
-        for partition, lowest, highest in zip(*columns, strict=True):
-            if partition < 0 or lowest < 0:
-                raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
-            before = offset_ranges.get(partition, (lowest, highest))
-            offset_ranges[partition] = (min(lowest, before[0]), max(highest, before[1]))
-    return FileSummary(file=file, records=records, offset_ranges=offset_ranges)
-
-
-def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
-    """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
-    files in one group where there is no such order."""
-    ordered = sorted(surveys, key=lambda each: sorted((low, part) for part, (low, _) in each.offset_ranges.items()))
-    reached: dict[int, int] = {}
-    for summary in ordered:
-        for partition, (lowest, highest) in summary.offset_ranges.items():
-            if lowest < reached.get(partition, 0):
-                return [list(ordered)]
-            reached[partition] = max(highest, reached.get(partition, 0))
-    return [[summary] for summary in ordered]
-
-
-def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
-    """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
-    Raises InputError (as ``read_file``; and two different records claim one address)."""
-    schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
-    batches = [
-        pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(np.int32(number), batch.num_rows)], schema=schema)
-        for number, file in enumerate(files)
-        for batch in raw_batches(file, reading)
-    ]
-    table = pa.Table.from_batches(batches, schema)
-    order = pc.sort_indices(table, [("partition", "ascending"), ("offset", "ascending"), (FILE, "ascending")])
-    if not np.array_equal(order, np.arange(len(order))):
-        table = table.take(order)
-    return _distinct(table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,19 +350,3 @@ class _FileLog:
 
 def _pairs(records: pa.Table) -> list[tuple[bytes | None, bytes | None]]:
     return list(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
-
-
-def _distinct(table: pa.Table) -> pa.Table:
-    """`table`, which is in order, without rows that repeat the row before."""
-    partition, offset = (np.asarray(table[name]) for name in ("partition", "offset"))
-    again = np.flatnonzero((partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])) + 1
-    if not len(again):
-        return table
-    content = table.select(["partition", "offset", "key", "value"])
-    before, repeated = (content.take(pa.array(rows)).to_pylist() for rows in (again - 1, again))
-    for one, other in zip(before, repeated, strict=True):
-        if one != other:
-            raise conflicting_records(one["partition"], one["offset"])
-    kept = np.ones(table.num_rows, np.bool_)
-    kept[again] = False
-    return table.filter(pa.array(kept))

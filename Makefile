@@ -88,7 +88,7 @@ test-spark: wheel ## The jobs' tests on Spark 4.1, and all tables read by its De
 	$(UV) export --quiet --locked --no-emit-project --no-hashes --all-extras | grep -v ^pyspark >"$$folder/lock.txt" && \
 	$(UV) venv --quiet "$$folder/venv" && \
 	$(UV) pip install --quiet --python "$$python" --constraint "$$folder/lock.txt" 'pyspark<4.2' \
-	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis 'moto[s3]' psutil pytest pytest-timeout pytest-xdist && \
+	  "$$(ls dist/*.whl)[kafka,connect,dashboard,spark,quality]" hypothesis boto3 psutil pytest pytest-timeout pytest-xdist && \
 	"$$python" -m pytest -n 0 $(PYTEST_ARGS) tests/jobs && \
 	ACKTRAIL_OTHER_PYTHON="$$python" $(BIN)/pytest -n 0 --all tests/jobs/test_delta_connector.py
 

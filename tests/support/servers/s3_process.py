@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import sys
 import threading
 import time
@@ -97,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
             deleted = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in found)
             self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
         elif "uploads" in query:
-            upload = f"upload{len(self.storage.uploads)}"
+            upload = secrets.token_hex(8)
             self.storage.uploads[upload] = {}
             text = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
             self._answer(200, text.encode())

@@ -15,9 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, changes_since_plan, differences, own_offsets
 from acktrail.change.planning.plan_file import from_json_value, plan_json, to_json_value, with_hash
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.planning.reset_plan import (
+    OWN_OFFSETS,
+    ResetPlan,
+    as_planned,
+    changes_since_plan,
+    differences,
+    own_offsets,
+)
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.errors import AcktrailError
 

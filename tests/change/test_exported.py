@@ -11,7 +11,7 @@ from change.scenes import CLUSTER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.verification.exported_records import exported_between, is_covered
+from acktrail.change.collection.delivered_records import exported_between, is_covered
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects.released import encode
 from acktrail.model.records import ShareSnapshot

@@ -11,7 +11,7 @@ from samples.golden_vectors import SEED
 
 from acktrail.change.collection.facts import PartitionState, Snapshot
 from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.judged_again import changes_since_plan
+from acktrail.change.planning.reset_plan import changes_since_plan
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     ResetEvidence,

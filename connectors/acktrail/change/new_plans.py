@@ -18,10 +18,17 @@ from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.lifecycle.undo import undo_offsets, undoable
 from acktrail.change.migration.source_states import from_history
 from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.change.planning.judged_again import OWN_OFFSETS, as_planned, differences, own_offsets
 from acktrail.change.planning.notices import Notice
 from acktrail.change.planning.plan_file import with_hash
-from acktrail.change.planning.reset_plan import ResetPlan, build_plan, with_notices
+from acktrail.change.planning.reset_plan import (
+    OWN_OFFSETS,
+    ResetPlan,
+    as_planned,
+    build_plan,
+    differences,
+    own_offsets,
+    with_notices,
+)
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
 from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind

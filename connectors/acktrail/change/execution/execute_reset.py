@@ -20,9 +20,8 @@ from acktrail.change.execution.attempt import (
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.new_plans import Judge, judge
 from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.change.planning.judged_again import changes_since_plan
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome, raise_unless_done

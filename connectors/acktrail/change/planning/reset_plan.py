@@ -1,17 +1,49 @@
-"""The plan of a reset: what would happen to every share partition."""
+"""The plan of a reset: what would happen to every share partition; and whether the cluster is still what it was made
+from, and the plan says what its request and the cluster give: anybody can edit a plan and hash it again. Pure.
+
+For that the plan is made again from facts as they are now, and compared. Its own are the ends of the log: records came
+since, and a log never goes back, so that they count as long as they lie within it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any, Final
 
-from acktrail.change.collection.facts import CarriedState, PartitionFacts, PartitionOffsets, Snapshot, sum_known
+from acktrail.change.collection.facts import (
+    CarriedState,
+    GroupFacts,
+    PartitionFacts,
+    PartitionOffsets,
+    PartitionState,
+    Snapshot,
+    TargetOffset,
+    TargetOffsets,
+    TopicFacts,
+    sum_known,
+)
 from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
-from acktrail.change.planning.impact import Clamp, CountUnit, impact_of, resolve
-from acktrail.change.planning.notices import Notice, RefusedParts, by_severity
+from acktrail.change.planning.impact import Clamp, CountUnit, Impact, impact_of, resolve
+from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
+from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
-from acktrail.change.request.reset_request import ResetRequest
+from acktrail.change.request.reset_request import ResetRequest, StrategyKind
+from acktrail.model.batches import StateBatch, combine_state_batches
+
+_Change = Iterator[tuple[str, str]]
+"""Rule and text of refusals."""
+RULE: Final = "judged_otherwise"
+OWN_OFFSETS: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.MIGRATE})
+"""Strategies whose offsets nothing here has but the plan: they are what is asked for."""
+_LEARNED: Final = frozenset(
+    {
+        *("acknowledgements_forgotten", "archived_forgotten", "acknowledgements_known", "archived_known"),
+        *("passed_acknowledged", "passed_archived", "passed_unknown", "known_since_ms", "reason"),
+    }
+)
+"""Numbers that an export in between may complete."""
 
 
 class ResetKind(StrEnum):
@@ -114,3 +146,216 @@ def with_totals(plan: ResetPlan) -> ResetPlan:
         **{name: sum_known(getattr(impact, name) for impact in impacts) if impacts else None for name in SUMMED},
     )
     return replace(plan, totals=totals)
+
+
+def own_offsets(plan: ResetPlan) -> TargetOffsets:
+    """The offsets that the plan itself names."""
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
+    for row in plan.partitions:
+        given = TargetOffset(offset=row.wanted_offset, carried=row.carried)
+        found.setdefault(row.group_id, {})[row.topic, row.partition] = given
+    return found
+
+
+def as_planned(plan: ResetPlan, now: Snapshot, given: TargetOffsets) -> Snapshot:
+    """`now` with the ends of the logs as the plan has them, and with the offsets that are `given`."""
+    rows = {row.key: row for row in plan.partitions}
+
+    def then(facts: PartitionFacts) -> PartitionFacts:
+        row = rows[facts.key]
+        start, end = _within(row, facts)
+        is_later = facts.offset_at is not None and end is not None and facts.offset_at >= end
+        own = given.get(facts.group_id, {}).get((facts.topic, facts.partition), TargetOffset())
+        return replace(
+            facts,
+            log_start_offset=start,
+            log_end_offset=end,
+            offset_at=None if is_later else facts.offset_at,
+            given=own,
+            deleted=own.deleted,
+        )
+
+    return replace(now, partitions=tuple(then(facts) for facts in now.partitions))
+
+
+def _within(row: PartitionPlan, now: PartitionFacts) -> tuple[int | None, int | None]:
+    start, end = now.log_start_offset, now.log_end_offset
+    if start is not None and row.log_start_offset is not None and row.log_start_offset <= start:
+        start = row.log_start_offset
+    if end is not None and row.log_end_offset is not None and row.log_end_offset <= end:
+        end = row.log_end_offset
+    return start, end
+
+
+def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapshot) -> tuple[Notice, ...]:
+    """Refusals for every statement of `plan` about `rows` that `snapshot` (`as_planned`) does not give, and for every
+    notice that it gives and `plan` lacks. Branches are asked about `rows` alone: what is left out stays as it is."""
+    fresh = build_plan(
+        plan.request,
+        replace(snapshot, checks=()),
+        plan_id=plan.plan_id,
+        created_by=plan.created_by,
+        undoes=plan.undoes,
+    )
+    now = {row.key: row for row in fresh.partitions}
+    keys, groups = {row.key for row in rows}, {row.group_id for row in rows}
+    found = [Notice(Severity.REFUSAL, RULE, text, *row.key) for row in rows for text in _on_row(row, now[row.key])]
+    found += [
+        Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
+        for one in _unsaid(plan, [*fresh.notices, *_of_branches(plan, snapshot, keys)])
+        if one.group_id is None or (one.group_id in groups and (one.partition is None or _key(one) in keys))
+    ]
+    if with_totals(plan) != plan:
+        found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
+    if _kind(plan) != _kind(fresh):
+        found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind}, and its request gives another"))
+    return tuple(found)
+
+
+def _of_branches(plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str, str, int]]) -> Iterator[Notice]:
+    """What branches say when `keys` alone are sent."""
+    sent = tuple(facts for facts in snapshot.partitions if facts.key in keys)
+    left = tuple(facts for facts in snapshot.partitions if facts.key not in keys)
+    snapshot = replace(snapshot, partitions=sent, staying=(*snapshot.staying, *left))
+    return notices_of_branches(plan.request, snapshot, planned_rows(plan.request, snapshot))
+
+
+def _key(notice: Notice) -> tuple[str | None, str | None, int | None]:
+    return notice.group_id, notice.topic, notice.partition
+
+
+def _kind(plan: ResetPlan) -> tuple[object, ...]:
+    return plan.kind, plan.undoes == (
+        plan.request.strategy.source if plan.request.strategy.kind is StrategyKind.TO_SNAPSHOT else None
+    )
+
+
+def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
+    """The notices of `now` that `plan` lacks."""
+    said = {(one.severity, one.rule, *_key(one)) for one in plan.notices}
+    return (
+        one for one in now if one.severity is not Severity.INFO and (one.severity, one.rule, *_key(one)) not in said
+    )
+
+
+def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
+    for name in ("wanted_offset", "target_offset", "clamp", "carried"):
+        if getattr(row, name) != getattr(now, name):
+            yield f"{name} {getattr(row, name)} does not follow from {name.split('_')[0]} {getattr(now, name)} now"
+            return
+    if not _agree(row.impact, now.impact):
+        yield f"its numbers are not those of now: {_first_difference(row.impact, now.impact)}"
+
+
+def _agree(said: Impact | None, now: Impact | None) -> bool:
+    if said is None or now is None:
+        return said is now
+    if any(getattr(said, name) != getattr(now, name) for name in _numbers(said) if name not in _LEARNED):
+        return False
+    is_less = (said.passed_unknown or 0) >= (now.passed_unknown or 0)
+    names = ("acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived")
+    is_less &= all((getattr(said, name) or 0) <= (getattr(now, name) or 0) for name in names)
+    exact = ("acknowledgements_forgotten", "archived_forgotten")
+    return is_less and all(getattr(said, name) in (None, getattr(now, name)) for name in exact)
+
+
+def _numbers(impact: Impact) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = to_json_value(impact)
+    return found
+
+
+def _first_difference(said: Impact | None, now: Impact | None) -> str:
+    if said is None or now is None:
+        return "one of them has none"
+    name = next(name for name in _numbers(said) if getattr(said, name) != getattr(now, name))
+    return f"{name} {getattr(said, name)}, and {getattr(now, name)}"
+
+
+def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:
+    """Refusals for everything that is not as `plan` has it and matters to `rows`; none: it may be carried out.
+
+    What may change: the log's end, a snapshot of the same state (a quiet shard writes some), a leader epoch, the
+    group's epoch. Everything else makes the plan's numbers wrong. Rights are those of who asks now: READ on every group
+    and topic of `rows`.
+    """
+    other = next(_on_cluster(plan, now), None)
+    if other is not None:
+        return (Notice(Severity.REFUSAL, *other),)
+    groups = {group.group_id: group for group in now.groups}
+    topics = {topic.topic: topic for topic in now.topics}
+    current = {facts.key: facts for facts in now.partitions}
+    wanted = {row.group_id for row in rows}
+    found = [
+        Notice(Severity.REFUSAL, *one, group_id=group.group_id)
+        for group in plan.groups
+        if group.group_id in wanted
+        for one in _on_group(group, groups[group.group_id])
+    ]
+    for topic, row in {row.topic: row for row in rows}.items():
+        found += [Notice(Severity.REFUSAL, *one, topic=topic) for one in _on_topic(row, topics[topic])]
+    for row in rows:
+        changes = _on_partition(row, current[row.key])
+        found += [Notice(Severity.REFUSAL, rule, text, *row.key) for rule, text in changes]
+    return tuple(found)
+
+
+def _on_cluster(plan: ResetPlan, now: Snapshot) -> _Change:
+    if now.cluster.cluster_id != plan.cluster_id:
+        yield "other_cluster", f"the plan is of cluster {plan.cluster_id}, this is cluster {now.cluster.cluster_id}"
+    if now.cluster.state_topic_id != plan.cluster.state_topic_id and plan.cluster.state_topic_id is not None:
+        yield "state_topic_changed", now.cluster.state_reason or "the state topic was recreated"
+    if plan.cluster.resets_share_groups and not now.cluster.resets_share_groups:
+        release = now.cluster.release
+        yield "unsupported_release", f"the brokers are of release {release} now, which cannot reset share groups"
+
+
+def _on_group(before: GroupFacts, now: GroupFacts) -> _Change:
+    if now.members:
+        yield "group_not_empty", f"a member joined the group: {', '.join(map(repr, now.members))}"
+    if now.rights is not None and "READ" not in now.rights:
+        yield "unauthorized_group", "READ is missing: grant it to this principal"
+    elif not now.error_code and (now.group_epoch or 0) < (before.group_epoch or 0):
+        yield "group_recreated", "the group was deleted since the plan was made, and made again"
+    elif (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
+        yield "group_changed", f"the group {'is gone' if now.is_missing else (now.error or 'is there now')}"
+
+
+def _on_topic(row: PartitionPlan, now: TopicFacts) -> _Change:
+    if now.rights is not None and "READ" not in now.rights:
+        yield "unauthorized_topic", "READ is missing: grant it to this principal"
+    elif now.topic_id != row.topic_id:
+        yield "topic_recreated", f"the topic {'is gone' if now.topic_id is None else 'was deleted and recreated'}"
+    elif now.partition_count != row.partition_count:
+        text = f"the topic had {row.partition_count} partitions and has {now.partition_count}"
+        yield "partition_count_changed", text
+
+
+def _on_partition(row: PartitionPlan, now: PartitionFacts) -> _Change:
+    target = row.target_offset or 0
+    if now.log_start_offset is None or now.log_end_offset is None:
+        yield "log_unknown", f"the ends of the log are not known: {now.log_error}"
+    elif now.log_start_offset > target:
+        yield "log_start_moved", f"the log starts at {now.log_start_offset} now, after the target {target}"
+    elif now.log_end_offset < target:
+        yield "log_truncated", f"the log ends at {now.log_end_offset} now, before the target {target}"
+    before = row.state
+    if before is not None and now.deleted_at is not None and now.deleted_at > before.record_offset:
+        yield "state_recreated", "its state was deleted since the plan was made, and may have been made again"
+    elif now.start_offset != row.start_offset:
+        yield "start_offset_moved", f"the start offset was {row.start_offset} and is {now.start_offset}"
+    elif (now.state_reason is None) != (row.state_reason is None):
+        yield "state_moved", now.state_reason or "the state topic can be read now"
+    elif now.state_reason is None and _content(now.state) != _content(row.state):
+        yield "state_moved", "records were acknowledged, released or archived since the plan was made"
+
+
+def _content(state: PartitionState | None) -> tuple[object, ...] | None:
+    """The content of a state, without how often and by which leader it was written."""
+    if state is None:
+        return None
+    batches = [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count)
+        for first, last, kind, count in state.batches
+    ]
+    combined = combine_state_batches(batches, (), state.start_offset)
+    return state.start_offset, state.state_epoch, state.delivery_complete_count, combined

@@ -13,7 +13,6 @@ from acktrail.cli.change.change_preview import keep_or_execute
 from acktrail.cli.common_options import command_group
 from acktrail.cli.group_answers import describe_all, raise_first
 from acktrail.cli.text.json_text import echo_rows
-from acktrail.config import KafkaConfig
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
 from acktrail.plain_tables import printable, table
 
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 
 
 app = command_group("Share groups as the brokers describe them; their deletion and configuration.")
-config = command_group("The configuration of share groups: show, diff, set.")
+config = command_group("The configuration of share groups: show, set.")
 app.add_typer(config, name="config")
 
 _OTHER_TYPES = ("consumer.", "streams.")
-_NOBODY = "acktrail-nobody-a6b1f0"
 Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]
 
 
@@ -178,7 +176,16 @@ def show(
     at: options.OfCluster,
 ) -> None:
     """Show what is set on groups; with --all everything that is in force."""
-    found = _read(at.kafka, groups)
+    from acktrail.kafka.admin import ShareGroupAdmin
+
+    with ShareGroupAdmin(at.kafka) as admin:
+        found = list(admin.group_configs(groups))
+    for configs in found:
+        if configs.configs is None:
+            raise ConfigurationError(
+                f"the configuration of group {configs.group_id!r} cannot be read: {configs.error}",
+                hint="grant DESCRIBE_CONFIGS on the group",
+            )
     if at.as_json:
         echo_rows({"group": of.group_id, "configs": dict(_share(of)), "own": sorted(of.own)} for of in found)
         return
@@ -189,30 +196,6 @@ def show(
         if every or name in configs.own
     ]
     typer.echo(table(("GROUP", "NAME", "VALUE", "FROM"), rows) if rows else "nothing is set on the group itself")
-
-
-@config.command()
-@options.spread
-def diff(
-    groups: Groups,
-    *,
-    at: options.OfCluster,
-) -> None:
-    """Show where groups differ from each other; of one group alone, where it differs from the brokers' defaults.
-
-    The default of a configuration is read from a group whose name has no configuration.
-    """
-    kafka = at.kafka
-    wanted = list(dict.fromkeys(groups))
-    found = _read(kafka, [*wanted, _NOBODY] if len(wanted) == 1 else wanted)
-    names = sorted({name for configs in found for name, _ in _share(configs)})
-    values = [[(configs.configs or {}).get(name) for configs in found] for name in names]
-    rows = [(name, *each) for name, each in zip(names, values, strict=True) if len(set(each)) > 1]
-    titles = [configs.group_id if configs.group_id != _NOBODY else "(default)" for configs in found]
-    if at.as_json:
-        echo_rows({"name": name, "values": dict(zip(titles, each, strict=True))} for name, *each in rows)
-    else:
-        typer.echo(table(("NAME", *titles), rows) if rows else "no difference")
 
 
 @config.command("set")
@@ -247,21 +230,6 @@ def set_(
     with Cluster(at.kafka) as cluster:
         plan = plan_configs(cluster, group, wanted, **because.named)
         keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
-
-
-def _read(kafka: KafkaConfig, groups: list[str]) -> list[GroupConfigs]:
-    """Raises ConfigurationError when a group's configuration cannot be read."""
-    from acktrail.kafka.admin import ShareGroupAdmin
-
-    with ShareGroupAdmin(kafka) as admin:
-        found = list(admin.group_configs(groups))
-    for configs in found:
-        if configs.configs is None:
-            raise ConfigurationError(
-                f"the configuration of group {configs.group_id!r} cannot be read: {configs.error}",
-                hint="grant DESCRIBE_CONFIGS on the group",
-            )
-    return found
 
 
 def _share(configs: GroupConfigs) -> list[tuple[str, str]]:

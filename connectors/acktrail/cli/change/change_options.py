@@ -94,7 +94,7 @@ class OfBoth(OfTables):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class WhereOptions:
     """Which groups, and which of their topics."""
 
     group: Annotated[list[str] | None, typer.Option("--group", help="Share group by id. May be repeated.")] = None

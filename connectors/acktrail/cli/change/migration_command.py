@@ -44,7 +44,7 @@ def plan_migration(
         ),
     ],
     *,
-    scope: options.Scope,
+    scope: options.WhereOptions,
     at: Annotated[
         str | None,
         typer.Option("--at", help=f"Where the groups stood then: {TIME}. Default: the newest."),

@@ -56,7 +56,7 @@ class Where:
 @options.spread
 def plan_reset(
     *,
-    scope: options.Scope,
+    scope: options.WhereOptions,
     all_topics: options.AllTopics = False,
     to: Where,
     out_of_range: Annotated[

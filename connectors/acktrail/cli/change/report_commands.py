@@ -173,7 +173,7 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
 
 
 @options.spread
-def export(*, scope: options.Scope, at: options.OfCluster) -> None:
+def export(*, scope: options.WhereOptions, at: options.OfCluster) -> None:
     """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So

@@ -19,7 +19,7 @@ from drivers.airflow_reviewer import AirflowReviewer, Approval
 from drivers.airflow_scene import Scene, asked_until, succeeded
 from drivers.axe import axe_violations_in_frame, show_as
 from drivers.browser import CHROMIUM, browsing
-from drivers.recording_notifier import FACTORY, FILE, messages
+from drivers.sent_messages import FACTORY, FILE, messages
 from jobs.test_connect_server import TOKEN, acktrail, served
 from servers.workload import Workload
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from demo.workload_report import WorkloadReport, report_of
-from drivers.recording_notifier import FACTORY, FILE, messages
+from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker

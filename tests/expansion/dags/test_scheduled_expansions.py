@@ -8,7 +8,7 @@ import pytest
 from drivers.airflow_home import DAGS_FOLDER
 from drivers.airflow_reviewer import AirflowReviewer
 from drivers.airflow_scene import Scene
-from drivers.recording_notifier import FACTORY, FILE, messages
+from drivers.sent_messages import FACTORY, FILE, messages
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk.bases.notifier import BaseNotifier
-
-FILE = "ACKTRAIL_TEST_MESSAGES"
-"""The variable with the file's path."""
-FACTORY = "drivers.recording_notifier:notifiers"
+from drivers.sent_messages import FILE
 
 
 class RecordingNotifier(BaseNotifier):
@@ -34,8 +31,3 @@ class RecordingNotifier(BaseNotifier):
 def notifiers() -> list[BaseNotifier]:
     """What ``ACKTRAIL_NOTIFIERS`` names."""
     return [RecordingNotifier()]
-
-
-def messages(path: Path) -> list[dict[str, str]]:
-    """What was sent so far, in its order."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []

@@ -34,7 +34,7 @@ def fuzzed(target: str, folder: Path, *options: str) -> subprocess.CompletedProc
     if importlib.util.find_spec("atheris") is None:
         pytest.skip("atheris is built for Linux on x86-64 alone")
     command = [sys.executable, HERE / "fuzz_process.py", target, folder, f"-artifact_prefix={folder}/found-"]
-    # Without -reload=0 a run of more than a second tries what it wrote into the folder once more, beyond -runs.
+    # An input that took long is written into the folder; without -reload=0 it is read from there again, beyond -runs.
     limits = ["-reload=0", "-seed=1", "-timeout=120", "-rss_limit_mb=1024", "-max_len=2048", "-print_final_stats=1"]
     return subprocess.run(
         [*OF_ITS_OWN_MEMORY, *map(str, command), *limits, *options],

@@ -336,15 +336,15 @@ def look_at_the_dashboard(scene: Scene, run_id: str, plan_id: str, profile: Path
     if CHROMIUM is None:
         return
     with browsing(profile) as page:
-        page.open(f"{scene.url}/acktrail/resets")
+        page.open(f"{scene.url}/acktrail/changes")
         page.until("location.pathname.startsWith('/auth/login')")
         for token in scene.tokens:
             pages = AirflowPages(page, scene.url, token)
             pages.open("plugin/acktrail")
             pages.frame_has("acktrail")
-            pages.press_in_frame("nav a[href='resets']")
+            pages.press_in_frame("nav a[href='changes']")
             pages.frame_has(plan_id)
-            page.until("location.pathname === '/plugin/acktrail/acktrail/resets'")
+            page.until("location.pathname === '/plugin/acktrail/acktrail/changes'")
         pages.open(pages.run_tab(RESET, run_id))
         pages.frame_has(plan_id)
         is_accessible_in_frame(pages)

@@ -26,6 +26,9 @@ Work = Callable[[Any], Results]
 
 GroupWork = Callable[[int, pa.Table], Results]
 """The work on the rows of one group: its number, and all its rows in any order."""
+GROUP = "share"
+"""The column with the number of the group that a row belongs to."""
+_ENTRY_POINT: Final = "acktrail.executors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +67,6 @@ class Executors(Protocol):
         first column has no nulls: a group has those with its number, from 0 on, in the column ``GROUP``, or none."""
 
 
-GROUP = "share"
-"""The column with the number of the group that a row belongs to."""
-_ENTRY_POINT: Final = "acktrail.executors"
 OpenExecutors = Callable[[str], AbstractContextManager[Executors]]
 """Opens executors for a ``with`` block, and for the run whose id is given."""
 

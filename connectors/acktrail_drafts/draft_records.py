@@ -28,6 +28,7 @@ from acktrail.model.share_partition import GroupId, SharePartition
 
 DOCUMENTED_STATES: Final = frozenset({DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 """The states that the founding documents let a record have at rest; Kafka 4.3 and later add archiving."""
+_NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_epoch", "start_offset", "end_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,9 +301,6 @@ _KINDS: Final[dict[type, str]] = {
     DraftUpdate: "update",
     Tombstone: "tombstone",
 }
-
-
-_NUMBERS: Final = ("delta_index", "checkpoint_epoch", "snapshot_epoch", "state_epoch", "start_offset", "end_offset")
 
 
 def draft_content(record: Any, partition: int) -> JsonForm:

@@ -43,6 +43,7 @@ STRATEGIES: Final[Mapping[str, tuple[str | None, str]]] = {
     "to-history": ("datetime", "where the group was at a date and time"),
 }
 """Each strategy, the field of the form that holds its value (None: it takes none), and what it means."""
+_COMMAND_OR_OPTION: Final = re.compile(r"`[^`]*`|acktrail [^,;:()]*|--[a-z][a-z-]*")
 
 
 def _param(kind: str, title: str, description: str, default: Any, *, required: bool = False, **schema: Any) -> Param:
@@ -191,7 +192,6 @@ _OPTIONS: Final = {
     "--topic": TITLES["topics"],
     "--tables": TITLES["tables_uri"],
 }
-_COMMAND_OR_OPTION: Final = re.compile(r"`[^`]*`|acktrail [^,;:()]*|--[a-z][a-z-]*")
 
 
 def in_form_words(text: str) -> str:

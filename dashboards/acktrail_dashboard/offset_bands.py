@@ -20,6 +20,10 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.view.archived_rows import PartitionKey, TableRow, row_key
 from acktrail.view.wording import canonical, counted, number
 
+STRIP_WIDTH: Final = 240
+"""Units across a picture of bands: no picture has more of them."""
+STRIP_HEIGHT: Final = 14
+
 
 class BandKind(StrEnum):
     """What is known of a run of offsets."""
@@ -159,10 +163,6 @@ def _bin_kind(weights: Counter[BandKind]) -> BandKind:
     worst = (kind for kind in _NEVER_HIDDEN if weights[kind])
     return next(worst, weights.most_common(1)[0][0])
 
-
-STRIP_WIDTH: Final = 240
-"""Units across a picture of bands: no picture has more of them."""
-STRIP_HEIGHT: Final = 14
 
 _LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
 """Bands that a reader must not miss are at least so wide."""

@@ -59,15 +59,13 @@ _KINDS: Final[Mapping[tuple[str, bool], tuple[Any, Callable[[list[str], list[Any
     ),
 }  # fmt: skip
 """Great Expectations' class for a relation, without and with values, and what it is given."""
+Label = Callable[[Mapping[str, Any]], str]
+"""Names a row of a frame for people."""
 
 
 def _pair(column: str, other: str) -> dict[str, Any]:
     """Rows where one of two columns is missing are not compared."""
     return {"column_A": column, "column_B": other, "ignore_row_if": "either_value_is_missing"}
-
-
-Label = Callable[[Mapping[str, Any]], str]
-"""Names a row of a frame for people."""
 
 
 @dataclass(frozen=True, slots=True)

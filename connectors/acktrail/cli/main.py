@@ -105,6 +105,10 @@ Exit codes: 0 done; 1 unexpected; 2 fix the input; 3 fix the configuration; 4 tr
 5 the outcome is unknown, verify first; 6 a critical expectation failed, or `status` has something to act on;
 7 done in part; 130 interrupted.
 """
+_NO_COMMAND: Final = "NoArgsIsHelpError"
+"""The error of a group of commands without a command: its help is the answer."""
+_INTERRUPTED: Final = 130
+_PROFILE: Final = "--profile"
 
 
 class _Usage(typer.BadParameter):
@@ -116,10 +120,6 @@ _USAGE_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
     for base in _Usage.__mro__[1:]
     if base.__name__ in {"BadParameter", "UsageError"} and issubclass(base, Exception)
 )
-_NO_COMMAND: Final = "NoArgsIsHelpError"
-"""The error of a group of commands without a command: its help is the answer."""
-_INTERRUPTED: Final = 130
-_PROFILE: Final = "--profile"
 
 
 class CommandGroup(NamedCommands):

@@ -19,6 +19,10 @@ from acktrail.connect.config_values import HIDDEN, JAVA_BLANK, PARSERS, ConfigTy
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.model.package_data import PackageData
 
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+Validator = Callable[[str, Any], None]
+"""Gets a key's name and parsed value (None: not given). Raises ValueError, whose text says what must be."""
+
 
 class Importance(StrEnum):
     """How much a person should think about a key."""
@@ -26,9 +30,6 @@ class Importance(StrEnum):
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
     LOW = "LOW"
-
-
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class _NoDefault:
@@ -39,9 +40,6 @@ class _NoDefault:
 
 
 NO_DEFAULT: Final = _NoDefault()
-
-Validator = Callable[[str, Any], None]
-"""Gets a key's name and parsed value (None: not given). Raises ValueError, whose text says what must be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,13 @@ HIDDEN: Final = "[hidden]"
 
 Texts = Mapping[str, Any]
 """A configuration as a person writes it: texts by key."""
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_LAST_OF_A_CHAR: Final = "\uffff"
+JAVA_BLANK: Final = "".join(map(chr, range(33)))
+"""What Java's ``String.trim`` removes."""
+_INT_BITS: Final = 31
+_LONG_BITS: Final = 63
+_REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
 
 
 class ConfigType(StrEnum):
@@ -38,14 +45,6 @@ class Password:
 
     def __str__(self) -> str:
         return HIDDEN
-
-
-_INTEGER: Final = re.compile(r"[+-]?\d+")
-_LAST_OF_A_CHAR: Final = "\uffff"
-JAVA_BLANK: Final = "".join(map(chr, range(33)))
-"""What Java's ``String.trim`` removes."""
-_INT_BITS: Final = 31
-_LONG_BITS: Final = 63
 
 
 def _boolean(value: Any) -> bool:
@@ -113,9 +112,6 @@ def text_of(kind: ConfigType, value: Any, *, hidden: bool = True) -> str | None:
 def under(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """What `config` has under `prefix`, by the rest of the name."""
     return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
-
-
-_REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
 
 
 def is_secret(name: str) -> bool:

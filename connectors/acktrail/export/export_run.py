@@ -33,6 +33,8 @@ _LONGEST_PAUSE_S: Final = 1.0
 _LOOK_UP_S: Final = 0.1
 _REASONS_KEPT: Final = 20
 _GAPS_KEPT: Final = 1_000
+Written = tuple[Sequence[SourceBatch], pa.Table]
+"""Batches without rows, and the data files that have them (``acktrail.tables.exported.written_records``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +64,6 @@ class ExportSummary:
     rows: dict[str, int] = field(default_factory=dict)
     """Rows committed, by table."""
     unanswered: tuple[str, ...] = ()
-
-
-Written = tuple[Sequence[SourceBatch], pa.Table]
-"""Batches without rows, and the data files that have them (``acktrail.tables.exported.written_records``)."""
 
 
 def export(

@@ -14,6 +14,7 @@ from acktrail.errors import OutcomeUnknown, PartlyDone
 from acktrail.kafka.client.error_codes import NONE, ErrorScope, Outcome, error_for
 
 __all__ = ["ChangeResult", "ConfigsChange", "ErrorScope", "NewStartOffset", "Outcome", "raise_unless_done"]
+_KINDS: Final = {Outcome.NOT_ATTEMPTED: "not attempted", Outcome.REFUSED: "refused", Outcome.UNKNOWN: "not known"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -48,9 +49,6 @@ class ChangeResult:
     error: str | None = None
     error_scope: ErrorScope | None = None
     advice: str = ""
-
-
-_KINDS: Final = {Outcome.NOT_ATTEMPTED: "not attempted", Outcome.REFUSED: "refused", Outcome.UNKNOWN: "not known"}
 
 
 def raise_unless_done(results: Sequence[ChangeResult], *, operation: str) -> None:

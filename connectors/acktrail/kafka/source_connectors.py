@@ -52,16 +52,6 @@ KAFKA_KEYS: Final = ConfigDef(
     ],
     {_PREFIX: "any property of Kafka's clients: security.protocol, sasl.*, ssl.* ..."},
 )
-
-
-def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
-    """How to reach the cluster of a connector's parsed configuration."""
-    own = under(config, _PREFIX)
-    servers, timeout = own.pop(_SERVERS), own.pop(_TIMEOUT)
-    properties = {name: str(value) for name, value in own.items()}
-    return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)
-
-
 LOG_KEYS: Final = KAFKA_KEYS.with_keys(
     ConfigDef(
         [
@@ -85,6 +75,14 @@ LOG_KEYS: Final = KAFKA_KEYS.with_keys(
     )
 )
 """How to reach the cluster, and how to read."""
+
+
+def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
+    """How to reach the cluster of a connector's parsed configuration."""
+    own = under(config, _PREFIX)
+    servers, timeout = own.pop(_SERVERS), own.pop(_TIMEOUT)
+    properties = {name: str(value) for name, value in own.items()}
+    return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)
 
 
 class LogSource(SourceConnector):

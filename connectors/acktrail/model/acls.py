@@ -28,6 +28,8 @@ POSITIONS_TOPIC: Final = "acktrail-positions"
 """Where a topic sink keeps its positions, unless its configuration says otherwise."""
 TRANSACTIONAL_IDS: Final = "acktrail/"
 """Begins every transactional id of a topic sink."""
+Names = Sequence[str]
+"""Of groups, or of topics."""
 
 
 class Purpose(StrEnum):
@@ -59,8 +61,6 @@ class Acl:
         return f"{self.operation} on {f'all {self.kind}s' if self.name == ALL else f'{self.kind} {self.name}'}"
 
 
-Names = Sequence[str]
-"""Of groups, or of topics."""
 WantedAcls = Callable[[Names, Names], list[Acl]]
 """What is needed on these groups and topics."""
 

@@ -30,6 +30,7 @@ from acktrail.model.status_changes import (
 _FIRST: Final = attrgetter("first_offset")
 _BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
+_REASONS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
 class StatusEnd(StrEnum):
@@ -210,9 +211,6 @@ def history_without_changes(offset: int, status: OffsetStatus, kept_from_ms: int
     interval = StatusInterval(first_offset=offset, last_offset=offset, status=status, since=None, is_dated=False)
     periods = tuple(_unknown_periods((interval,), kept_from_ms))
     return RecordHistory(offset=offset, intervals=(interval,), unknown_periods=periods)
-
-
-_REASONS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
 def _unknown_periods(own: Sequence[StatusInterval], kept_from_ms: int | None) -> Iterator[UnknownPeriod]:

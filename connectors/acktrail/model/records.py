@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import SharePartition
 
+RecordT_co = TypeVar("RecordT_co", covariant=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSnapshot:
@@ -60,8 +62,6 @@ class Tombstone:
 
 
 StateRecord = ShareSnapshot | ShareUpdate | Tombstone
-
-RecordT_co = TypeVar("RecordT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

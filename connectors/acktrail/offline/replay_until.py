@@ -18,6 +18,7 @@ _LATEST_MS: Final = 1 << 63
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,19})")
 _HINT: Final = "give PARTITION:OFFSET,..., a time (2026-08-01T12:00:00Z), how long ago (1h), or epoch ms"
+_Kept = Iterator[tuple[RawRecord, bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,6 @@ class AtTime:
 
 
 LogPoint = AtOffsets | AtTime
-_Kept = Iterator[tuple[RawRecord, bool]]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -41,6 +41,8 @@ _TOPIC: Final = ("group_id", "topic_id")
 FINDING_VERDICTS: Final = tuple(verdict for verdict in Verdict if verdict is not Verdict.MATCH)
 _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
+PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
+"""Three times the pause between two prunings of a share coordinator."""
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
@@ -187,10 +189,6 @@ def _common_columns(rule: str, observation: Observation) -> dict[str, Any]:
         "last_seen_at": observation.observed_at,
         "times_seen": 1,
     }
-
-
-PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
-"""Three times the pause between two prunings of a share coordinator."""
 
 
 def without_start_findings(verdicts: pa.Table, observation: Observation) -> pa.Table:

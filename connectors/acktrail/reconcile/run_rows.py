@@ -43,6 +43,10 @@ _NEWEST: Final = STATUS_WINDOW.value_type
 _LATEST_MS: Final = 1 << 43
 _KNOWN: Final = 1 << 62
 """Batches of a state with an offset of this size or more have no numbers by delivery count."""
+_TOTALS: Final = TABLES["run_totals"]
+_RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
+_NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
+"""Reasons of gaps that are no lost records of the export."""
 
 
 def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
@@ -156,12 +160,6 @@ def _sane(numbers: pa.Array) -> pa.Array:
 
 def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(mask, fill_value=False), values, pa.scalar(None, values.type))
-
-
-_TOTALS: Final = TABLES["run_totals"]
-_RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
-_NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
-"""Reasons of gaps that are no lost records of the export."""
 
 
 def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:

@@ -14,6 +14,7 @@ from acktrail.format.columns.binary_column import Int64Array
 _NO_END: Final = np.iinfo(np.int64).max
 _MOST_PIECES: Final = 64
 """Pieces that are gathered before they are joined."""
+_NONE: Final[Int64Array] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,9 +91,6 @@ class OffsetRuns:
         if above.total <= count:
             return int(self.end[-1])
         return int(above.at(np.array([count - 1]))[0]) + 1
-
-
-_NONE: Final[Int64Array] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

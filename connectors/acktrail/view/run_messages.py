@@ -32,6 +32,8 @@ _NAMED: Final = 5
 _CRITICAL: Final = "critical"
 _UNKNOWN: Final = QueueStatus.STATE_UNKNOWN
 _OF_RUNS: Final = ~pc.starts_with(pc.field("suite"), "reset_")
+Known = Mapping[tuple[str, str], str]
+"""The state last sent, by kind and subject."""
 
 
 class NotificationKind(StrEnum):
@@ -42,10 +44,6 @@ class NotificationKind(StrEnum):
     STATUS = "status"
     MORE = "more"
     """The changes beyond the most messages of one run, counted."""
-
-
-Known = Mapping[tuple[str, str], str]
-"""The state last sent, by kind and subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from acktrail_demo.faults import injections
 
 _FOUND: Final = frozenset({"findings", "fails", "verdict", "status"})
 _MADE: Final = frozenset({"inject", "expected"})
+_FILE: Final = "faults.toml"
 
 
 class Seen(StrEnum):
@@ -124,7 +125,6 @@ def _expected(row: Mapping[str, Any]) -> Expected:
     )
 
 
-_FILE: Final = "faults.toml"
 FAULTS: Final = parse_faults(files(__package__).joinpath(_FILE).read_text("utf-8"), f"acktrail_demo/faults/{_FILE}")
 """Every fault by its name."""
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.config_values import shown
+from acktrail.connect.config_values import JAVA_BLANK, shown
 from acktrail.connect.rest.answers import (
     ActiveTopics,
     ConfigChanges,
@@ -30,6 +30,7 @@ from acktrail.errors import UnknownName
 
 router: Final = APIRouter(prefix="/connectors", tags=["Connectors"])
 _ALL: Final = "all connectors"
+"""What Java's ``String.trim`` removes."""
 
 
 @router.get("", operation_id="listConnectors", summary="List the connectors")
@@ -64,16 +65,12 @@ def _dumped(model: ConnectorStatus | ConnectorInfo) -> dict[str, Any]:
 )
 async def create_connector(api: Api, new: NewConnector, request: Request, response: Response) -> ConnectorInfo:
     """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
-    name = new.name.strip(_JAVA_BLANK)
+    name = new.name.strip(JAVA_BLANK)
     config = _named(name, new.config)
     target = TargetState.STARTED if new.initial_state is None else new.initial_state.target
     await api(name, partial(api.worker.create, name, config, target))
     response.headers["Location"] = _location(request, name)
     return await api(name, partial(_info, api, name))
-
-
-_JAVA_BLANK: Final = "".join(map(chr, range(33)))
-"""What Java's ``String.trim`` removes."""
 
 
 def _named(name: str, config: ConfigTexts) -> ConfigTexts:

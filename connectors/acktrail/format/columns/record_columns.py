@@ -27,6 +27,10 @@ CONTENT_NUMBERS: Final = MappingProxyType(
     }
 )
 """The numbers in a record's value: column names and types."""
+_FIELDS: Final = {field.name: field.type for field in BATCHES.value_type}
+_STATE_BITS: Final = 8
+_STATE_BIAS: Final = 128
+_FEW: Final = 16
 
 
 def _bits(mask: BoolArray) -> pa.Buffer:
@@ -72,12 +76,6 @@ class NumberColumn:
         """The pieces end to end."""
         known = None if all(piece.known is None for piece in pieces) else np.concatenate([p.mask for p in pieces])
         return cls(values=np.concatenate([piece.values for piece in pieces]), known=known)
-
-
-_FIELDS: Final = {field.name: field.type for field in BATCHES.value_type}
-_STATE_BITS: Final = 8
-_STATE_BIAS: Final = 128
-_FEW: Final = 16
 
 
 class ArrayColumns:

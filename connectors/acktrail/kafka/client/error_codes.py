@@ -50,6 +50,36 @@ _AUTHORIZATION: Final = frozenset(
 _UNKNOWN: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID})
 _REFUSED_INPUT: Final = frozenset({17, 24, 40, 42, 44})
 _TRY_LATER: Final = UNANSWERED | LOOK_AGAIN | {THROTTLING_QUOTA_EXCEEDED}
+_RUN_AGAIN: Final = "nothing was changed: run it again"
+_VERIFY: Final = "verify before anything else; the broker's log may say why"
+_CHANGE_ADVICE: Final = {
+    UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist (any more): make a new plan",
+    COORDINATOR_LOADING: f"the coordinator is still loading; {_RUN_AGAIN}",
+    COORDINATOR_NOT_AVAILABLE: f"there is no coordinator right now; {_RUN_AGAIN}",
+    NOT_COORDINATOR: f"the coordinator moved; {_RUN_AGAIN}",
+    17: "nothing was changed: correct the topic's name",
+    24: "nothing was changed: the group id is empty or not allowed",
+    REBALANCE_IN_PROGRESS: f"the group is rebalancing; {_RUN_AGAIN}",
+    TOPIC_AUTHORIZATION_FAILED: "grant {operation} on the topic to this principal",
+    GROUP_AUTHORIZATION_FAILED: "grant {operation} on the group to this principal",
+    CLUSTER_AUTHORIZATION_FAILED: "grant {operation} on the cluster to this principal",
+    UNSUPPORTED_VERSION: "this release does not serve the request, or the feature share.version is off",
+    40: "nothing was changed: correct the value; the broker's message names it",
+    42: "nothing was changed; the request is wrong: report it as a defect",
+    44: "nothing was changed: a policy of the cluster forbids it",
+    NON_EMPTY_GROUP: "stop the group's consumers; a killed one counts until its session ends (45 s by default)",
+    GROUP_ID_NOT_FOUND: "there is no such share group: `acktrail groups list` shows the existing ones",
+    74: "another leader epoch is in force: make a new plan",
+    THROTTLING_QUOTA_EXCEEDED: f"the quota is used up; {_RUN_AGAIN} later",
+    UNKNOWN_TOPIC_ID: "the topic does not exist (any more): make a new plan",
+    124: "a newer state epoch is in force: somebody else reset it: make a new plan",
+}
+"""For every code after which nothing was changed. Any other code leaves the outcome open."""
+_UNKNOWN_OUTCOME_ADVICE: Final = {
+    REQUEST_TIMED_OUT: f"a broker did not answer another in time; {_VERIFY}",
+    13: f"a broker lost its connection to another; {_VERIFY}",
+    56: f"the broker's disk failed; {_VERIFY}",
+}
 
 
 def error_text(code: int, message: str | None = None) -> str | None:
@@ -107,38 +137,6 @@ class ErrorScope(StrEnum):
     PART = "part"
     ABSENT = "absent"
     NO_ANSWER = "no_answer"
-
-
-_RUN_AGAIN: Final = "nothing was changed: run it again"
-_VERIFY: Final = "verify before anything else; the broker's log may say why"
-_CHANGE_ADVICE: Final = {
-    UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist (any more): make a new plan",
-    COORDINATOR_LOADING: f"the coordinator is still loading; {_RUN_AGAIN}",
-    COORDINATOR_NOT_AVAILABLE: f"there is no coordinator right now; {_RUN_AGAIN}",
-    NOT_COORDINATOR: f"the coordinator moved; {_RUN_AGAIN}",
-    17: "nothing was changed: correct the topic's name",
-    24: "nothing was changed: the group id is empty or not allowed",
-    REBALANCE_IN_PROGRESS: f"the group is rebalancing; {_RUN_AGAIN}",
-    TOPIC_AUTHORIZATION_FAILED: "grant {operation} on the topic to this principal",
-    GROUP_AUTHORIZATION_FAILED: "grant {operation} on the group to this principal",
-    CLUSTER_AUTHORIZATION_FAILED: "grant {operation} on the cluster to this principal",
-    UNSUPPORTED_VERSION: "this release does not serve the request, or the feature share.version is off",
-    40: "nothing was changed: correct the value; the broker's message names it",
-    42: "nothing was changed; the request is wrong: report it as a defect",
-    44: "nothing was changed: a policy of the cluster forbids it",
-    NON_EMPTY_GROUP: "stop the group's consumers; a killed one counts until its session ends (45 s by default)",
-    GROUP_ID_NOT_FOUND: "there is no such share group: `acktrail groups list` shows the existing ones",
-    74: "another leader epoch is in force: make a new plan",
-    THROTTLING_QUOTA_EXCEEDED: f"the quota is used up; {_RUN_AGAIN} later",
-    UNKNOWN_TOPIC_ID: "the topic does not exist (any more): make a new plan",
-    124: "a newer state epoch is in force: somebody else reset it: make a new plan",
-}
-"""For every code after which nothing was changed. Any other code leaves the outcome open."""
-_UNKNOWN_OUTCOME_ADVICE: Final = {
-    REQUEST_TIMED_OUT: f"a broker did not answer another in time; {_VERIFY}",
-    13: f"a broker lost its connection to another; {_VERIFY}",
-    56: f"the broker's disk failed; {_VERIFY}",
-}
 
 
 def outcome_of(code: int, scope: ErrorScope) -> Outcome:

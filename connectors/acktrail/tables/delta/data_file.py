@@ -22,6 +22,13 @@ from acktrail.tables.delta.table_place import TablePlace
 _LONGEST_TEXT: Final = 32
 """Characters of a text in the log's statistics."""
 _BEYOND: Final = "\U0010ffff"
+WRITTEN_FILES: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("table", "path", "stats")),
+        *(pa.field(name, pa.int64()) for name in ("size", "modification_time", "rows")),
+    ]
+)
+"""A data file that is no part of its table yet."""
 
 
 def write_data_file(
@@ -52,15 +59,6 @@ def write_data_file(
         data_change=True,
         stats=_statistics(rows, measured_columns(place.name, rows.schema)),
     )
-
-
-WRITTEN_FILES: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("table", "path", "stats")),
-        *(pa.field(name, pa.int64()) for name in ("size", "modification_time", "rows")),
-    ]
-)
-"""A data file that is no part of its table yet."""
 
 
 def written_file(place: TablePlace, rows: pa.Table) -> pa.Table:

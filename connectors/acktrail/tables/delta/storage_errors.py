@@ -13,6 +13,7 @@ REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 NO_ANSWER: Final = "the storage does not answer"
 """The reason of an error after which a request may still arrive."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
+_NEWER: Final = ("unsupported table features", "kernel error: unsupported")
 
 
 class _Cause(NamedTuple):
@@ -22,8 +23,6 @@ class _Cause(NamedTuple):
     """Any of them, in lower case, shows the cause."""
     kind: type[AcktrailError] = ConfigurationError
 
-
-_NEWER: Final = ("unsupported table features", "kernel error: unsupported")
 
 _CAUSES: Final = (
     _Cause(

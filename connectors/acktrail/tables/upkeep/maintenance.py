@@ -59,6 +59,7 @@ _BY_SMALL_FILES: Final = frozenset(
 _OF: Final = ("connector", "source_partition")
 _LEAST: Final = "least"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +111,6 @@ class MaintenanceReport:
     executed: bool
     dropped_before_ms: int | None
     tables: tuple[TableUpkeep, ...]
-
-
-_Progress = Callable[[str], None]
 
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:

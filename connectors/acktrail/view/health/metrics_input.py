@@ -27,6 +27,13 @@ _KEY: Final = ("group_id", "topic_id", "partition")
 _RESULTS: Final = "quality_results"
 _RECENT: Final = dt.timedelta(days=2)
 """What was validated before that is read only where nothing was since."""
+_PARTS: Final = {
+    "exported_at": "exports",
+    "verdicts": "reconciliation",
+    "queues": "statuses",
+    "findings": "findings",
+    "gaps": "gaps",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +81,6 @@ def metrics_input(tables: Tables, now: dt.datetime) -> MetricsInput:
         of_branches=_of_branches(tables, health.cluster_id or "", unreadable),
         unreadable=frozenset(unreadable),
     )
-
-
-_PARTS: Final = {
-    "exported_at": "exports",
-    "verdicts": "reconciliation",
-    "queues": "statuses",
-    "findings": "findings",
-    "gaps": "gaps",
-}
 
 
 def _part(read: Callable[[], Any], name: str, unreadable: set[str]) -> Any:

@@ -32,6 +32,18 @@ _KINDS: Final = {str(kind): kind for kind in (STRING, BINARY, BOOL, INT8, INT16,
 _STRUCT: Final = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 _GROUP: Final = re.compile(rf"((?:`\w+`(?:, )?)+): ((?:[\w ]|{_STRUCT})+)(?:; |$)")
 """Names of consecutive columns, and their type."""
+RAW_RECORDS: Final = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""Raw records of the state topic: the columns of the offline formats. `timestamp` in ms."""
+POSITIONED_TABLES: Final = frozenset({"group_records", "dead_letter_records"})
+"""Those whose rows any sink of rows with positions may write, in exactly these columns."""
 
 
 def schema(*groups: tuple[Any, ...]) -> pa.Schema:
@@ -105,16 +117,6 @@ TABLES: Final = MappingProxyType(
 )
 """Every table by its name, those of branches, too."""
 
-RAW_RECORDS: Final = pa.schema(
-    [
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.int64()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-    ]
-)
-"""Raw records of the state topic: the columns of the offline formats. `timestamp` in ms."""
 
 STATE_RECORDS: Final = TABLES["state_records"]
 EXPORT_RANGES: Final = TABLES["export_ranges"]
@@ -138,8 +140,6 @@ STATUS_WINDOW: Final = QUEUE_STATUSES.field("window").type
 """The newest observations of a share partition, oldest first: what its status is judged by."""
 DELIVERY_COUNTS: Final = QUEUE_STATUSES.field("delivery_counts").type
 """How many records of a state have each delivery count, ascending."""
-POSITIONED_TABLES: Final = frozenset({"group_records", "dead_letter_records"})
-"""Those whose rows any sink of rows with positions may write, in exactly these columns."""
 
 _NAMES: Final = REPLAY_MEMORY.names
 _OF_STATE_PARTITIONS: Final = _NAMES[_NAMES.index("next_offset") : _NAMES.index("group_id")]

@@ -30,7 +30,6 @@ from acktrail.errors import UnknownName
 
 router: Final = APIRouter(prefix="/connectors", tags=["Connectors"])
 _ALL: Final = "all connectors"
-"""What Java's ``String.trim`` removes."""
 
 
 @router.get("", operation_id="listConnectors", summary="List the connectors")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from table import Row
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
 from definitions.queue_rules import judge  # the definition, as the tests have it
 from definitions.queue_window import QueueContext, QueueObservation

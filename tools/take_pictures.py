@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
-_TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
-sys.path += [str(_TESTS), str(_TESTS / "support")]
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
 from drivers.airflow_pages import AirflowPages  # programs of the tests
 from drivers.axe import show_as

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from change.world import Fates, Part, World
+from change.world import BASE_MS, Fates, Part, World
 from confluent_kafka import AcknowledgeType, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
 from definitions.mirror_encoders import encode_checkpoint, encode_offset_sync
 from drivers.command_line import Done, run
+from servers.workload import until
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.migration.plan_migration import SourceOffset, find_translations
+from acktrail.change.migration.mirror_evidence import SourceOffset, find_translations
 from acktrail.change.request.reset_request import Migration, TranslationWay
 from acktrail.cli.main import _run
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
@@ -191,6 +193,65 @@ def test_the_same_offsets_are_carried(clusters: Clusters, capsys: pytest.Capture
         refused = clusters.migrate(capsys, "plan", "--translate", "same")
         assert refused.code == 4
         assert "[group_not_empty]" in refused.stderr
+
+
+def test_offsets_are_translated_by_time(clusters: Clusters, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the living source shows the first unfinished record, its copy is found on the target by its time; the
+    number of records that are delivered again is exact."""
+    words = ("--translate", "timestamp", "--topic-prefix", "eu.")
+    assert "[source_needed]" in clusters.migrate(capsys, "plan", *words).stderr
+    plan = clusters.plan(capsys, *words, "--ask-source", "--bootstrap-server", clusters.source.kafka.bootstrap_servers)
+    expected = {partition: start + FILLERS[partition] for partition, start in STARTS.items()}
+    assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == expected
+    assert _numbers(plan) == (ACKNOWLEDGED, ARCHIVED, 0)
+    clusters.carry_out(capsys, plan)
+    assert _check_consumer(clusters, plan, f"eu.{TOPIC}", FILLERS) == ACKNOWLEDGED + ARCHIVED
+
+
+TIMES: Final = tuple(BASE_MS + ms for ms in (1_000, 2_000, 2_000, 2_000, 1_500, 3_000, 3_000))
+"""Of the records of a topic with ties and one late record."""
+
+
+@pytest.mark.full
+def test_times_are_proofs_and_not_guesses(clusters: Clusters) -> None:
+    """Every offset of a log, its end included, is exact where times are unique. Ties and late records lead to the
+    first record of that time, with a bound; never past the copy of a record from the offset on. A target that stamps
+    records itself, a copy with other contents, and one that lacks the record are refused with the reason."""
+    _write(clusters.source, "ties", TIMES)
+    _write(clusters.target, "eu.ties", (BASE_MS, *TIMES))
+    _write(clusters.target, "stamped.ties", TIMES, **{"message.timestamp.type": "LogAppendTime"})
+    _write(clusters.target, "changed.ties", TIMES, text="other")
+    _write(clusters.target, "short.ties", TIMES[:1])
+    unique = [SourceOffset(topic=TOPIC, partition=0, offset=offset) for offset in range(RECORDS + 1)]
+    ties = [SourceOffset(topic="ties", partition=0, offset=offset) for offset in range(len(TIMES) + 1)]
+    with Cluster(clusters.source.kafka) as source, Cluster(clusters.target.kafka) as target:
+
+        def found(prefix: str, offsets: Sequence[SourceOffset]) -> list[TranslatedOffset | str]:
+            migration = Migration(way=TranslationWay.TIMESTAMP, topic_prefix=prefix, asks_source=True)
+            translations = find_translations(migration, offsets, source=source, target=target)
+            return [translations[each] for each in offsets]
+
+        shift = FILLERS[0]
+        assert found("eu.", unique) == [
+            TranslatedOffset(offset=offset + shift, passed_most=0) for offset in range(RECORDS + 1)
+        ]
+        # source offset -> target offset, of the first record with the time: 0 -> 1, 1 -> 2, 5 -> 6
+        expected = [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (6, 0), (7, 0), (7, 1)]
+        assert found("eu.", ties) == [TranslatedOffset(offset=at, passed_most=most) for at, most in expected]
+        assert all("times cannot translate this topic" in str(each) for each in found("stamped.", ties))
+        assert all("times cannot translate this topic" in str(each) for each in found("changed.", ties))
+        assert all("it is not mirrored that far" in str(each) for each in found("short.", ties[1:]))
+
+
+def _write(world: World, topic: str, times: Sequence[int], *, text: str = "record", **configs: str) -> None:
+    """A topic with one partition and a record for each time; equal times have equal records."""
+    for future in world.workload.admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values():
+        future.result()
+    until(lambda: topic in world.workload.admin.list_topics(timeout=60).topics, what=f"topic {topic}")
+    producer = Producer(to_librdkafka(world.kafka))
+    for time in times:
+        producer.produce(topic, f"{text} of {time}".encode(), partition=0, timestamp=time)
+    assert producer.flush(30) == 0
 
 
 def test_mirror_topics_are_found_on_either_cluster(clusters: Clusters) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import CarriedState, PartitionFacts, TargetOffset
 from acktrail.change.execution.reset_kind import carried_text
-from acktrail.change.migration.plan_migration import SourceOffset, Translations, parse_migration_request, target_offsets
+from acktrail.change.migration.mirror_evidence import SourceOffset, Translations
+from acktrail.change.migration.plan_migration import parse_migration_request, target_offsets
 from acktrail.change.migration.source_states import SourcePartition, SourceStates
 from acktrail.change.planning.plan_file import plan_json
 from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
@@ -61,6 +62,7 @@ def plan(*rows: PartitionFacts, **changes: Any) -> ResetPlan:
     [
         ({"way": "guess"}, "no_translation"),
         ({"way": None}, "no_translation"),
+        ({"way": "timestamp"}, "source_needed"),
         ({"way": "mm2"}, "no_mirror_topic"),
         ({"offset_syncs": "mm2-offset-syncs.eu.internal"}, "two_translations"),
         ({"topic_map": ["orders"]}, "bad_topic_map"),

@@ -187,11 +187,9 @@ class TopicRecord:
         return (self.timestamp_ms, self.key, self.value) == (other.timestamp_ms, other.key, other.value)
 
 
-def read_records(
-    admin: ShareGroupAdmin, stretches: Iterable[LogStretch], *, most: int | None = None
-) -> dict[LogStretch, tuple[TopicRecord, ...]]:
-    """The records in each stretch, at most the first `most`; those of open and aborted transactions are among them.
-    What the log does not hold any more is left out. Stretches of one partition are read one after the other.
+def read_records(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogStretch, tuple[TopicRecord, ...]]:
+    """The records in each stretch; those of open and aborted transactions are among them. What the log does not hold
+    any more is left out. Stretches of one partition are read one after the other.
 
     Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
     """
@@ -207,24 +205,18 @@ def read_records(
             raise UnknownName("topic", name)
         while any(queues.values()):
             now = {partition: own.pop() for partition, own in queues.items() if own}
-            records = _read(topic, now, most)
+            records = _read(topic, now)
             found |= {stretch: tuple(records[partition]) for partition, stretch in now.items()}
     return found
 
 
-def _read(topic: StateTopic, stretches: Mapping[int, LogStretch], most: int | None) -> dict[int, list[TopicRecord]]:
+def _read(topic: StateTopic, stretches: Mapping[int, LogStretch]) -> dict[int, list[TopicRecord]]:
     """The records of one stretch of each partition."""
     records: dict[int, list[TopicRecord]] = {partition: [] for partition in stretches}
-    few = None if most is None else _FEW_BYTES
-    reader = LogReader(topic, is_committed=False, patience_s=30.0, most_bytes=few)
+    reader = LogReader(topic, is_committed=False, patience_s=30.0)
     for part in reader.read({p: (each.first_offset, each.end_offset) for p, each in stretches.items()}):
-        if isinstance(part, PrunedOffsets):
-            continue
-        number = part.column("partition")[0].as_py()
-        own = records[number]
-        own += map(TopicRecord.of, raw_records(part if most is None else part.slice(0, most - len(own))))
-        if len(own) == most:
-            reader.finish(number)
+        if not isinstance(part, PrunedOffsets):
+            records[part.column("partition")[0].as_py()] += map(TopicRecord.of, raw_records(part))
     return records
 
 

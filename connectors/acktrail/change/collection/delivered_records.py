@@ -33,6 +33,12 @@ from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
 from acktrail.model.offset_ranges import RecordCounter, Span, joined
 from acktrail.model.share_partition import SharePartition, state_partition_of
 
+if TYPE_CHECKING:
+    from acktrail.format.wire.raw_record import AddressedRecord
+    from acktrail.model.records import StateRecord
+    from acktrail.model.status_changes import KnownState, StatusChange
+    from acktrail.reconcile.past.settled_history import SettledHistory
+
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
@@ -119,13 +125,6 @@ def _stretch(request: ResetRequest, facts: PartitionFacts) -> LogStretch | None:
         return None
     first = min(target, max(facts.recorded_start or 0, log_start))
     return LogStretch(topic=facts.topic, partition=facts.partition, first_offset=first, end_offset=end)
-
-
-if TYPE_CHECKING:
-    from acktrail.format.wire.raw_record import AddressedRecord
-    from acktrail.model.records import StateRecord
-    from acktrail.model.status_changes import KnownState, StatusChange
-    from acktrail.reconcile.past.settled_history import SettledHistory
 
 
 def passed_range(facts: PartitionOffsets, target: int | None) -> Span | None:

@@ -19,6 +19,11 @@ from acktrail.change.audit.audit_chain import AuditRow, Event, in_order
 from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused
 from acktrail.times import utc_text
 
+_NO_STEP: Final = frozenset({Event.LEASE_REFUSED, Event.RECORDED})
+PARTIAL: Final = "partial"
+"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
+_AGAIN: Final = "make a new plan: acktrail change plan reset"
+
 
 class ChangeStatus(StrEnum):
     """How an attempt to change one group stands, or (from PLANNED on) a whole plan alone. In the order of how much it
@@ -98,9 +103,6 @@ _NOTHING_CHANGED: Final = frozenset({_S.FAILED, _S.REFUSED, _S.STARTED, _S.PLANN
 _CHANGED: Final = frozenset({_S.DONE, _S.PARTLY})
 OPEN: Final = frozenset({_S.UNKNOWN, _S.UNVERIFIED})
 """A request was sent, or may have been, and what became of it was not looked for."""
-_NO_STEP: Final = frozenset({Event.LEASE_REFUSED, Event.RECORDED})
-PARTIAL: Final = "partial"
-"""The outcome of a `before_call` row whose request leaves out share partitions that the plan has in the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,6 @@ class Refusal:
     hint: str = ""
 
 
-_AGAIN: Final = "make a new plan: acktrail change plan reset"
 _REJECTED: Final = Refusal("plan_rejected", "was rejected", _AGAIN)
 _EXPIRED: Final = Refusal("plan_expired", "has expired: it was not approved in time", _AGAIN)
 _BUSY: Final = Refusal("plan_running", "is being carried out")

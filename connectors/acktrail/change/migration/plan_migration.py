@@ -1,16 +1,16 @@
-"""The plan of a migration: a reset plan of the target cluster whose start offsets another cluster had, and what the
-clusters show of how a topic's offsets on the source lie on the target."""
+"""The plan of a migration: a reset plan of the target cluster whose start offsets another cluster had."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
+from acktrail.change.migration.mirror_evidence import SourceOffset, Translations, check_source, find_translations
 from acktrail.change.migration.source_states import (
     SourcePartition,
     SourceStates,
@@ -24,25 +24,12 @@ from acktrail.change.request.reset_request import (
     Migration,
     OutOfRange,
     ResetRequest,
-    TranslationWay,
     parse_migration,
     parse_request,
 )
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, ChangeRefused, ConfigurationError, ForeignCluster
-from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.logs import LogStretch
-from acktrail.model.mirrored_offsets import (
-    OffsetSync,
-    TranslatedOffset,
-    checkpoints_by_part,
-    translate,
-    valid_syncs,
-)
-
-_LOOK_BACK: Final = 100
-"""Offsets before one that is translated, whose records are compared as well."""
-RecordT = TypeVar("RecordT")
+from acktrail.errors import ChangeRefused
+from acktrail.model.mirrored_offsets import TranslatedOffset
 
 
 def parse_migration_request(params: Mapping[str, Any], *, asks_source: bool) -> ResetRequest:
@@ -155,132 +142,3 @@ def _on_topics(states: SourceStates, target: Cluster, migration: Migration) -> I
         if before is not None and now and before != now:
             text = f"the source's {old!r} had {before} partitions, this topic has {now}: the others are not carried"
             yield Notice(Severity.WARNING, "other_partition_count", text, topic=new)
-
-
-if TYPE_CHECKING:
-    from acktrail.kafka.log_reader import TopicRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SourceOffset:
-    """An offset of a source partition that is to be translated."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-Translations = dict[SourceOffset, TranslatedOffset | str]
-"""Where each offset is on the target, or why that is not known."""
-
-
-def find_translations(
-    migration: Migration, offsets: Iterable[SourceOffset], *, source: Cluster | None, target: Cluster
-) -> Translations:
-    """Where each of `offsets` is on the target. Nothing is changed on either cluster.
-
-    Raises:
-        ConfigurationError: MirrorMaker's topic is on neither cluster, holds something else, or a right is missing.
-        Unreachable, RetryableError: a cluster does not answer.
-    """
-    wanted = sorted(set(offsets))
-    match migration.way:
-        case TranslationWay.MM2:
-            return _by_mirror_topics(migration, wanted, source, target)
-        case TranslationWay.SAME:
-            found: Translations = {each: TranslatedOffset(offset=each.offset, passed_most=0) for each in wanted}
-            return found if source is None else found | _different(migration, wanted, source, target)
-
-
-def check_source(source: Cluster, cluster_id: str) -> None:
-    """Raise ForeignCluster unless the source cluster is the one that the tables were exported from."""
-    if source.admin.cluster_id != cluster_id:
-        text = f"the source is cluster {source.admin.cluster_id}, the tables are of cluster {cluster_id}"
-        raise ForeignCluster(text, hint="name the brokers that were exported, or leave --ask-source")
-
-
-def _by_mirror_topics(
-    migration: Migration, offsets: Sequence[SourceOffset], source: Cluster | None, target: Cluster
-) -> Translations:
-    from acktrail.format.wire.group_record import decode_checkpoint, decode_offset_sync
-
-    clusters = [target] if source is None else [target, source]
-    syncs = valid_syncs(_mirror_records(migration.offset_syncs, decode_offset_sync, clusters))
-    checkpoints = checkpoints_by_part(_mirror_records(migration.checkpoints, decode_checkpoint, clusters))
-    found: Translations = {}
-    for each in offsets:
-        own = syncs.get((each.topic, each.partition), ())
-        others = checkpoints.get((migration.target_topic(each.topic), each.partition), ())
-        found[each] = translate(each.offset, own, others) or _no_pair(each, own)
-    return found
-
-
-def _no_pair(each: SourceOffset, syncs: Sequence[OffsetSync]) -> str:
-    if not syncs:
-        return f"MirrorMaker wrote nothing about {each.topic}:{each.partition} that reaches offset {each.offset}"
-    return (
-        f"MirrorMaker's oldest known pair of {each.topic}:{each.partition} is at offset {syncs[0].upstream_offset}, "
-        f"after the start offset {each.offset}"
-    )
-
-
-def _mirror_records(
-    topic: str | None,
-    decode: Callable[[bytes | None, bytes | None], RecordT],
-    clusters: Sequence[Cluster],
-) -> Iterator[RecordT]:
-    """The records of one of MirrorMaker's topics, on the first cluster that has it; none when it is not named."""
-    from acktrail.kafka.log_reader import read_topic
-
-    if topic is None:
-        return
-    found = (read_topic(cluster.admin, topic) for cluster in clusters)
-    records = next((each for each in found if each is not None), None)
-    if records is None:
-        where = "on neither cluster" if len(clusters) > 1 else "not on the target"
-        hint = "with --ask-source it is looked for on the source as well"
-        raise ConfigurationError(f"there is no topic {topic!r}: it is {where}", hint=hint)
-    for record in records:
-        try:
-            if record.value is not None:  # null: an operator's deletion
-                yield decode(record.key, record.value)
-        except AcktrailError as error:
-            text = f"topic {topic!r}, offset {record.offset}: {error.message}"
-            raise ConfigurationError(text, hint="is it MirrorMaker 2's topic of this kind?") from error
-
-
-def _different(migration: Migration, offsets: Sequence[SourceOffset], source: Cluster, target: Cluster) -> Translations:
-    """Those of `offsets` at which, or before which, a record of the target is another than the source's. What is not on
-    the target yet, or not on the source any more, cannot be compared."""
-    here = {each: _stretch(each.topic, each) for each in offsets}
-    there = {each: _stretch(migration.target_topic(each.topic), each) for each in offsets}
-    originals, copies, found = _records(source, here), _records(target, there), Translations()
-    for each in offsets:
-        known = {record.offset: record for record in originals.get(each, ())}
-        both = ((copy, known[copy.offset]) for copy in copies.get(each, ()) if copy.offset in known)
-        odd = next((copy.offset for copy, original in both if not copy.equals(original)), None)
-        if odd is not None:
-            found[each] = f"offset {odd} holds other records on the two clusters: the offsets are not the same"
-    return found
-
-
-def _stretch(topic: str, each: SourceOffset) -> LogStretch:
-    first, end = max(0, each.offset - _LOOK_BACK), each.offset + 1
-    return LogStretch(topic=topic, partition=each.partition, first_offset=first, end_offset=end)
-
-
-def _records(cluster: Cluster, wanted: Mapping[SourceOffset, LogStretch]) -> dict[SourceOffset, Sequence[TopicRecord]]:
-    """The records in these stretches, as far as the logs have them."""
-    from acktrail.kafka.log_reader import read_records
-
-    partitions = {TopicPartition(topic=each.topic, partition=each.partition) for each in wanted.values()}
-    logs = {(log.topic, log.partition): log for log in cluster.admin.list_offsets(sorted(partitions))}
-    there = {}
-    for each, stretch in wanted.items():
-        log = logs[stretch.topic, stretch.partition]
-        if log.log_start_offset is not None and log.high_watermark is not None:
-            first, end = max(stretch.first_offset, log.log_start_offset), min(stretch.end_offset, log.high_watermark)
-            if first < end:
-                there[each] = replace(stretch, first_offset=first, end_offset=end)
-    records = read_records(cluster.admin, there.values())
-    return {each: records[stretch] for each, stretch in there.items()}

@@ -13,6 +13,9 @@ from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, NotAuth
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.plain_tables import few
 
+_NUMBER: Final = re.compile(r"(?<![\w.:-])\d{1,19}(?![\w-]|[.:]\d)")
+"""A whole number that is no part of a name or a time."""
+
 
 class Severity(StrEnum):
     """How much a notice matters, the worst first. A refusal forbids what it is about."""
@@ -22,9 +25,6 @@ class Severity(StrEnum):
     WARNING = "warning"
     INFO = "info"
 
-
-_NUMBER: Final = re.compile(r"(?<![\w.:-])\d{1,19}(?![\w-]|[.:]\d)")
-"""A whole number that is no part of a name or a time."""
 
 Found = tuple[Severity, str, str]
 """Severity, rule and text of a notice."""

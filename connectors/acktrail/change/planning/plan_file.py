@@ -37,6 +37,8 @@ _COPIED: Final = (
     *("group_id", "topic", "topic_id", "partition", "log_start_offset", "log_end_offset", "start_offset"),
     *("wanted_offset", "target_offset", "clamp"),
 )
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_hints = cache(get_type_hints)
 _IMPACT: Final = (
     *("to_deliver", "hidden_ahead", "delivered_again", "passed_again", "skipped", "acknowledgements_known"),
     *("archived_known", "passed_acknowledged", "passed_archived"),
@@ -140,9 +142,6 @@ def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:
     return rows
 
 
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-
-
 def to_json_value(value: Any) -> Any:
     """`value` as objects, lists, text (times to the microsecond), whole numbers, booleans and null."""
     kind = type(value)
@@ -192,9 +191,6 @@ def with_hash(plan: PlanT) -> PlanT:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
-
-
-_hints = cache(get_type_hints)
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from acktrail.branches import loaded
 from acktrail.change.collection.facts import CarriedState, GroupFacts, PartitionFacts, Snapshot, TopicFacts
@@ -261,11 +261,6 @@ def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
         yield Severity.SERIOUS, "moved_on", text
     else:
         yield Severity.REFUSAL, "moved_on", f"{text} (--allow-moved-on allows it)"
-
-
-if TYPE_CHECKING:
-    from acktrail.change.collection.facts import Snapshot, TopicFacts
-    from acktrail.change.planning.reset_rules import PlannedRow
 
 
 class PlanCheck(Protocol):

@@ -306,6 +306,8 @@ class TranslationWay(StrEnum):
 
     SAME = "same"
     """The topics have the same offsets on both clusters."""
+    TIMESTAMP = "timestamp"
+    """By the time of the first record that is not finished."""
     MM2 = "mm2"
     """By what MirrorMaker 2 wrote about its mirroring."""
 
@@ -356,6 +358,9 @@ def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> Migratio
         checkpoints=params.get("checkpoints") or None,
         asks_source=asks_source,
     )
+    if migration.way is TranslationWay.TIMESTAMP and not asks_source:
+        text = "times of records are on the source cluster alone: the tables do not have them"
+        raise ChangeRefused("source_needed", text, hint="give --ask-source, or another --translate")
     is_mm2, named = migration.way is TranslationWay.MM2, migration.offset_syncs or migration.checkpoints
     if is_mm2 and not named:
         hint = "--offset-syncs mm2-offset-syncs.CLUSTER.internal, --checkpoints CLUSTER.checkpoints.internal, or both"

@@ -26,6 +26,18 @@ Seen = tuple[Place, StateRecord]
 VerifiedPartition = dict[str, Any]
 """What became of one share partition: a row of ``reset_executions`` without plan, attempt and time. Epochs and start
 offsets before are the plan's, after the state topic's."""
+Since = Literal["empty", "worked", "unknown"]
+"""What the group did since a state epoch was written, the group's epoch of that time: whether a member joined."""
+_NOT_THERE: Final = {
+    Outcome.DONE: Status.NOT_PERSISTED,
+    Outcome.REFUSED: Status.FAILED,
+    Outcome.NOT_ATTEMPTED: Status.NOT_ATTEMPTED,
+    Outcome.UNKNOWN: Status.UNKNOWN,
+}
+"""Where nothing shows it. A request without an answer may still arrive."""
+_content: Final = attrgetter("start_offset", "batches", "state_epoch")
+_PRUNED: Final = "the records that would show it are pruned"
+_MAYBE_OWN: Final = f"{_PRUNED}, and the group may have moved on by itself"
 _FOUND: Final = (
     *("error_code", "error_scope", "start_offset_before", "start_offset_after", "described_start_offset"),
     *("snapshot_epoch_before", "snapshot_epoch_after", "state_epoch_before", "state_epoch_after"),
@@ -84,10 +96,6 @@ class ResetOutcome:
     why: str | None = None
 
 
-Since = Literal["empty", "worked", "unknown"]
-"""What the group did since a state epoch was written, the group's epoch of that time: whether a member joined."""
-
-
 def judge(case: ResetEvidence) -> ResetOutcome:
     """What became of it. What another request did later is not mistaken for this one's work, nor for something that
     overwrote it: behind it only a target of its own identifies this one."""
@@ -113,15 +121,6 @@ def _by_records(case: ResetEvidence, records: Sequence[Seen]) -> ResetOutcome | 
         if case.before is None or record.snapshot_epoch > case.before.snapshot_epoch:
             return _afterwards(case, place, record, records[index + 1 :])
     return None
-
-
-_NOT_THERE: Final = {
-    Outcome.DONE: Status.NOT_PERSISTED,
-    Outcome.REFUSED: Status.FAILED,
-    Outcome.NOT_ATTEMPTED: Status.NOT_ATTEMPTED,
-    Outcome.UNKNOWN: Status.UNKNOWN,
-}
-"""Where nothing shows it. A request without an answer may still arrive."""
 
 
 def _unless_rival(case: ResetEvidence, found: ResetOutcome) -> ResetOutcome:
@@ -153,11 +152,6 @@ def _afterwards(case: ResetEvidence, place: Place, reset: ShareSnapshot, later: 
 
 def _overwritten(where: Place, why: str) -> ResetOutcome:
     return ResetOutcome(status=Status.OVERWRITTEN_AFTER_RESET, evidence=where, why=why)
-
-
-_content: Final = attrgetter("start_offset", "batches", "state_epoch")
-_PRUNED: Final = "the records that would show it are pruned"
-_MAYBE_OWN: Final = f"{_PRUNED}, and the group may have moved on by itself"
 
 
 def _without_records(case: ResetEvidence) -> ResetOutcome:

@@ -40,7 +40,8 @@ def plan_migration(
         str,
         typer.Option(
             "--translate",
-            help="same: the topics have the same offsets; mm2: by MirrorMaker 2's offset syncs and checkpoints.",
+            help="same: the topics have the same offsets; timestamp: by the time of the first unfinished record (needs "
+            "--ask-source); mm2: by MirrorMaker 2's offset syncs and checkpoints.",
         ),
     ],
     *,

@@ -146,15 +146,10 @@ def recheck(
 ) -> Sequence[Row]:
     """What `execute` would send now, without what is done already, one row a part. `is_approved`: an approval is about
     to be noted. Raises as `execute`."""
-    from acktrail.change.execution.attempt import OpenRequests
-
     _check_cluster(cluster, plan)
-    journal, sent = open_journal(tables, plan), OpenRequests(plan.plan_id)
     rule = ApprovalRule.OPTIONAL if is_approved else approval_rule()
-    life = Admission(journal=journal, plan=plan, rule=rule, longest_ms=max_age_ms).check_apply()
-    is_done = life.standing is ChangeStatus.DONE
-    run = ChangeRun(cluster=cluster, journal=journal, plan=plan, requests=sent, partial=partial, is_done=is_done)
-    return kind_of(plan).would_send(run)
+    admission = Admission(journal=open_journal(tables, plan), plan=plan, rule=rule, longest_ms=max_age_ms)
+    return kind_of(plan).would_send(_admitted(cluster, admission, partial=partial))
 
 
 def execute(
@@ -176,16 +171,27 @@ def execute(
             ConfigurationError: nothing was sent.
         OutcomeUnknown: a request left and its outcome is not known; or the tables may or may not have noted a step.
     """
-    from acktrail.change.execution.attempt import OpenRequests
-
     _check_cluster(cluster, plan)
     journal.write_plan(plan)
-    check = Admission(journal=journal, plan=plan, longest_ms=max_age_ms).check_apply
-    is_done, sent = check().standing is ChangeStatus.DONE, requests or OpenRequests(plan.plan_id)
-    run = ChangeRun(
-        cluster=cluster, journal=journal, plan=plan, requests=sent, partial=partial, is_done=is_done, check=check
+    admission = Admission(journal=journal, plan=plan, longest_ms=max_age_ms)
+    return kind_of(plan).execute(_admitted(cluster, admission, partial=partial, requests=requests))
+
+
+def _admitted(
+    cluster: Cluster, admission: Admission, *, partial: bool, requests: OpenRequests | None = None
+) -> ChangeRun[ChangePlan]:
+    """The run of a plan that may be carried out. Raises as `Admission.check_apply`, which is asked again then."""
+    from acktrail.change.execution.attempt import OpenRequests
+
+    return ChangeRun(
+        cluster=cluster,
+        journal=admission.journal,
+        plan=admission.plan,
+        requests=requests or OpenRequests(admission.plan.plan_id),
+        partial=partial,
+        is_done=admission.check_apply().standing is ChangeStatus.DONE,
+        check=admission.check_apply,
     )
-    return kind_of(plan).execute(run)
 
 
 def verify(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from acktrail.change.audit.journal import read_audit
@@ -36,9 +35,6 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.times import new_run_id, now_ms
 
-Judge = Callable[[Snapshot, Sequence[PartitionPlan]], Sequence[Notice]]
-"""What is wrong with these share partitions of a plan, by a snapshot."""
-
 
 def plan_with_facts(
     cluster: Cluster,
@@ -65,12 +61,7 @@ def plan_with_facts(
     return with_hash(plan), snapshot
 
 
-def judge(cluster: Cluster, tables: TablesConfig, plan: ResetPlan) -> Judge:
-    """What finds out whether `plan` is what its request gives now."""
-    return partial(_judged_again, cluster, tables, plan)
-
-
-def _judged_again(
+def judged_again(
     cluster: Cluster, tables: TablesConfig, plan: ResetPlan, now: Snapshot, rows: Sequence[PartitionPlan]
 ) -> tuple[Notice, ...]:
     """Refusals where `plan`, made again from what is there now, is another for `rows`."""

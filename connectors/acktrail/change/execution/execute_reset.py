@@ -18,7 +18,7 @@ from acktrail.change.execution.attempt import (
     request_detail,
 )
 from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.new_plans import Judge, judge
+from acktrail.change.new_plans import judged_again
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, refusal_error
 from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
@@ -41,13 +41,11 @@ class ResetAttempt:
     def __init__(self, run: ChangeRun[ResetPlan], done: frozenset[Key] = frozenset()) -> None:
         self.cluster, self.journal, self.plan, self.run = run.cluster, run.journal, run.plan, run
         self.done = done
-        self.judge = judge(run.cluster, run.journal.tables, run.plan)
         self.rows = _executable(run.plan, done, partial=run.partial)
 
     def rows_now(self) -> Sequence[PartitionPlan]:
         """The share partitions that `execute` would send now. Raises as it; nothing is noted."""
-        now = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
-        return _unchanged(self.plan, self.rows, now, self.judge, partial=self.run.partial)[0]
+        return self._unchanged()[0]
 
     def execute(self) -> Execution:
         """Send what the plan holds, unless something changed since it was made; attempt 0 when all of it is done.
@@ -67,8 +65,7 @@ class ResetAttempt:
     def look_again(self) -> None:
         """Compare with the cluster as it is now, and note an outcome for each share partition that a rule keeps from
         being sent. With `run.partial`, what changed is left out."""
-        self.found = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
-        rows, changes = _unchanged(self.plan, self.rows, self.found, self.judge, partial=self.run.partial)
+        rows, changes = self._unchanged()
         groups = tuple(dict.fromkeys(row.group_id for row in rows))
         moved = [[notice.rule, notice.subject, notice.text] for notice in changes]
         self.attempt.give_up([group for group in self.groups if group not in groups], {"moved": moved})
@@ -83,6 +80,19 @@ class ResetAttempt:
                 unknown[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
         for group, moved in unknown.items():
             self.journal.note([self.attempt.entry(Event.REFUSED, group, detail={"moved": moved})])
+
+    def _unchanged(self) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
+        """The rows that may be sent, and what changed or does not follow from the request any more. Raises when
+        something did, unless `run.partial` leaves the others."""
+        now = self.found = collect_again(self.cluster, self.plan, now_ms=self.journal.now_ms)
+        changes, partial = changes_since_plan(self.plan, self.rows, now), self.run.partial
+        left = _without(self.rows, changes)
+        if left and (partial or not changes):
+            changes += judged_again(self.cluster, self.journal.tables, self.plan, now, left)
+            left = _without(left, changes)
+        if changes and not (partial and left):
+            raise _stale(changes, now)
+        return left, changes
 
     def send(self) -> Execution:
         """One request a group, in order. Raises why the first was not sent, when nothing was sent for any group."""
@@ -152,21 +162,6 @@ def _refusal_of(plan: ResetPlan, *, partial: bool) -> AcktrailError:
         return ChangeRefused("nothing_to_reset", "the plan has no share partition")
     hint = "" if partial else kind_of(plan).if_refused
     return refusal_error(plan.refusals, plan.groups, hint=hint)
-
-
-def _unchanged(
-    plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot, judge: Judge, *, partial: bool
-) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
-    """The rows that may be sent, and what changed or is not as `judge` has it. Raises when something did, unless
-    `partial` leaves the others."""
-    changes = changes_since_plan(plan, rows, now)
-    left = _without(rows, changes)
-    if left and (partial or not changes):
-        changes += tuple(judge(now, left))
-        left = _without(left, changes)
-    if changes and not (partial and left):
-        raise _stale(changes, now)
-    return left, changes
 
 
 def _without(rows: Sequence[PartitionPlan], refusals: Sequence[Notice]) -> tuple[PartitionPlan, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from table import Row
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
 
 from drivers.browser import Page, browsing  # programs of the tests

@@ -10,7 +10,7 @@ from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
 from acktrail.model.status_changes import History
-from acktrail.reconcile.past.settled_history import AffectedRange, RangeOutcome, SettledHistory
+from acktrail.reconcile.past.settled_history import AffectedRange, SettledCounts, SettledHistory
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 
 KEY = key_of("g")
@@ -25,15 +25,15 @@ def world(tmp_path: Path) -> World:
     return found
 
 
-def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> RangeOutcome:
+def told(world: World, newest: int | None = 2, *, first: int = 0, last: int = 9, **named: str) -> SettledCounts:
     """The history of offsets in the tables of `world`, where Kafka's newest state record of them is `newest`."""
     own = AffectedRange(key=KEY, first_offset=first, last_offset=last, state_partition=0, record_offset=newest)
     cluster = named.get("cluster_id", "c1")
     return SettledHistory(world.tables, cluster, named.get("state_topic_id"), [own]).outcomes()[KEY]
 
 
-def numbers(found: RangeOutcome) -> tuple[int, int, int]:
-    return found.settled.acknowledged, found.settled.archived, found.settled.unknown
+def numbers(found: SettledCounts) -> tuple[int, int, int]:
+    return found.acknowledged, found.archived, found.unknown
 
 
 def use(world: World, run_id: str, *, lost: int | None = None) -> None:
@@ -46,7 +46,7 @@ def test_everything_is_known_from_the_beginning_on(world: World) -> None:
     use(world, "r1")
     found = told(world)
     assert (numbers(found), found.reason) == ((4, 6, 0), None)
-    assert found.settled.since_ms == WRITTEN_MS
+    assert found.since_ms == WRITTEN_MS
     assert numbers(told(world, first=4, last=7)) == (2, 2, 0)
 
 

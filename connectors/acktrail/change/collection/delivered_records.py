@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
@@ -20,7 +20,6 @@ from acktrail.change.collection.facts import (
     PartitionOffsets,
     PassedFacts,
     Snapshot,
-    unknown_facts,
 )
 from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
@@ -31,12 +30,9 @@ from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
 from acktrail.model.offset_ranges import RecordCounter, Span, joined
-from acktrail.model.share_partition import SharePartition, state_partition_of
+from acktrail.model.share_partition import SharePartition
 
 if TYPE_CHECKING:
-    from acktrail.format.wire.raw_record import AddressedRecord
-    from acktrail.model.records import StateRecord
-    from acktrail.model.status_changes import KnownState, StatusChange
     from acktrail.reconcile.past.settled_history import SettledHistory
 
 _COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
@@ -161,7 +157,8 @@ def with_passed(
 
 
 def _unknown(facts: PartitionFacts, span: Span, reason: str) -> PassedFacts:
-    return unknown_facts(*span, RecordCounter(facts.hidden or ()).count(*span), reason)
+    records = RecordCounter(facts.hidden or ()).count(*span)
+    return PassedFacts(first_offset=span[0], last_offset=span[1], unknown=records, reason=reason)
 
 
 def _read_history(
@@ -187,15 +184,7 @@ def _read_history(
         _add_newer(connection, history)
     outcomes = history.outcomes()
     return {
-        key: PassedFacts(
-            first_offset=own.first_offset,
-            last_offset=own.last_offset,
-            acknowledged=outcomes[own.key].settled.acknowledged,
-            archived=outcomes[own.key].settled.archived,
-            unknown=outcomes[own.key].settled.unknown,
-            since_ms=outcomes[own.key].settled.since_ms,
-            reason=outcomes[own.key].reason,
-        )
+        key: PassedFacts(first_offset=own.first_offset, last_offset=own.last_offset, **asdict(outcomes[own.key]))
         for key, own in ranges.items()
     }
 
@@ -204,35 +193,20 @@ def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
     from acktrail.kafka.state.state_topic import StateTopic
-
-    keys = {own.key for own in history.behind}
-    positions, held = history.saved_states(keys)
-    topic = StateTopic(cluster.admin)
-    numbers = {key: state_partition_of(key, topic.partition_count) for key in keys}
-    logs = topic.log_offsets(set(numbers.values()))
-    starts = {number: max(positions.get(number, 0), log.log_start_offset or 0) for number, log in logs.items()}
-    records, ends = cluster.state_lookup(topic).read_from(keys, starts)
-    own = {number: {key: state for key, state in held.items() if numbers[key] == number} for number in logs}
-    gaps = {number: positions.get(number, 0) for number in logs if starts[number] > positions.get(number, 0)}
-    history.add(_changes(records, own, gaps), {number: ends[number] for number in logs})
-
-
-def _changes(
-    records: Sequence[tuple[SharePartition, AddressedRecord[StateRecord]]],
-    held: Mapping[int, dict[SharePartition, KnownState]],
-    gaps: Mapping[int, int],
-) -> Iterator[StatusChange]:
     from acktrail.model.status_changes import History
 
-    histories = {number: History(number, states) for number, states in held.items()}
-    for number, first_offset in gaps.items():
-        yield from histories[number].gap(first_offset)
-    for key, addressed in sorted(records, key=lambda one: (one[1].raw.state_partition, one[1].raw.offset)):
-        history, raw = histories[addressed.raw.state_partition], addressed.raw
-        if addressed.record is None:
-            yield from history.unreadable(key, offset=raw.offset, timestamp_ms=raw.timestamp_ms)
-        else:
-            yield from history.record(addressed.record, offset=raw.offset, timestamp_ms=raw.timestamp_ms)
+    lookup = cluster.state_lookup(StateTopic(cluster.admin))
+    places = {own.key: lookup.state_partition(own.key) for own in history.behind}
+    positions, held = history.saved_states(places)
+    saved = {number: positions.get(number, 0) for number in places.values()}
+    starts, _ = lookup.bounds(saved)
+    records, ends = lookup.read_from(places, {number: max(at, starts[number]) for number, at in saved.items()})
+    logs = {n: History(n, {key: state for key, state in held.items() if places[key] == n}) for n in saved}
+    changes = [change for number, at in saved.items() if at < starts[number] for change in logs[number].gap(at)]
+    for key, addressed in records:
+        log, about = logs[places[key]], {"offset": addressed.raw.offset, "timestamp_ms": addressed.raw.timestamp_ms}
+        changes += log.unreadable(key, **about) if addressed.record is None else log.record(addressed.record, **about)
+    history.add(changes, ends)
 
 
 def exported_between(

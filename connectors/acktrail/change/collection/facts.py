@@ -95,11 +95,6 @@ class PassedFacts:
     reason: str | None = None
 
 
-def unknown_facts(first: int, last: int, records: int, reason: str | None) -> PassedFacts:
-    """Nothing is known of the `records` records from `first` to `last`, for `reason`."""
-    return PassedFacts(first_offset=first, last_offset=last, unknown=records, reason=reason)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedState:
     """What another cluster had of a share partition; only a start offset of it can be carried here.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.change.collection.facts import PartitionFacts, unknown_facts
+from acktrail.change.collection.facts import PartitionFacts, PassedFacts
 from acktrail.change.request.reset_request import (
     LARGEST_OFFSET,
     OWN_SCOPE,
@@ -152,7 +152,8 @@ def _forgotten(
     offset, as far as the history shows."""
     below, last = facts.passed, min(facts.recorded_start or 0, facts.log_end_offset or 0) - 1
     if below is None or (below.first_offset, below.last_offset) != (kept_from, last):
-        below = unknown_facts(kept_from, last, passed, "the history was not asked" if passed else None)
+        reason = "the history was not asked" if passed else None
+        below = PassedFacts(first_offset=kept_from, last_offset=last, unknown=passed, reason=reason)
     done = [b for b in batches if b.is_terminal and b.last_offset >= kept_from]
     counts: dict[int, int] = {DeliveryState.ACKNOWLEDGED: below.acknowledged, DeliveryState.ARCHIVED: below.archived}
     for batch in done:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,9 +25,12 @@ from acktrail.errors import ChangeRefused, MalformedFile
 
 if TYPE_CHECKING:
     from acktrail.change.cluster import Cluster
+    from acktrail.kafka.admin import ShareGroupAdmin
 
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
+_MOST_UNKNOWN: Final = 1_000
+"""Partitions that are not there, of each of which a plan says so."""
 _HINT: Final = "lines are topic,partition,offset or group,topic,partition,offset, without a header"
 
 
@@ -93,6 +96,19 @@ def check_rows(rows: Iterable[OffsetRow], groups: Sequence[str]) -> dict[str, di
             raise ChangeRefused("duplicate_row", text, hint="one line a partition")
         found[group][where] = row.offset
     return found
+
+
+def check_known(admin: ShareGroupAdmin, found: Mapping[str, Collection[tuple[str, int]]]) -> None:
+    """Raise ChangeRefused (`unknown_partition`) where a file names so many partitions that are not there that no plan
+    is made of each."""
+    if sum(map(len, found.values())) <= _MOST_UNKNOWN:
+        return
+    counts = {topic.name: topic.partition_count for topic in admin.topics()}
+    unknown = [part for parts in found.values() for part in parts if part[1] >= (counts.get(part[0]) or 0)]
+    if len(unknown) > _MOST_UNKNOWN:
+        topic, partition = unknown[-1]
+        text = f"{len(unknown)} lines name partitions that are not there, the last one {excerpt(topic)}:{partition}"
+        raise ChangeRefused("unknown_partition", text, hint="is it a file of this cluster?")
 
 
 def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:

@@ -116,6 +116,11 @@ class ResetRequest:
     migration: Migration | None = None
     allow: tuple[str, ...] = ()
 
+    @property
+    def may_skip(self) -> bool:
+        """Whether records below the targets may be left behind: it is allowed, or the group was done with them then."""
+        return self.allow_skip or self.strategy.kind in WERE_THERE
+
 
 def choose_strategy(chosen: Mapping[StrategyKind, str | None], *, now_ms: int) -> Strategy:
     """The strategy among those given, each with its value. Raises ChangeRefused: `no_strategy`, `two_strategies`, or

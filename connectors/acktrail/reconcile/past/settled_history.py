@@ -68,14 +68,6 @@ class AffectedRange:
         return RecordCounter(self.hidden).count(self.first_offset, self.last_offset)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeOutcome:
-    """The history of a range. `reason`: why it is not complete; None: it is."""
-
-    settled: SettledCounts
-    reason: str | None
-
-
 class SettledHistory:
     """The history of `ranges` in `tables`, one a share partition; ForeignCluster where it is another cluster's. Reads
     ``delivery_history`` once. `state_topic_id`: the state topic that Kafka has; None: not known."""
@@ -145,22 +137,22 @@ class SettledHistory:
         self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(settled_filter())])
         self.positions = {**before, **ends}
 
-    def outcomes(self) -> dict[SharePartition, RangeOutcome]:
+    def outcomes(self) -> dict[SharePartition, SettledCounts]:
         """What is known of each range."""
         if self._refusal is not None:
-            return {own.key: RangeOutcome(settled=_unknown(own), reason=self._refusal) for own in self._ranges}
+            return {own.key: SettledCounts(unknown=own.records, reason=self._refusal) for own in self._ranges}
         rows = {
             SharePartition(group_id=GroupId(group_id), topic_id=TopicId(topic_id), partition=partition): own
             for (group_id, topic_id, partition), own in by_share_partition(self._rows)
         }
         return {own.key: self._outcome(own, rows.get(own.key)) for own in self._ranges}
 
-    def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> RangeOutcome:
+    def _outcome(self, own: AffectedRange, rows: pa.Table | None) -> SettledCounts:
         if rows is None:
             reason = (
                 self._not_kept or "the history has no record of it (acktrail run export, then acktrail run history)"
             )
-            return RangeOutcome(settled=_unknown(own), reason=reason)
+            return SettledCounts(unknown=own.records, reason=reason)
         number = own.state_partition
         doubts = [] if number is None else self._doubts[number]
         found = settled_counts(rows, own.first_offset, own.last_offset, doubts, own.hidden)
@@ -173,12 +165,8 @@ class SettledHistory:
             )
         else:
             lacking = self._not_kept or "state records of it are missing in the export"
-            return RangeOutcome(settled=found, reason=lacking if found.unknown else None)
-        return RangeOutcome(settled=replace(found, unknown=own.records), reason=reason)  # it may have changed since
-
-
-def _unknown(own: AffectedRange) -> SettledCounts:
-    return SettledCounts(acknowledged=0, archived=0, unknown=own.records, since_ms=None)
+            return replace(found, reason=lacking if found.unknown else None)
+        return replace(found, unknown=own.records, reason=reason)  # it may have changed since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +175,14 @@ class SettledCounts:
 
     `unknown`: those with a part of the history missing, before the first record of the share partition or since their
     last known status; they may be counted among the others and have changed since. `since_ms`: the broker's time of the
-    first state record about the range; None: there is none.
+    first state record about the range; None: there is none. `reason`: why the history is not complete; None: it is.
     """
 
-    acknowledged: int
-    archived: int
-    unknown: int
-    since_ms: int | None
+    acknowledged: int = 0
+    archived: int = 0
+    unknown: int = 0
+    since_ms: int | None = None
+    reason: str | None = None
 
 
 def settled_filter() -> pc.Expression:
@@ -233,9 +222,7 @@ def settled_counts(
     Cost: some numpy operations, and two assignments to slices for each row.
     """
     if pc.count_distinct(rows["state_partition"]).as_py() != 1:
-        return SettledCounts(
-            acknowledged=0, archived=0, unknown=RecordCounter(hidden).count(first, last), since_ms=None
-        )
+        return SettledCounts(unknown=RecordCounter(hidden).count(first, last))
     begins = np.maximum(rows["first_offset"].to_numpy(), first)
     ends = np.minimum(rows["last_offset"].to_numpy(), last) + 1
     meets = begins < ends

@@ -296,7 +296,7 @@ def open_every_page(scene: Scene, profile: Path) -> None:
     if CHROMIUM is None:
         return
     walks = (
-        *(("overview", ()), ("resets", ()), ("export", ()), ("share-partitions", ())),
+        *(("overview", ()), ("changes", ()), ("export", ()), ("share-partitions", ())),
         ("groups", ("group?", "share-partition?")),
         ("findings", ("finding?", "record?")),
         ("checks", ("check?", "rule?")),

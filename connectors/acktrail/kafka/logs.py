@@ -19,7 +19,6 @@ from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from acktrail.backoff import Backoff
 from acktrail.errors import MalformedRecord, MissingDependency
-from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, batch_records, read_header
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -204,6 +203,8 @@ def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bo
 
 
 def _gaps(header: BatchHeader, body: bytes) -> tuple[Span, ...]:
+    from acktrail.format.columns.decoding.batch_columns import unpacked
+
     offsets = [record.offset for record in batch_records(header, unpacked(header.compression, body))]
     edges = [header.base_offset - 1, *offsets, header.last_offset + 1]
     return joined((before + 1, after - 1) for before, after in pairwise(edges))

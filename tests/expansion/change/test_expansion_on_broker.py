@@ -227,9 +227,8 @@ def test_a_broker_that_does_not_list_the_partitions_keeps_fences_open(
     plan = stage.planned("lagging")
     lagging = {"lagging": (plan.topic_id, 2)}
     with monkeypatch.context() as patch:
-        for module in ("partition_listing", "partition_observation"):
-            lists = f"acktrail_expansion.looks.{module}.listed_by_brokers"
-            patch.setattr(lists, lambda *asked: [*listed_by_brokers(*asked), lagging])
+        lists = "acktrail_expansion.looks.ledger_connector.listed_by_brokers"
+        patch.setattr(lists, lambda *asked: [*listed_by_brokers(*asked), lagging])
         for look in (stage.apply, stage.verify):
             with pytest.raises(OutcomeUnknown, match="not every broker lists them"):
                 look(plan)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WIDTHS: Final = (3, 4)
 _DIGITS: Final = 9
 _MOST_UNKNOWN: Final = 1_000
-"""Partitions that are not there, of each of which a plan says so."""
+"""Partitions that are not there, each of which gets a refusal of its own."""
 _HINT: Final = "lines are topic,partition,offset or group,topic,partition,offset, without a header"
 
 
@@ -99,8 +99,8 @@ def check_rows(rows: Iterable[OffsetRow], groups: Sequence[str]) -> dict[str, di
 
 
 def check_known(admin: ShareGroupAdmin, found: Mapping[str, Collection[tuple[str, int]]]) -> None:
-    """Raise ChangeRefused (`unknown_partition`) where a file names so many partitions that are not there that no plan
-    is made of each."""
+    """Raise ChangeRefused (`unknown_partition`) where a file names more than a thousand partitions that are not there:
+    no plan is made of each."""
     if sum(map(len, found.values())) <= _MOST_UNKNOWN:
         return
     counts = {topic.name: topic.partition_count for topic in admin.topics()}

@@ -35,8 +35,6 @@ from acktrail.times import new_run_id, now_ms
 
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
 """ACL operations."""
-
-
 _AUTO_RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
 _OF_RECORDS: Final = frozenset(

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
     from acktrail.change.planning.impact import Impact
 
-
 _ROWS_SHOWN: Final = 60
-
-
 _COLOURS: Final = {Severity.REFUSAL: "red", Severity.SERIOUS: "red", Severity.WARNING: "yellow", Severity.INFO: None}
 
 

@@ -14,13 +14,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import (
-    ClusterFacts,
-    PartitionFacts,
-    PartitionOffsets,
-    PassedFacts,
-    Snapshot,
-)
+from acktrail.change.collection.facts import ClusterFacts, PartitionFacts, PartitionOffsets, PassedFacts, Snapshot
 from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.change.verification.partition_outcome import Seen

@@ -11,12 +11,7 @@ from acktrail.change.audit.audit_chain import Event
 from acktrail.change.change_kind import ChangeRun, kind_of
 from acktrail.change.collection.collect import collect_again, collect_group_again
 from acktrail.change.collection.facts import Snapshot
-from acktrail.change.execution.attempt import (
-    Attempt,
-    Execution,
-    Key,
-    request_detail,
-)
+from acktrail.change.execution.attempt import Attempt, Execution, Key, request_detail
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.new_plans import judged_again
 from acktrail.change.planning.change_plan import PartitionPlan

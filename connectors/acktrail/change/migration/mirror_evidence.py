@@ -11,13 +11,7 @@ from acktrail.change.request.reset_request import Migration, TranslationWay
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
-from acktrail.model.mirrored_offsets import (
-    OffsetSync,
-    TranslatedOffset,
-    checkpoints_by_part,
-    translate,
-    valid_syncs,
-)
+from acktrail.model.mirrored_offsets import OffsetSync, TranslatedOffset, checkpoints_by_part, translate, valid_syncs
 
 if TYPE_CHECKING:
     from acktrail.kafka.log_reader import TopicRecord

@@ -11,22 +11,10 @@ from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
 from acktrail.change.migration.mirror_evidence import SourceOffset, Translations, check_source, find_translations
-from acktrail.change.migration.source_states import (
-    SourcePartition,
-    SourceStates,
-    as_read,
-    counted_in_log,
-    read_source,
-)
+from acktrail.change.migration.source_states import SourcePartition, SourceStates, as_read, counted_in_log, read_source
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.request.reset_request import (
-    Migration,
-    OutOfRange,
-    ResetRequest,
-    parse_migration,
-    parse_request,
-)
+from acktrail.change.request.reset_request import Migration, OutOfRange, ResetRequest, parse_migration, parse_request
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused
 from acktrail.model.mirrored_offsets import TranslatedOffset

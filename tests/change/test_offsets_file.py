@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows, known_rows, offset_rows, write_offsets
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
 
 
@@ -87,9 +88,8 @@ def row(group: str | None, partition: int = 0, line: int = 1) -> OffsetRow:
 )
 def test_rows_that_contradict_are_refused(rule: str, rows: list[OffsetRow], groups: list[str]) -> None:
     """R004-30: another group's line, one partition twice, no column of groups for several."""
-    with pytest.raises(ChangeRefused) as caught:
+    with pytest.raises(ChangeRefused, match=rf"\[{rule}\]"):
         check_rows(rows, groups)
-    assert caught.value.rule == rule
 
 
 def test_rows_are_by_group_and_partition() -> None:
@@ -99,6 +99,13 @@ def test_rows_are_by_group_and_partition() -> None:
         "g2": {("orders", 3): 5},
         "g3": {},
     }
+
+
+def test_a_file_of_partitions_that_are_not_there_is_refused_as_a_whole() -> None:
+    """Behind two that are there, a thousand are let through. The next one is the last that is read."""
+    admin = SimpleNamespace(topics=lambda: [SimpleNamespace(name="orders", partition_count=2)])
+    with pytest.raises(ChangeRefused, match=r"line 1003: 'orders':1002 \[unknown_partition\]"):
+        list(known_rows((row(None, at, at + 1) for at in range(10**12)), admin))
 
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)

@@ -250,9 +250,8 @@ def test_a_file_of_a_million_unknown_partitions_is_refused_as_a_whole(world: Wor
     """As a whole, with the rule that forbids it: no plan is made of each."""
     file = tmp_path / "offsets.csv"
     file.write_text("".join(f"{TOPICS[0]},{number},0\n" for number in range(1_000_000)))
-    with pytest.raises(ChangeRefused) as caught:
+    with pytest.raises(ChangeRefused, match=r"\[unknown_partition\]"):
         world.plan(groups=[group], strategies={"from-file": str(file)})
-    assert caught.value.rule == "unknown_partition"
 
 
 def in_transactions(world: World, topic: str) -> None:

@@ -18,7 +18,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.embedded.kafka.server_properties import free_ports
 from acktrail.errors import NotAllAnswered
-from acktrail.export.export_run import export
+from acktrail.export.export_run import export, observe
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND
 from acktrail.tables.delta.store import Tables
@@ -39,7 +39,7 @@ class Silenced:
 
 @pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
-    """A broker with the state of one group; its requests time out after two seconds."""
+    """A broker with the state of one group; its requests time out after one second."""
     ports = free_ports()
     with tcp_proxy(f"127.0.0.1:{ports.client}", speaks_kafka=True) as proxy:
         advertised = {"advertised.listeners": f"CLIENT://{proxy.address}"}
@@ -67,9 +67,9 @@ def silent(behind: Silenced, request: pytest.FixtureRequest) -> Iterator[KafkaCo
 @pytest.mark.few(1)
 def test_state_is_exported_and_the_silence_is_recorded(silent: KafkaConfig, tables: TablesConfig) -> None:
     """Every state record is in the tables; the group has a row with the reason; the error says what is missing and
-    carries what was done."""
+    carries what was done. An observation has both its samples over the silence."""
     with pytest.raises(NotAllAnswered, match="no coordinator answered") as caught:
-        export(silent, tables)
+        observe(silent, tables)
     summary = caught.value.summary
     stored = Tables(tables).read("state_records")
     assert stored.num_rows == summary.records_read > 0  # type: ignore[attr-defined]

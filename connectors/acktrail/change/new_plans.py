@@ -29,7 +29,7 @@ from acktrail.change.planning.reset_plan import (
     with_notices,
 )
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
-from acktrail.change.request.offsets_csv import check_known, check_rows, offset_rows, with_named_groups
+from acktrail.change.request.offsets_csv import check_rows, known_rows, offset_rows, with_named_groups
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
@@ -101,8 +101,7 @@ def _targets(
     strategy = request.strategy
     if strategy.kind is StrategyKind.FROM_FILE:
         rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
-        found = check_rows(rows, groups)
-        check_known(cluster.admin, found)
+        found = check_rows(known_rows(rows, cluster.admin), groups)
         return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
     if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
         return None

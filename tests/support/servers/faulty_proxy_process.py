@@ -148,7 +148,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/xml")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        if self.command != "HEAD":  # its answer has no body: the client would take one for the next answer
+            self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # named so by http.server
         """Nothing on stderr."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -77,6 +78,26 @@ def with_named_groups(request: ResetRequest) -> ResetRequest:
     return check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
 
 
+def known_rows(rows: Iterable[OffsetRow], admin: ShareGroupAdmin) -> Iterator[OffsetRow]:
+    """`rows`, each as it is read. Raises ChangeRefused (`unknown_partition`): more than a thousand name partitions that
+    are not there. No plan is made of each, and what follows is not read."""
+    rows = iter(rows)
+    first = list(islice(rows, _MOST_UNKNOWN))
+    yield from first
+    counts: Mapping[str, int] | None = None
+    unknown = 0
+    for row in rows:
+        if counts is None:
+            counts = {topic.name: topic.partition_count for topic in admin.topics()}
+            unknown = sum(one.partition >= counts.get(one.topic, 0) for one in first)
+        unknown += row.partition >= counts.get(row.topic, 0)
+        if unknown > _MOST_UNKNOWN:
+            text = f"more than {_MOST_UNKNOWN} lines name partitions that are not there"
+            last = f"line {row.line}: {excerpt(row.topic)}:{row.partition}"
+            raise ChangeRefused("unknown_partition", f"{text}, the last one in {last}", hint="is it of this cluster?")
+        yield row
+
+
 def check_rows(rows: Iterable[OffsetRow], groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
     """Offsets by group, topic and partition. Raises ChangeRefused: `two_groups_one_column` (several groups and a file
     that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a share partition twice, with any
@@ -96,19 +117,6 @@ def check_rows(rows: Iterable[OffsetRow], groups: Sequence[str]) -> dict[str, di
             raise ChangeRefused("duplicate_row", text, hint="one line a partition")
         found[group][where] = row.offset
     return found
-
-
-def check_known(admin: ShareGroupAdmin, found: Mapping[str, Collection[tuple[str, int]]]) -> None:
-    """Raise ChangeRefused (`unknown_partition`) where a file names more than a thousand partitions that are not there:
-    no plan is made of each."""
-    if sum(map(len, found.values())) <= _MOST_UNKNOWN:
-        return
-    counts = {topic.name: topic.partition_count for topic in admin.topics()}
-    unknown = [part for parts in found.values() for part in parts if part[1] >= (counts.get(part[0]) or 0)]
-    if len(unknown) > _MOST_UNKNOWN:
-        topic, partition = unknown[-1]
-        text = f"{len(unknown)} lines name partitions that are not there, the last one {excerpt(topic)}:{partition}"
-        raise ChangeRefused("unknown_partition", text, hint="is it a file of this cluster?")
 
 
 def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:

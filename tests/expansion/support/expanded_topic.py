@@ -75,8 +75,17 @@ class ExpandedTopic:
     def _take(self, word: str) -> None:
         old, now = self.true.counts[0], self.true.counts[-1]
         partitions = {"all": range(now), "new": range(old, now)}.get(word, range(old))
+        if word == "new":
+            until(self._has_every_partition, what="new partitions for the share group")
         for group_type, member in self.true.members.items():
             member.take(self.true.places(group_type, partitions, 0.5 if word == "half" else 1))
+
+    def _has_every_partition(self) -> bool:
+        """Whether the share group's member is assigned all partitions. One that wants new records before it can get
+        them releases old ones until Kafka archives them: they are finished then, and order is kept."""
+        members = self.admin.describe_group(self.true.group("share")).members
+        assigned = [each for member in members for each in member.assignment if each.topic == self.true.name]
+        return {n for each in assigned for n in each.partitions} == {*range(self.true.counts[-1])}
 
     def look(self) -> None:
         take_look(self.admin, self.tables, topics=[self.true.name])

@@ -27,6 +27,8 @@ KEYS: Final = tuple(b"key-%02d" % number for number in range(16))
 DELIVERIES: Final = 10
 """Kafka archives a record that was released so often (``group.share.delivery.count.limit``)."""
 _NEVER: Final = {"topic.metadata.refresh.interval.ms": -1, "metadata.max.age.ms": 86_400_000}
+_SOON: Final = {"topic.metadata.refresh.interval.ms": 200}
+"""A share consumer gets records of a new partition once its own metadata has it."""
 Place = tuple[int, int]
 """Partition and offset."""
 
@@ -152,7 +154,7 @@ class TrueTopic:
         own = {**to_librdkafka(self.config), "group.id": self.group(group_type), "log_level": 3}
         if group_type == "share":
             self.workload.configure_group(self.group(group_type), share_auto_offset_reset="earliest")
-            sharing = ShareConsumer({**own, "share.acknowledgement.mode": "explicit"})
+            sharing = ShareConsumer({**own, **_SOON, "share.acknowledgement.mode": "explicit"})
             self.members[group_type] = SharingMember(sharing, self.name, self._tick)
         else:
             committing = Consumer({**own, "group.protocol": group_type, "enable.auto.commit": False})

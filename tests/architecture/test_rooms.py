@@ -6,6 +6,7 @@ import ast
 import token
 import tomllib
 from collections import defaultdict
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from tokenize import generate_tokens
@@ -16,7 +17,7 @@ MOST_MODULES: Final = 16
 LIMITS: Final = {
     "lines of the wheel": 49_545,
     "lines of the trunk": 42_968,
-    "lines of tests": 46_106,
+    "lines of tests": 46_112,
     "lines of the largest room": 5_320,
     "modules": 391,
 }
@@ -64,6 +65,7 @@ def test_no_two_modules_of_a_package_have_one_name() -> None:
         assert {name: where for name, where in folders.items() if len(where) > 1} == {}
 
 
+@cache
 def _code_lines(file: Path) -> int:
     """Lines with code: of a template those that are not blank, of Python those with a token that is no docstring."""
     text = file.read_text("utf-8")

@@ -34,6 +34,7 @@ from servers.workload import start_at, until
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.errors import UnknownName
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
@@ -81,9 +82,12 @@ class ExpandedTopic:
             member.take(self.true.places(group_type, partitions, 0.5 if word == "half" else 1))
 
     def _has_every_partition(self) -> bool:
-        """Whether the share group's member is assigned all partitions. One that wants new records before it can get
-        them releases old ones until Kafka archives them: they are finished then, and order is kept."""
-        members = self.admin.describe_group(self.true.group("share")).members
+        """Whether the share group's member is assigned all partitions, or joins the group only now. One that wants new
+        records before it can get them releases old ones until Kafka archives them: order is kept then."""
+        try:
+            members = self.admin.describe_group(self.true.group("share")).members
+        except UnknownName:
+            return True
         assigned = [each for member in members for each in member.assignment if each.topic == self.true.name]
         return {n for each in assigned for n in each.partitions} == {*range(self.true.counts[-1])}
 

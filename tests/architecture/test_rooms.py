@@ -15,11 +15,11 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 49_545,
-    "lines of the trunk": 42_968,
+    "lines of the wheel": 49_544,
+    "lines of the trunk": 42_967,
     "lines of tests": 46_112,
     "lines of the largest room": 5_320,
-    "modules": 391,
+    "modules": 390,
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

@@ -45,7 +45,7 @@ COMMANDS: Final = MappingProxyType(
         "tables.metrics": "acktrail.cli.commands.metrics:metrics",
         "connect": "acktrail.cli.commands.connect:app",
         "config.profiles": "acktrail.cli.commands.profiles:app",
-        "config.dags": "acktrail.cli.commands.dag_files:dags",
+        "config.dags": "acktrail.cli.commands.profiles:dags",
     }
 )
 """Path of a command to ``module:attribute``, a function or a group of commands; loaded only when named, so that a start

@@ -9,7 +9,7 @@
         raise_unless_done(results, operation="READ")
 
 The calls that librdkafka lacks go through kafka-python's connections, with message schemas of our own
-(`broker.groups.messages`). Questions follow a coordinator or leader that moves, and are asked again while it is elected
+(`kafka.groups.messages`). Questions follow a coordinator or leader that moves, and are asked again while it is elected
 or loads. They raise what a caller can act on (`acktrail.errors`), or have the error in the row where one row of many
 fails. The changes are sent once: see `GroupWriter`.
 """

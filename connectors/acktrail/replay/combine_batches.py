@@ -117,8 +117,8 @@ def combine_batches(
         prune_below: int64, shape (places,): the offset below which that record's batches are dropped.
 
     Ties: at an offset the highest delivery count wins, then the highest delivery state. A segment of one record keeps
-    its batches as written. Segments are laid side by side on one axis and covered together (``interval_cover``); those
-    with an inverted batch, or with batches 2**40 offsets apart, are combined record by record.
+    its batches as written. Segments are laid side by side on one axis and covered together; those with an inverted
+    batch, or with batches 2**40 offsets apart, are combined record by record.
 
     A snapshot with 0-9 available after one delivery, and an update that acknowledges 5-9 at the second:
 

@@ -122,11 +122,11 @@ def test_errors_have_connects_shape(rest: Any) -> None:
 
 
 def test_paths_and_definitions_are_connects(rest: Any) -> None:
-    """A slash at the end means nothing, and definitions have their order in their group."""
+    """A slash at the end means nothing, HEAD is GET, and definitions have their order in their group."""
     assert rest("PUT", "/connectors/a/config/", CONFIG).code == 201
     assert rest("POST", "/connectors/", {"name": "b", "config": CONFIG}).code == 201
     for path in ("/", "/connectors/", "/connectors/a/status/", "/connector-plugins/"):
-        assert rest("GET", path).code == 200, path
+        assert (rest("GET", path).code, rest("HEAD", path).code) == (200, 200), path
     assert rest("GET", "/connector-plugins/DeltaSink/config").body[0]["order_in_group"] == 1
 
 

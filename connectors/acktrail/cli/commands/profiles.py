@@ -1,4 +1,4 @@
-"""``acktrail config profiles``: the named profiles, whether each can be reached, and an overview of all clusters."""
+"""``acktrail config``: the named profiles, whether each can be reached, an overview of all clusters; the DAG files."""
 
 from __future__ import annotations
 
@@ -266,3 +266,15 @@ def _overview_json(name: str, each: ClusterHealth, now: dt.datetime) -> dict[str
         "findings": each.severities,
         "unknown": dict(each.unknown),
     }
+
+
+def dags() -> None:
+    """Print the folder of acktrail's DAG files.
+
+    Set Airflow's dags_folder to it, or add it as a DAG bundle.
+
+    Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail config dags)"
+    """
+    from acktrail.embedded.airflow.airflow_standalone import dags_folder
+
+    typer.echo(dags_folder())

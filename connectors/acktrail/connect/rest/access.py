@@ -83,8 +83,8 @@ def _name(host: str) -> str:
 
 
 class Guard:
-    """Answers who may not call, and hands the others on, with their path as it was sent (a name may have a
-    slash, one at the end means nothing)."""
+    """Answers who may not call, and hands the others on: their path as it was sent (a name may have a slash, one at
+    the end means nothing), HEAD as GET (the server leaves the body out)."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app, self._access = app, access
@@ -96,7 +96,8 @@ class Guard:
             await _answer(send, *refused)
             return
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
-        await self._app({**scope, "path": path.partition("?")[0].rstrip("/") or "/"}, receive, send)
+        method = scope["method"].replace("HEAD", "GET")
+        await self._app({**scope, "method": method, "path": path.partition("?")[0].rstrip("/") or "/"}, receive, send)
 
     def _refused(self, headers: dict[str, str], method: str) -> tuple[int, str, list[str]] | None:
         host, origin = headers.get("host", ""), headers.get("origin")

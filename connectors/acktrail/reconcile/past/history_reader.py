@@ -162,7 +162,7 @@ class HistoryReader:
         since_ms: int | None = None,
         until_ms: int | None = None,
     ) -> pa.Table:
-        """Rows of ``rate_counts.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`. Raises
+        """Rows of ``time_buckets.RATES``: intervals of `every_ms`, from `since_ms` on, before `until_ms`. Raises
         UnknownName (the history does not have the group)."""
         time = pc.field("record_timestamp_ms")
         where = all_of(

@@ -15,9 +15,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 49_544,
-    "lines of the trunk": 42_967,
-    "lines of tests": 46_112,
+    "lines of the wheel": 49_540,
+    "lines of the trunk": 42_963,
+    "lines of tests": 46_105,
     "lines of the largest room": 5_320,
     "modules": 390,
 }

@@ -76,15 +76,3 @@ def test_a_table_that_was_never_made_has_no_record(tmp_path: Path) -> None:
     nothing = Tables(TablesConfig(uri=str(tmp_path)))
     assert record_at(nothing, 0, 0) is None
     assert quarantined_records(nothing).num_rows == 0
-
-
-def test_the_newest_commit_has_its_time(tables: Tables) -> None:
-    """By the storage's clock; not known where the log does not have the commit's file any more."""
-    snapshot = tables.snapshot("state_records")
-    assert snapshot is not None
-    newest = Path(tables.root, "state_records", "_delta_log", f"{snapshot.version:020d}.json")
-    committed_at = snapshot.committed_at()
-    assert committed_at is not None
-    assert abs(committed_at.timestamp() - newest.stat().st_mtime) < 0.01
-    newest.unlink()
-    assert snapshot.committed_at() is None

@@ -33,9 +33,10 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
     stuck = world.queue(group, "stuck", unfinished_records=7, minutes=90)
     found = {"rule": "past_log_end", "severity": "critical", "group_id": group, "topic_id": "T", "partition": 0,
              "topic": "orders", "detail": "the state ends at 9, the log at 5"}  # fmt: skip
-    world.reconciled([stuck, world.queue("calm", "ok"), world.queue("slow", "release_loop")], [found], run_id="r")
+    slow = [world.queue("slow", "release_loop", partition=n) for n in (2, 3)]
+    world.reconciled([stuck, world.queue("calm", "ok"), *slow], [found], run_id="r")
     rows = [{"group_id": each, "topic_id": "T", "topic": "orders", "partition": n, "verdict": "match", "run_id": "r"}
-            for n, each in enumerate((group, "calm", "slow"))]  # fmt: skip
+            for each, n in ((group, 0), ("calm", 1), ("slow", 2), ("slow", 3))]  # fmt: skip
     world.tables.append("reconciliations", [{**row, "observed_at": world.ago(5)} for row in rows])
     tables, run_id = read_run(world.config, "r")
     summary = summarize(tables, run_id)
@@ -60,6 +61,7 @@ def test_one_run_is_said_alike_everywhere(group: str, tmp_path: Path, capsys: py
     for sentence, places in (
         (headline, ("status", "report", "web", "terminal")),
         (why, ("status", "report", "web", "terminal", "messages")),
+        ("1 stuck, 1 release loop, 1 ok", ("report", "web", "terminal")),
         ("it is release_loop. What to do: ", ("status", "report", "web", "terminal", "messages")),
         ("release loop", ("status", "report", "web", "terminal", "messages")),
         (found["detail"], ("findings", "report", "web", "terminal", "messages")),

@@ -274,6 +274,7 @@ def lines(summary: Summary) -> dict[str, str]:
         "Lag": _over(KnownSum(totals.lag_records, totals.lag_unknown), "records"),
         "Archived": _over(KnownSum(totals.archived_seen, totals.archived_unknown), "records seen"),
         "Trouble": trouble(summary)[0],
+        "Groups": counts_text(totals.group_statuses, "not known"),
         "Statuses": counts_text(totals.statuses, "not known"),
         "Verdicts": counts_text(totals.verdicts),
         "Rules": counts_text(totals.expectations),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,12 +122,6 @@ class TableSnapshot:
         version = self.version
         info = self.place.storage().get_file_info(f"_delta_log/{version:020d}.json")
         return version, info.size, info.mtime_ns
-
-    def committed_at(self) -> dt.datetime | None:
-        """When the newest commit seen was written, by the storage's clock; None: its file is gone."""
-        with self.place.translated():
-            _, _, written_ns = self._newest_file()
-        return None if written_ns is None else dt.datetime.fromtimestamp(written_ns / 1e9, dt.UTC)
 
     def commits(self, *, after: int) -> dict[int, dict[str, str]]:
         """The metadata of the commits later than version `after` and up to this snapshot's, by version, oldest first;

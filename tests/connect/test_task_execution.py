@@ -318,5 +318,5 @@ def test_a_stop_with_a_backlog_makes_one_more_commit_at_most(pairs: list[Any]) -
     summary = run.run(stop)
     assert summary.was_stopped
     assert summary.records_read <= 400
-    TaskExecution(MemoryTask([log], batch_rows=1_000), MemorySink(tables, run_id="next")).run()
+    TaskExecution(MemoryTask([log], batch_rows=1_000), MemorySink(tables)).run()
     assert sorted(pa.concat_tables(tables.rows["state_records"])["offset"].to_pylist()) == list(range(10_000))

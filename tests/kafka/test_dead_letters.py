@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, TopicPartition
@@ -22,7 +21,6 @@ from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_answers import RunState
 from acktrail.connect.source_batches import SourceBatch
-from acktrail.connect.testing import SourceSuite
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
@@ -37,46 +35,6 @@ HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "de
 
 def headers(**changes: str) -> list[tuple[str, bytes]]:
     return [(f"__dlq.errors.{name}", value.encode()) for name, value in {**HEADERS, **changes}.items()]
-
-
-class TestDeadLetterSource(SourceSuite):
-    """Everything that is asked of a source, with two topics, one of two partitions."""
-
-    connector_class = DeadLetterSource
-    rows = 6
-    examples = 2
-    poll_s = 0.1
-    kafka: ClassVar[KafkaConfig]
-    workload: ClassVar[Workload]
-    producer: ClassVar[Producer]
-    topics: tuple[str, ...] = ("dlq-a", "dlq-b")
-    numbers = count()
-
-    @pytest.fixture(autouse=True, scope="class")
-    @staticmethod
-    def _broker(broker: Any, workload: Workload) -> None:
-        own = TestDeadLetterSource
-        own.kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
-        own.workload, own.producer = workload, Producer(to_librdkafka(own.kafka))
-
-    def config(self) -> Mapping[str, str]:
-        return keys(self.kafka, topics=",".join(self.topics))
-
-    def prepare(self) -> None:
-        self.topics = (f"dlq-{uuid.uuid4().hex}", f"dlq-{uuid.uuid4().hex}")
-        self.workload.create_topic(self.topics[0], 2)
-        self.workload.create_topic(self.topics[1])
-
-    def clean_up(self) -> None:
-        for topic in self.topics:
-            self.workload.delete_topic(topic)
-
-    def write(self, count: int) -> None:
-        for _ in range(count):
-            number = next(self.numbers)
-            topic, partition = ((self.topics[0], 0), (self.topics[0], 1), (self.topics[1], 0))[number % 3]
-            self.producer.produce(topic, partition=partition, headers=headers(offset=str(number)))
-        assert self.producer.flush(30) == 0
 
 
 def rows_of(batches: list[SourceBatch]) -> list[dict[str, Any]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -16,7 +15,6 @@ from servers.workload import Workload, until
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.testing import SourceSuite
 from acktrail.format.wire.group_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
@@ -36,44 +34,6 @@ class _OfATopic(ShareGroupMetadataSource):
     """The same of a topic that a test can write to."""
 
     topic = ""
-
-
-class TestShareGroupMetadataSource(SourceSuite):
-    """Everything that is asked of a source, with records about other things between those of share groups."""
-
-    connector_class = _OfATopic
-    examples = 3
-    poll_s = 0.2
-    kafka: ClassVar[KafkaConfig]
-    workload: ClassVar[Workload]
-    producer: ClassVar[Producer]
-    numbers = count()
-
-    @pytest.fixture(autouse=True, scope="class")
-    @staticmethod
-    def _broker(broker: Any, workload: Workload) -> None:
-        own = TestShareGroupMetadataSource
-        own.kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
-        own.workload, own.producer = workload, Producer(to_librdkafka(own.kafka))
-
-    def config(self) -> Mapping[str, str]:
-        return keys(self.kafka)
-
-    def prepare(self) -> None:
-        _OfATopic.topic = f"groups-{uuid.uuid4().hex}"
-        self.workload.create_topic(_OfATopic.topic, 2)
-
-    def clean_up(self) -> None:
-        self.workload.delete_topic(_OfATopic.topic)
-
-    def write(self, count: int) -> None:
-        for _ in range(count):
-            number = next(self.numbers)
-            record = ShareGroupMetadata(group_id=GroupId(f"g{number}"), epoch=number, metadata_hash=0)
-            key, value = encode(record)
-            self.producer.produce(_OfATopic.topic, value, key, partition=number % 2)
-            self.producer.produce(_OfATopic.topic, b"", _OFFSET_COMMIT, partition=number % 2)
-        assert self.producer.flush(30) == 0
 
 
 def test_every_record_is_counted(kafka: KafkaConfig, workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from connect import test_suites
 from embedded.processes import eventually
+from plugins import test_suites
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.signed_s3_server import SignedS3, running_signed_s3
 
@@ -23,11 +23,11 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.runtime.task_execution import TaskExecution
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, OutcomeUnknown, RetryableError
 from acktrail.tables.bucket import Bucket
 from acktrail_plugins.parquet.parquet_files import BucketFiles, file_name, file_storage
 from acktrail_plugins.parquet.parquet_sink import ParquetSink, ParquetSinkTask
+from acktrail_plugins.testing import SinkSuite
 
 PART = SourcePartition("p~ü/1")
 LOGS = SinkTaskContext(connector="c", run_id="run", cluster_id="memory", reads_logs=True)

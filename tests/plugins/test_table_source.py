@@ -15,9 +15,9 @@ from servers.s3_server import S3
 
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
-from acktrail.connect.testing import SourceSuite
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
 from acktrail_plugins.table_source.table_connector import DeltaTableSource
+from acktrail_plugins.testing import SourceSuite
 
 
 class TestDeltaTableSource(SourceSuite):

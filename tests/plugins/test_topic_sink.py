@@ -19,9 +19,9 @@ from acktrail.connect.contract import SinkTaskContext
 from acktrail.connect.runtime.config_store import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, all_dead
-from acktrail.connect.testing import SinkSuite
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail_plugins.testing import SinkSuite
 from acktrail_plugins.topic import topic_sink_task
 from acktrail_plugins.topic.target_topics import HeldUp
 from acktrail_plugins.topic.topic_sink import KafkaTopicSink

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.testing import SourceSuite
 from acktrail_connector_journal import journal_source
 from acktrail_connector_journal.journal_source import JournalSource, JournalTask
+from acktrail_plugins.testing import SourceSuite
 
 
 class TestJournalSource(SourceSuite):
-    """Everything that ``acktrail.connect.testing`` asks of a source."""
+    """Everything that ``acktrail_plugins.testing`` asks of a source."""
 
     connector_class = JournalSource
     poll_s = 0.0

@@ -1,11 +1,10 @@
-"""Looks at a real broker: they have what direct questions answer, and the connector keeps the promises of its suite."""
+"""Looks at a real broker have what direct questions answer."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from drivers.rights import OFTEN, SEEN, TOPICS, says_which_rights
@@ -13,11 +12,10 @@ from expansion.support.committed import commit
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.connect.testing import ObservationSuite
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.looks.ledger_connector import PartitionLedgerSource, take_look
+from acktrail_expansion.looks.ledger_connector import take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -50,22 +48,6 @@ def test_a_look_has_what_the_brokers_answer(broker: EmbeddedBroker, tmp_path: Pa
     assert min(row["state_end_offset"] for row in share) >= 4, "a state record each acknowledgement"
     (classic,) = positions["look-classic", "classic", 1]
     assert (classic["position"], classic["lag"], classic["state_partition"]) == (5, None, None)
-
-
-class TestPartitionLedgerSource(ObservationSuite):
-    """Looks at one topic."""
-
-    connector_class: ClassVar[type[Any]] = PartitionLedgerSource
-    servers: ClassVar[str]
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _broker(cls, broker: EmbeddedBroker) -> None:
-        Workload(broker.config()).create_topic("observed", 2)
-        cls.servers = broker.bootstrap_servers
-
-    def config(self) -> Mapping[str, str]:
-        return {"kafka.bootstrap.servers": self.servers, "interval.ms": "1000", "topics": "observed"}
 
 
 def test_it_says_which_rights_it_lacks(guarded: EmbeddedBroker, guarded_workload: Workload, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ class MemorySinkConnector(SinkConnector):
     )
 
     def task(self, context: SinkTaskContext) -> MemorySink:
-        return MemorySink(WORLD[-1].tables, run_id=context.run_id)
+        return MemorySink(WORLD[-1].tables)
 
     def positions(
         self, connector: str, source_partitions: Sequence[SourcePartition]

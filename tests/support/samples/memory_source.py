@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
-from acktrail.connect.testing import MemorySink, MemoryTables
+from acktrail.connect.contract import SinkTask, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import Commit, LogSpan, Position, SourceBatch, SourcePartition
+from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 
@@ -173,3 +173,56 @@ class MemoryTask(SourceTask):
     @property
     def partitions(self) -> tuple[int, int]:
         return sum(log.is_finished for log in self._logs), len(self._logs)
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryTables:
+    """What was committed: shared by the sinks of a test as real sinks share a storage."""
+
+    rows: dict[str, list[pa.Table]] = field(default_factory=dict)
+    positions: dict[SourcePartition, Position] = field(default_factory=dict)
+    commits: int = 0
+
+
+class MemorySink(SinkTask):
+    """Keeps batches in `tables`."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables = tables
+        self._pending: list[SourceBatch] = []
+        self._committed: dict[SourcePartition, Position | None] = {}
+
+    def position(self, source_partition: SourcePartition) -> Position | None:
+        return self._committed.setdefault(source_partition, self._tables.positions.get(source_partition))
+
+    def put(self, batch: SourceBatch) -> None:
+        if self.pending_rows_of(batch) or batch.position != self._reached(batch.source_partition):
+            self._pending.append(batch)
+
+    @staticmethod
+    def pending_rows_of(batch: SourceBatch) -> int:
+        return sum(rows.num_rows for rows in batch.rows.values())
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(map(self.pending_rows_of, self._pending))
+
+    def flush(self) -> Commit:
+        pending, self._pending = self._pending, []
+        positions = {batch.source_partition: batch.position for batch in pending if batch.position is not None}
+        if any(self._tables.positions.get(each) != self._committed.get(each) for each in positions):
+            self._committed.clear()
+            raise ConcurrentCommit("another writer moved a position first")
+        rows: dict[str, int] = {}
+        for batch in pending:
+            for name, table in batch.rows.items():
+                self._tables.rows.setdefault(name, []).append(table)
+                rows[name] = rows.get(name, 0) + table.num_rows
+        self._tables.positions |= positions
+        self._committed |= positions
+        self._tables.commits += bool(pending)
+        return Commit(rows=rows, positions=positions)
+
+    def _reached(self, source_partition: SourcePartition) -> Position | None:
+        own = (batch.position for batch in reversed(self._pending) if batch.source_partition == source_partition)
+        return next(own, self.position(source_partition))

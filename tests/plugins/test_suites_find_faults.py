@@ -9,14 +9,14 @@ from threading import Event
 from typing import Any
 
 import pytest
-from connect import test_suites as own
-from samples.memory_source import MemoryTask
+from plugins import test_suites as own
+from samples.memory_source import MemorySink, MemoryTask
 
-from acktrail.connect import testing
 from acktrail.connect.config_def import ConfigDef, ConfigKey
 from acktrail.connect.config_values import ConfigType
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
+from acktrail_plugins import testing
 
 
 class _PositionBefore(MemoryTask):
@@ -61,7 +61,7 @@ class _NeedsStart(MemoryTask):
         (_PositionBefore, "a_restart_at_every_position_gives_exactly_the_rest"),
         (_PositionBefore, "restarts_lose_and_double_nothing"),
         (_Forgets, "a_restart_at_every_position_gives_exactly_the_rest"),
-        (_Unequal, "positions_survive_json"),
+        (_Unequal, "a_restart_at_every_position_gives_exactly_the_rest"),
         (_NeedsStart, "stop_needs_no_start_and_may_come_twice"),
     ],
 )
@@ -119,9 +119,9 @@ class _Deaf(own._LookTask):
 @pytest.mark.parametrize(
     ("task", "test"),
     [
-        (_Placed, "observations_have_a_run_and_no_position"),
-        (_SameRuns, "each_run_is_seen_once"),
-        (_Twice, "each_run_is_seen_once"),
+        (_Placed, "each_run_is_seen_once_and_has_no_position"),
+        (_SameRuns, "each_run_is_seen_once_and_has_no_position"),
+        (_Twice, "each_run_is_seen_once_and_has_no_position"),
         (_Deaf, "a_wait_ends_when_it_is_told_to"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_source_of_observations_that_breaks_a_promise_is_found(task: type[own.
     _is_red(Suite(), test)
 
 
-class _Impatient(testing.MemorySink):
+class _Impatient(MemorySink):
     """Commits what is put."""
 
     def put(self, batch: SourceBatch) -> None:
@@ -147,7 +147,7 @@ class _Impatient(testing.MemorySink):
         super().flush()
 
 
-class _Blind(testing.MemorySink):
+class _Blind(MemorySink):
     """Does not see another writer."""
 
     def flush(self) -> Commit:
@@ -157,7 +157,7 @@ class _Blind(testing.MemorySink):
         return super().flush()
 
 
-class _Apart(testing.MemorySink):
+class _Apart(MemorySink):
     """Forgets positions."""
 
     def flush(self) -> Commit:
@@ -166,7 +166,7 @@ class _Apart(testing.MemorySink):
         return commit
 
 
-class _Restless(testing.MemorySink):
+class _Restless(MemorySink):
     """Commits batches that move nothing."""
 
     def put(self, batch: SourceBatch) -> None:
@@ -177,19 +177,19 @@ class _Restless(testing.MemorySink):
 @pytest.mark.parametrize(
     ("sink", "test"),
     [
-        (_Impatient, "put_is_not_a_commit"),
+        (_Impatient, "what_was_put_is_nowhere_before_the_flush"),
         (_Blind, "a_second_writer_lands_nothing"),
         (_Apart, "flush_commits_rows_and_positions"),
         (_Apart, "restarts_lose_and_double_nothing"),
         (_Restless, "idle_leaves_no_trace"),
     ],
 )
-def test_a_sink_that_breaks_a_promise_is_found(sink: type[testing.MemorySink], test: str) -> None:
+def test_a_sink_that_breaks_a_promise_is_found(sink: type[MemorySink], test: str) -> None:
     """The test that names the promise goes red."""
 
     class Connector(own._MemorySinks):
-        def task(self, context: Any) -> testing.MemorySink:
-            return sink(self.tables, run_id=context.run_id)
+        def task(self, context: Any) -> MemorySink:
+            return sink(self.tables)
 
     class Suite(own.TestMemorySink):
         connector_class = Connector

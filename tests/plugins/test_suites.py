@@ -1,16 +1,17 @@
-"""acktrail's own connectors keep the promises that any connector's suite asks for."""
+"""acktrail's own connectors keep the promises that any connector's suite asks for, those of the trunk among them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from samples.memory_source import MemoryLog, MemoryTask
+from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.connect.config_def import ConfigDef
@@ -24,18 +25,14 @@ from acktrail.connect.contract import (
     SourceTaskContext,
 )
 from acktrail.connect.source_batches import LogSpan, Position, SourceBatch, SourcePartition
-from acktrail.connect.testing import (
-    ConnectorSuite,
-    MemorySink,
-    MemoryTables,
-    ObservationSuite,
-    SinkSuite,
-    SourceSuite,
-)
+from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.kafka.state.state_source import ShareGroupStateSource
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_connector import DeltaSinkConnector
 from acktrail.times import new_run_id
+from acktrail_plugins.parquet.parquet_sink import ParquetSink
+from acktrail_plugins.testing import ConnectorSuite, ObservationSuite, SinkSuite, SourceSuite, TransformSuite
+from acktrail_plugins.transforms import Filter, Mask, Route
 
 _PAIRS = [(b"\x00\x09", b"")]
 """Records that no decoder knows: quarantined, with their offsets."""
@@ -122,7 +119,7 @@ class _MemorySinks(SinkConnector):
     tables: ClassVar[MemoryTables] = MemoryTables()
 
     def task(self, context: SinkTaskContext) -> SinkTask:
-        return MemorySink(self.tables, run_id=context.run_id)
+        return MemorySink(self.tables)
 
     def positions(
         self, connector: str, source_partitions: Sequence[SourcePartition]
@@ -195,8 +192,6 @@ def _log(partition: int) -> tuple[SourcePartition, MemoryLog]:
 
 
 def _records(source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
-    from acktrail.format.columns.decoding.decode_records import decode_records
-
     _, log = _log(int(source_partition.rsplit("/", 1)[1]))
     rows = decode_records(log.raw(first, end))
     span = LogSpan(
@@ -219,3 +214,70 @@ class TestStateSourceConfiguration(ConnectorSuite):
 
     def config(self) -> Mapping[str, str]:
         return {"kafka.bootstrap.servers": "localhost:1"}
+
+
+class TestParquetSinkOfAnyRows(SinkSuite):
+    """Rows of a stranger in plain files."""
+
+    connector_class = ParquetSink
+
+    def config(self) -> Mapping[str, str]:
+        return {"folder": str(self.folder / "files")}
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        rows = self.stored()
+        return sorted(rows.filter(pc.equal(rows["part"], str(source_partition)))["number"].to_pylist())
+
+    def stored(self) -> pa.Table:
+        """As any engine reads them."""
+        folder = self.folder / "files" / self.table
+        if not folder.exists():
+            return self.batch(self.partitions()[0], 0, 0).rows[self.table]
+        return ds.dataset(folder, partitioning="hive").to_table()
+
+    def commits(self) -> int:
+        return len(list((self.folder / "files").rglob("*.parquet")))
+
+
+class TestParquetSinkOfLogs(TestParquetSinkOfAnyRows):
+    """State records in plain files."""
+
+    reads_logs = True
+    cluster_id = "memory"
+    table = "state_records"
+    partitions = TestDeltaSinkOfLogs.partitions
+    position_after = TestDeltaSinkOfLogs.position_after
+    batch = TestDeltaSinkOfLogs.batch
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        rows, partition = self.stored(), int(source_partition.rsplit("/", 1)[1])
+        return sorted(rows.filter(pc.equal(rows["state_partition"], partition))["offset"].to_pylist())
+
+
+class TestFilter(TransformSuite):
+    """Rows of some groups."""
+
+    connector_class: ClassVar[type[Any]] = Filter
+    keys: ClassVar[Mapping[str, str]] = {"groups": "pay*", "topics.exclude": "test*"}
+
+    def config(self) -> Mapping[str, str]:
+        return self.keys
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        groups = ["payments", "orders", None, "payroll", "payments"]
+        rows = pa.table({"group_id": groups, "topic": ["t", "test-1", "t", None, "test-2"], "n": range(5)})
+        return {"state_records": rows, "topics": rows.drop_columns(["topic"])}
+
+
+class TestMask(TestFilter):
+    """Hidden texts."""
+
+    connector_class = Mask
+    keys: ClassVar[Mapping[str, str]] = {"columns": "group_id", "with": "hash", "key": "k"}
+
+
+class TestRoute(TestFilter):
+    """Renamed tables."""
+
+    connector_class = Route
+    keys: ClassVar[Mapping[str, str]] = {"regex": "state_(.*)", "replacement": r"raw_\1"}

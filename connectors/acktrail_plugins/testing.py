@@ -1,0 +1,540 @@
+"""Behaviour suites for connectors: subclass one of the classes in a test module, and pytest collects its tests.
+
+    class TestJournalSource(SourceSuite):
+        connector_class = JournalSource
+
+        def config(self): return {"folder": str(self.folder)}
+        def write(self, count): ...
+
+What every promise means stands in ``acktrail.connect.contract``. pytest is not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any, ClassVar, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.connect.config_def import ConfigDef, ConfigKey, reference
+from acktrail.connect.config_values import ConfigType
+from acktrail.connect.contract import SinkTask, SinkTaskContext, SourceConnector, SourceTask, SourceTaskContext
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.errors import ConcurrentCommit, InvalidConfiguration
+
+_SECRET: Final = re.compile(r"password|secret|token|credential|private_key|access_key")
+_NEVER_S: Final = 3_600.0
+_A, _B = SourcePartition("suite/a"), SourcePartition("suite/b")
+Positions = Mapping[SourcePartition, Position]
+
+
+class RandomRun(NamedTuple):
+    """One run of a task: the origin grows by `grown` rows, `polls` batches are read, those before `flushed` of them are
+    committed; the source hears of that unless `is_killed`. Then the process is gone."""
+
+    grown: int
+    polls: int
+    flushed: int
+    is_killed: bool
+
+
+def random_runs(examples: int) -> Iterator[list[RandomRun]]:
+    """Several sequences of runs, the same ones every time."""
+    chance = random.Random(20_260_101)  # noqa: S311  # not for secrets
+
+    def drawn() -> RandomRun:
+        return RandomRun(chance.randint(0, 6), chance.randint(0, 4), chance.randint(0, 4), chance.random() < 0.5)
+
+    for _ in range(examples):
+        yield [drawn() for _ in range(chance.randint(1, 5))]
+
+
+class ConnectorSuite:
+    """What is asked of every plug-in. Subclass it as ``Test...``; set `connector_class` and ``config``. `folder` is a
+    new folder for each test."""
+
+    connector_class: ClassVar[type[Any]]
+    folder: Path
+
+    def config(self) -> Mapping[str, str]:
+        """The plug-in's own keys, as texts: the least that it needs."""
+        return {}
+
+    def prepare(self) -> None:
+        """Make what a test needs, for example an empty origin in `folder`."""
+
+    def clean_up(self) -> None:
+        """Remove what ``prepare`` made outside `folder`."""
+
+    def setup_method(self) -> None:
+        """pytest calls it before each test."""
+        self.folder = Path(tempfile.mkdtemp(prefix="acktrail-suite-"))
+        self.prepare()
+
+    def teardown_method(self) -> None:
+        """pytest calls it after each test."""
+        try:
+            self.clean_up()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def begin_again(self) -> None:
+        """Within a test: as before another one."""
+        self.teardown_method()
+        self.setup_method()
+
+    def connector(self) -> Any:
+        """A new object of the plug-in, configured."""
+        return self.connector_class(self.definition.parse(self.config()))
+
+    @property
+    def definition(self) -> ConfigDef:
+        found: ConfigDef = self.connector_class.config_def
+        return found
+
+    def test_every_key_is_documented(self) -> None:
+        """Each key says in a sentence what it means, and the reference shows it."""
+        assert self.connector_class.description.endswith("."), "the plug-in has no description: one sentence"
+        text = reference(self.definition)
+        for key in self.definition.keys.values():
+            assert key.documentation.strip().endswith("."), f"{key.name} has no documentation: a sentence"
+            assert f"`{key.name}`" in text, f"{key.name} is not in the reference"
+
+    def test_the_least_configuration_is_enough(self) -> None:
+        """Defaults are values of their types, and with the keys that must be given nothing else is needed."""
+        required = {key.name for key in self.definition.keys.values() if key.is_required}
+        assert required <= self.config().keys(), f"config() lacks {required - self.config().keys()}"
+        assert set(self.definition.keys) <= set(self.definition.parse(self.config()))
+        self.connector()
+
+    def test_an_unknown_key_is_refused(self) -> None:
+        """A misspelt key is an error that names the nearest one, not a default."""
+        for name in self.definition.keys:
+            wrong = f"x{name}"
+            if not wrong.startswith(tuple(self.definition.open_prefixes)):
+                assert name in self._refused(wrong), f"{wrong} was taken, or the error does not name {name}"
+
+    def _refused(self, name: str) -> str:
+        try:
+            self.definition.parse({**self.config(), name: "1"})
+        except InvalidConfiguration as error:
+            return str(error.errors)
+        return ""
+
+    def test_secrets_are_passwords(self) -> None:
+        """A key whose name says that it is a secret has the type PASSWORD: it is shown nowhere."""
+        shown = [key.name for key in self.definition.keys.values() if _is_shown_secret(key)]
+        assert not shown, f"{shown} must have the type PASSWORD"
+
+
+def _is_shown_secret(key: ConfigKey) -> bool:
+    is_file = key.name.endswith((".file", ".location", ".path"))
+    return bool(_SECRET.search(key.name)) and key.type is not ConfigType.PASSWORD and not is_file
+
+
+class TransformSuite(ConnectorSuite):
+    """What every transform promises. Set also ``tables``."""
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        """Rows that the transform changes, and others, by table."""
+        raise NotImplementedError
+
+    def test_the_same_rows_give_the_same_result(self) -> None:
+        """Applied by two objects, whole and row by row: after a restart batches are cut elsewhere. What was given stays
+        as it was."""
+        for table, rows in self.tables().items():
+            before = rows.to_pylist()
+            name, whole = self.connector().apply(table, rows)
+            assert rows.to_pylist() == before, "the rows that were given are changed"
+            one = self.connector()
+            singles = [one.apply(table, rows.slice(number, 1)) for number in range(rows.num_rows)]
+            assert {each for each, _ in singles} <= {name}, "the table depends on how batches are cut"
+            assert [row for _, part in singles for row in part.to_pylist()] == whole.to_pylist()
+
+    def test_columns_keep_their_types(self) -> None:
+        """A column that is left has the type that it had; empty batches pass."""
+        for table, rows in self.tables().items():
+            for part in (rows, rows.slice(0, 0)):
+                _, changed = self.connector().apply(table, part)
+                for name in {*changed.column_names} & {*rows.column_names}:
+                    assert changed.schema.field(name).type == rows.schema.field(name).type, f"{name} has another type"
+
+
+class SinkSuite(ConnectorSuite):
+    """What every sink promises: rows and positions land together or not at all, for one writer at a time. Set also
+    ``numbers``. Rows have a number that counts from 0 in each source partition; a sink with rows of its own sets
+    ``partitions``, ``position_after`` and ``batch`` too."""
+
+    table: ClassVar[str] = "suite_rows"
+    connector_name: ClassVar[str] = "suite"
+    reads_logs: ClassVar[bool] = False
+    cluster_id: ClassVar[str | None] = None
+    examples: ClassVar[int] = 15
+
+    def numbers(self, source_partition: SourcePartition) -> list[int]:
+        """The numbers that are committed, read from the storage as any reader would."""
+        raise NotImplementedError
+
+    def commits(self) -> int | None:
+        """How many commits the storage has; None: it has no such number."""
+        return None
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """Two source partitions."""
+        return (_A, _B)
+
+    def position_after(self, number: int) -> Position:
+        """The position after the row `number` - 1."""
+        return {"line": number}
+
+    def batch(self, source_partition: SourcePartition, first: int, end: int) -> SourceBatch:
+        """The rows `first` to before `end`; none: a batch that stands where the one before ended."""
+        numbers = pa.array(range(first, end), pa.int64())
+        rows = pa.table({"part": pa.repeat(str(source_partition), len(numbers)), "number": numbers})
+        return SourceBatch(
+            source_partition=source_partition, rows={self.table: rows}, position=self.position_after(end)
+        )
+
+    def task(self, run_id: str = "run") -> SinkTask:
+        """One more task onto the same storage."""
+        connector = self.connector()
+        connector.start()
+        context = SinkTaskContext(
+            connector=self.connector_name, run_id=run_id, cluster_id=self.cluster_id, reads_logs=self.reads_logs
+        )
+        task: SinkTask = connector.task(context)
+        task.start()
+        return task
+
+    def test_what_was_put_is_nowhere_before_the_flush(self) -> None:
+        """Connector and task can be stopped at any time: what was put and not flushed is dropped."""
+        self.connector().stop()
+        task, part = self.task(), self.partitions()[0]
+        assert task.position(part) is None
+        task.put(self.batch(part, 0, 3))
+        assert task.pending_rows == 3
+        assert self.task("other").position(part) is None
+        task.stop()
+        task.stop()
+        assert self.numbers(part) == []
+        assert self.task().position(part) is None
+
+    def test_flush_commits_rows_and_positions(self) -> None:
+        """After a flush the rows of all source partitions are there, and every new task knows where they continue."""
+        task, (one, two) = self.task(), self.partitions()
+        for part, first, end in ((one, 0, 2), (two, 0, 1), (one, 2, 3)):
+            task.put(self.batch(part, first, end))
+        expected = {one: self.position_after(3), two: self.position_after(1)}
+        assert task.flush().positions == expected
+        assert task.pending_rows == 0
+        assert (self.numbers(one), self.numbers(two)) == ([0, 1, 2], [0])
+        for each, position in expected.items():
+            assert task.position(each) == self.task("next").position(each) == position
+        assert self.connector().positions(self.connector_name, [one, two]) == expected
+
+    def test_idle_leaves_no_trace(self) -> None:
+        """A flush of nothing, and of a batch that moves nothing, is no commit."""
+        task, part = self.task(), self.partitions()[0]
+        task.put(self.batch(part, 0, 2))
+        task.flush()
+        before = self.commits()
+        for again in (task, self.task("next")):
+            again.put(self.batch(part, 2, 2))
+            commit = again.flush()
+            assert not commit.positions, f"an idle batch was committed: {commit}"
+            assert not any(commit.rows.values()), f"an idle batch was committed: {commit}"
+        assert self.commits() == before
+        assert self.numbers(part) == [0, 1]
+
+    def test_a_second_writer_lands_nothing(self) -> None:
+        """Two tasks at one position: the second flush raises ConcurrentCommit, leaves nothing pending, and the task
+        continues at the position that landed."""
+        first, second, part = self.task(), self.task("second"), self.partitions()[0]
+        for task in (first, second):
+            assert task.position(part) is None
+            task.put(self.batch(part, 0, 2))
+        first.flush()
+        try:
+            second.flush()
+        except ConcurrentCommit:
+            pass
+        else:
+            raise AssertionError("two writers committed the same rows")
+        assert self.numbers(part) == [0, 1]
+        assert second.pending_rows == 0
+        again = self.task("again")
+        assert again.position(part) == self.position_after(2)
+        again.put(self.batch(part, 2, 4))
+        again.flush()
+        assert self.numbers(part) == [0, 1, 2, 3]
+
+    def test_restarts_lose_and_double_nothing(self) -> None:
+        """Runs of any length, each ended after some flushes: every row once, in the end."""
+        for runs in random_runs(self.examples):
+            self.begin_again()
+            part, end = self.partitions()[0], 0
+            for number, run in enumerate([*runs, RandomRun(1, 1, 1, is_killed=False)]):
+                end = self._run(f"run-{number}", part, end, run)
+            assert self.numbers(part) == list(range(end)), f"{self.numbers(part)} of {end}"
+
+    def _run(self, run_id: str, part: SourcePartition, committed: int, run: RandomRun) -> int:
+        """One task that begins where the storage says; gives how many rows are committed then."""
+        task = self.task(run_id)
+        assert task.position(part) == (self.position_after(committed) if committed else None)
+        end = committed
+        for number in range(run.polls):
+            task.put(self.batch(part, end, end + run.grown))
+            end += run.grown
+            if number < run.flushed and end > committed:
+                task.flush()
+                committed = end
+        if not run.is_killed:
+            task.stop()
+        return committed
+
+
+class SourceLifeSuite(ConnectorSuite):
+    """The part that ``SourceSuite`` and ``ObservationSuite`` have in common. `patience_s` is how long rows may take to
+    come, `poll_s` what a poll may take."""
+
+    patience_s: ClassVar[float] = 30.0
+    poll_s: ClassVar[float] = 0.05
+
+    def prepare_rows(self) -> None:
+        """Let there be something to read."""
+
+    def found_partitions(self) -> set[SourcePartition]:
+        """The source partitions of what is there to read."""
+        raise NotImplementedError
+
+    def test_stop_needs_no_start_and_may_come_twice(self) -> None:
+        """Connector and task can be stopped at any time."""
+        connector = self.connector()
+        connector.stop()
+        connector.start()
+        for config in connector.task_configs(1):
+            task = connector.task(config)
+            task.stop()
+            task.stop()
+        connector.stop()
+        connector.stop()
+
+    def test_tasks_are_no_more_than_asked_for(self) -> None:
+        """At least one part of the work, no more than wanted, each of JSON. What REST shows of a source partition leads
+        back to it, today and for another object of the connector."""
+        self.prepare_rows()
+        connector, other = self.connector(), self.connector()
+        connector.start()
+        for most in (1, 2, 7):
+            configs = connector.task_configs(most)
+            assert 1 <= len(configs) <= most, f"{len(configs)} tasks, wanted were 1 to {most}"
+            assert json.loads(json.dumps(list(configs))) == list(configs), "a task's configuration is not JSON"
+            assert not [config for config in configs if None in config.values()], "a task's configuration has null"
+        for each in self.found_partitions() | {*connector.source_partitions()}:
+            fields = json.loads(json.dumps(dict(connector.fields_of(each))))
+            assert connector.source_partition(fields) == each, f"{fields} does not lead back to {each}"
+            assert dict(other.fields_of(each)) == fields, "another object gives other fields"
+        connector.stop()
+
+    @contextmanager
+    def running(
+        self, position: Any = lambda _: None, most: int = 1, *, stop: Event | None = None
+    ) -> Iterator[list[SourceTask]]:
+        """Started tasks, which are stopped at the end. `position` and `stop` are the context's."""
+        connector: SourceConnector = self.connector()
+        tasks: list[SourceTask] = []
+        try:
+            connector.start()
+            for config in connector.task_configs(most):
+                tasks.append(connector.task(config))
+                tasks[-1].start(SourceTaskContext(position=position, stop=stop or Event()))
+            yield tasks
+        finally:
+            for task in tasks:
+                task.stop()
+            connector.stop()
+
+
+class SourceSuite(SourceLifeSuite):
+    """What a source with positions promises: restarts that lose and double nothing. Set also ``write``. `rows` is how
+    many rows a test writes at first: enough for several batches; `quiet_polls` how many polls without rows show that
+    there are no more, `examples` how many random sequences are tried."""
+
+    rows: ClassVar[int] = 12
+    quiet_polls: ClassVar[int] = 3
+    examples: ClassVar[int] = 15
+
+    def write(self, count: int) -> None:
+        """Let the origin grow by `count` rows, each different from all others."""
+        raise NotImplementedError
+
+    def prepare_rows(self) -> None:
+        self.write(self.rows)
+
+    def found_partitions(self) -> set[SourcePartition]:
+        return {batch.source_partition for batch in self._read({}, self.rows)}
+
+    def identity(self, table: str, row: Mapping[str, Any]) -> str:
+        """What makes a row the same when it is read again: by default all of it."""
+        return f"{table} {json.dumps(row, sort_keys=True, default=repr)}"
+
+    def test_everything_is_read_once(self) -> None:
+        """From no position, by one task or several, every row comes once, in tables of one source partition each."""
+        self.write(self.rows)
+        for most in (1, 3):
+            batches = self._read({}, self.rows, tasks=most)
+            assert len({*self._rows(batches)}) == len(self._rows(batches)) == self.rows
+            for each in {batch.source_partition for batch in batches}:
+                tables = {name for batch in batches if batch.source_partition == each for name in batch.rows}
+                assert len(tables) <= 1, f"{each} gives rows for {sorted(tables)}: it has one position"
+
+    def test_a_restart_at_every_position_gives_exactly_the_rest(self) -> None:
+        """A position stands after the rows of its batch: who begins there gets what follows, no more and no less. It is
+        stored as JSON, and is accepted when a person sets it."""
+        self.write(self.rows)
+        batches, connector = self._read({}, self.rows), self.connector()
+        connector.start()
+        for count, batch in enumerate(batches, 1):
+            assert batch.position is not None, "rows without a position are read again after every restart"
+            assert json.loads(json.dumps(batch.position)) == batch.position, f"{batch.position!r} is no JSON"
+            connector.check_position(batch.source_partition, batch.position)
+            before = batches[:count]
+            rest = self._read(_positions(before), self.rows - len(self._rows(before)))
+            assert sorted([*self._rows(before), *self._rows(rest)]) == sorted(self._rows(batches)), (
+                f"a restart after batch {count} of {len(batches)} did not give the rest"
+            )
+        connector.stop()
+
+    def test_an_idle_source_gives_no_rows(self) -> None:
+        """At its end a source gives nothing; what is written then comes without what came before."""
+        self.write(self.rows)
+        batches = self._read({}, self.rows)
+        assert not self._rows(self._read(_positions(batches), 0))
+        self.write(1)
+        assert len(self._rows(self._read(_positions(batches), 1))) == 1
+
+    def test_restarts_lose_and_double_nothing(self) -> None:
+        """Runs of any length over an origin that grows, each killed at some moment: every row once, in the end."""
+        for runs in random_runs(self.examples):
+            self.begin_again()
+            positions: dict[SourcePartition, Position] = {}
+            committed: list[str] = []
+            for run in runs:
+                self.write(run.grown)
+                committed += self._run(positions, run)
+            written = sum(run.grown for run in runs)
+            rest = self._rows(self._read(positions, written - len(committed)))
+            assert len({*committed, *rest}) == len(committed) + len(rest) == written
+
+    def _run(self, positions: dict[SourcePartition, Position], run: RandomRun) -> list[str]:
+        """Moves `positions` in one commit, or in none; gives the rows of it."""
+        with self.running(dict(positions).get) as (task,):
+            polled = [task.poll(self.poll_s) for _ in range(run.polls)]
+            batches = [batch for each in polled[: run.flushed] for batch in each] if run.flushed <= run.polls else []
+            positions |= _positions(batches)
+            if batches and not run.is_killed:
+                task.commit(_positions(batches))
+        return self._rows(batches)
+
+    def _rows(self, batches: Sequence[SourceBatch]) -> list[str]:
+        tables = [(name, rows) for batch in batches for name, rows in batch.rows.items()]
+        return [self.identity(name, row) for name, rows in tables for row in rows.to_pylist()]
+
+    def _read(self, positions: Positions, wanted: int, *, tasks: int = 1) -> list[SourceBatch]:
+        """Batches from `positions` on until `wanted` rows have come and no more follow."""
+        stored = json.loads(json.dumps(dict(positions)))
+        found: list[SourceBatch] = []
+        quiet, deadline = 0, time.monotonic() + self.patience_s
+        with self.running(stored.get, tasks) as running:
+            while quiet < self.quiet_polls or len(self._rows(found)) < wanted:
+                assert time.monotonic() < deadline, f"{len(self._rows(found))} of {wanted} rows came in time"
+                came = [batch for task in running for batch in task.poll(self.poll_s)]
+                quiet = 0 if self._rows(came) else quiet + 1
+                found += came
+        return found
+
+
+def _positions(batches: Sequence[SourceBatch]) -> dict[SourcePartition, Position]:
+    return {batch.source_partition: batch.position for batch in batches if batch.position is not None}
+
+
+class ObservationSuite(SourceLifeSuite):
+    """What a source on a schedule promises: rows under runs of their own. Configure the shortest schedule there is.
+    `looks` is how many runs a test waits for. `listings` are tables that a batch has as a whole, and that a sink renews
+    each time."""
+
+    looks: ClassVar[int] = 2
+    listings: ClassVar[frozenset[str]] = frozenset()
+
+    def found_partitions(self) -> set[SourcePartition]:
+        with self.running() as tasks:
+            return {batch.source_partition for batch in self._seen(tasks, 1)}
+
+    def test_each_run_is_seen_once_and_has_no_position(self) -> None:
+        """A sink keeps each batch once by its run, so all its rows have the same one, and no position moves. No run
+        gives rows of one table and phase twice, and none comes again after a restart."""
+        lives = []
+        for _ in range(2):
+            with self.running() as tasks:
+                lives.append(self._seen(tasks, self.looks))
+        for batch in (batch for batches in lives for batch in batches):
+            assert batch.position is None, f"{batch.position!r} says that rows follow it: these do not"
+            assert batch.span is None, "observations are no part of a log"
+            runs = _runs([batch])
+            assert len(runs) == 1, f"a batch has rows of the runs {sorted(runs)}"
+            assert runs != {""}, "rows lack a run_id: a sink would keep them again after every restart"
+        before, after = (_runs(batches) for batches in lives)
+        assert not before & after, f"after a restart the run {sorted(before & after)} came again: a sink drops its rows"
+        keys = [key for batches in lives for batch in batches for key in _keys(batch) if key[0] not in self.listings]
+        assert len(keys) == len({*keys}), f"more than one batch of {sorted({k for k in keys if keys.count(k) > 1})}"
+
+    def test_a_wait_ends_when_it_is_told_to(self) -> None:
+        """A task whose time has not come can be stopped at once, however long a poll may take."""
+        stop = Event()
+        with self.running(stop=stop) as tasks:
+            self._seen(tasks, 1)
+            stop.set()
+            began = time.monotonic()
+            for task in tasks:
+                task.poll(_NEVER_S)
+            assert time.monotonic() - began < self.patience_s, "a poll waited although the worker wants an end"
+
+    def _seen(self, tasks: Sequence[SourceTask], looks: int) -> list[SourceBatch]:
+        """Batches until there are `looks` runs."""
+        found: list[SourceBatch] = []
+        deadline = time.monotonic() + self.patience_s
+        while len(_runs(found)) < looks:
+            assert time.monotonic() < deadline, f"{len(_runs(found))} of {looks} looks came in time"
+            found += [batch for task in tasks for batch in task.poll(self.poll_s)]
+        return found
+
+
+def _runs(batches: Sequence[SourceBatch]) -> set[str]:
+    """The runs of all rows; empty text: rows that name none."""
+    return {run for batch in batches for _, run, _ in _keys(batch)}
+
+
+def _keys(batch: SourceBatch) -> list[tuple[str, str, str]]:
+    """Table, run and phase of the batch's rows."""
+    return [
+        (name, run or "", phase or "")
+        for name, rows in batch.rows.items()
+        for run in _values(rows, "run_id")
+        for phase in _values(rows, "phase")
+    ]
+
+
+def _values(rows: pa.Table, name: str) -> list[str | None]:
+    if not rows.num_rows:
+        return []
+    return pc.unique(rows[name]).to_pylist() if name in rows.column_names else [None]

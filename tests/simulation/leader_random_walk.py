@@ -1,6 +1,7 @@
 """A share partition at work, step by random step: members, a leader, its coordinator, the user's log.
 
-Every step is also put down as one JSON line with what came of it, so that other leaders can be given the same life.
+`LeaderFixture` is a leader whose steps a test chooses. Every random step is also put down as one JSON line with what
+came of it, so that other leaders can be given the same life.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acktrail.format.wire.dialects.released import encode
+from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.share_coordinator import ShareCoordinator
@@ -20,6 +22,7 @@ from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBa
 from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode, FetchLimits
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.leader.partition_log import UserPartitionLog
+from acktrail_simulation.leader.share_partition_cache import SharePartitionCache
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus, SharePartitionLeader
 from acktrail_simulation.messages.persister_json import request_fields
 from acktrail_simulation.messages.persister_messages import (
@@ -29,7 +32,7 @@ from acktrail_simulation.messages.persister_messages import (
     batched,
 )
 
-__all__ = ["KEY", "SimulatedLeader", "settings_of"]
+__all__ = ["KEY", "LeaderFixture", "SimulatedLeader", "held", "settings_of", "spread"]
 
 KEY: Final = SharePartition(group_id=GroupId("g"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
 MEMBERS: Final = ("m1", "m2", "m3")
@@ -292,3 +295,74 @@ class SimulatedLeader:
             told["complete"] = cache.delivery_complete_count
         self.lines.append({"now": self.clock.now_ms, **line})
         self.told.append(told)
+
+
+class LeaderFixture:
+    """A leader over a log of batches, with three members who come at will."""
+
+    def __init__(self, *sizes: int, start: int = 0, **settings: Any) -> None:
+        self.clock = SimulatedClock()
+        self.log = UserPartitionLog(start_offset=start, end_offset=start)
+        for size in sizes:
+            self.log.append(size)
+        self.coordinator = ShareCoordinator(partition_counts={KEY.topic_id: 1}, clock=self.clock)
+        self.coordinator.answer(StateInitialize(key=KEY, state_epoch=1, start_offset=start))
+        self.settings = ShareGroupSettings(**settings)
+        self.leader = self.led(0)
+
+    def led(self, epoch: int) -> SharePartitionLeader:
+        """A new leader."""
+        self.leader = SharePartitionLeader(
+            KEY,
+            leader_epoch=epoch,
+            log=self.log,
+            persister=self.coordinator.answer,
+            clock=self.clock,
+            settings=self.settings,
+        )
+        assert self.leader.load() is ErrorCode.NONE
+        return self.leader
+
+    def fetch(self, member: str = "m", most: int = 500, **limits: Any) -> list[tuple[int, int, int]]:
+        """First and last offset and delivery count of what a member gets."""
+        found = self.leader.fetch(
+            FetchLimits(
+                member_id=member, most_records=most, **{"batch_size": 500, "now_ms": self.clock.now_ms, **limits}
+            ),
+            max_bytes=10_000,
+        )
+        return [(part.first_offset, part.last_offset, part.delivery_count) for part in found]
+
+    def say(self, first: int, last: int, *types: int, member: str = "m") -> ErrorCode:
+        """Acknowledge, by one type or one an offset."""
+        return self.leader.acknowledge(
+            member, (AcknowledgementBatch(first_offset=first, last_offset=last, types=types),)
+        )
+
+    def wait(self, milliseconds: int) -> int:
+        """Time passes; how many locks end."""
+        self.clock.advance(milliseconds)
+        return self.leader.end_locks()
+
+    def durable(self) -> list[tuple[int, int, int, int]]:
+        """The batches that the coordinator holds."""
+        state = self.coordinator.memory.states[KEY]
+        return [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches]
+
+
+def held(cache: SharePartitionCache) -> list[StateBatch]:
+    """What a leader has in memory at or above its start offset."""
+    return [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=part.state, delivery_count=part.delivery_count)
+        for batch in cache.batches
+        for first, last, part in batch.parts()
+        if last >= cache.start_offset
+    ]
+
+
+def spread(found: list[tuple[int, int, int, int]]) -> list[StateBatch]:
+    """Batches of first and last offset, state and count."""
+    return [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in found
+    ]

@@ -5,20 +5,16 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
 from definitions.batch_laws import in_order, terminal_count
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.leader_fixture import held
-from simulation.leader_random_walk import KEY, SimulatedLeader
+from simulation.leader_random_walk import KEY, SimulatedLeader, held
 
 from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType
 from acktrail_simulation.leader.acquisition import AcquiredRecords, FetchLimits
-from acktrail_simulation.leader.group_settings import ShareGroupSettings
-from acktrail_simulation.leader.in_flight import TRANSITIONS, InFlightState, acquired, after_settling, archived
 from acktrail_simulation.leader.persisted_batches import durable_batches
 from acktrail_simulation.leader.share_partition_leader import LeaderStatus
 from acktrail_simulation.messages.persister_messages import PersisterRequest, PersisterResponse
@@ -31,17 +27,75 @@ def offsets(found: list[AcquiredRecords]) -> set[int]:
     return {offset for part in found for offset in range(part.first_offset, part.last_offset + 1)}
 
 
-@given(seeds, lengths)
-def test_what_is_done_is_never_delivered_again(seed: int, steps: int) -> None:
-    """R000-35: an acknowledgement that was answered without error holds: through time-outs, failed writes, new leaders
-    and compaction no member gets the record again, until the group is reset. No delivery exceeds the limit."""
-    world = SimulatedLeader(random.Random(seed))
+CALM = frozenset({"fail", "log_start", "compact"})
+
+
+@given(seeds, lengths, st.booleans())
+def test_what_no_step_breaks(seed: int, steps: int, is_calm: bool) -> None:
+    """R000-35, R002-59: an acknowledgement that was answered without error holds: through time-outs, failed writes, new
+    leaders and compaction no member gets the record again, until the group is reset. No delivery exceeds the limit.
+    Batches of every write ascend and do not overlap, none is acquired; the start offset that a leader writes never goes
+    back."""
+    world = SimulatedLeader(random.Random(seed), without=CALM if is_calm else frozenset())
+    writes = noted_writes(world)
     for _ in range(steps):
-        before = len(world.delivered)
-        world.step()
+        before, end = len(world.delivered), world.coordinator.log.end_offset
+        kind = world.step()
         new = world.delivered[before:]
         assert not offsets(new) & world.done
         assert all(1 <= part.delivery_count <= world.settings.delivery_count_limit for part in new)
+        if is_calm:
+            assert kind not in ("fetch", "produce") or world.coordinator.log.end_offset == end
+            the_record_lags_by_the_locks_alone(world, is_new=kind == "lead")
+    starts: dict[int | None, int] = {}
+    for write in writes:
+        assert in_order(write.batches)
+        assert all(b.delivery_state != DeliveryState.ACQUIRED and b.delivery_count >= 0 for b in write.batches)
+        assert write.start_offset is not None
+        assert write.start_offset >= starts.get(write.leader_epoch, 0)
+        starts[write.leader_epoch] = write.start_offset
+
+
+def noted_writes(world: SimulatedLeader) -> list[StateWrite]:
+    """All that leaders will ask the coordinator to write."""
+    writes: list[StateWrite] = []
+    persist = world.leader.persister
+
+    def noting(request: PersisterRequest) -> PersisterResponse:
+        if isinstance(request, StateWrite):
+            writes.append(request)
+        return persist(request)
+
+    world._persist = noting  # type: ignore[method-assign]
+    world.leader.persister = noting
+    return writes
+
+
+def the_record_lags_by_the_locks_alone(world: SimulatedLeader, *, is_new: bool) -> None:
+    """R000-02, R000-39, R000-42, R000-49: what a leader has in memory and what is durable differ by locks (acquired n
+    is available n - 1) and by leading terminal records alone; a fetch writes nothing; a new leader begins where the
+    durable state's effective start is, and its own start never lies outside the two durable ones."""
+    state, leader = world.coordinator.memory.states[KEY], world.leader
+    if leader.state_epoch != state.state_epoch or leader.status is not LeaderStatus.ACTIVE:
+        return
+    start = state.first_unfinished_offset
+    assert state.start_offset is not None
+    assert start is not None
+    assert not is_new or leader.cache.start_offset == start
+    assert state.start_offset <= leader.cache.start_offset <= start
+    live = known(durable_batches(held(leader.cache)))
+    assert known(prune_state_batches(state.batches, start)) == {o: part for o, part in live.items() if o >= start}
+    assert state.delivery_complete_count == terminal_count(state.batches, state.start_offset)
+
+
+def known(found: Any) -> dict[int, tuple[int, int]]:
+    """Offset by offset, without those in their first attempt, which no record mentions."""
+    return {
+        offset: (batch.delivery_state, batch.delivery_count)
+        for batch in found
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+        if (batch.delivery_state, batch.delivery_count) != (0, 0)
+    }
 
 
 @given(seeds, lengths)
@@ -85,70 +139,6 @@ def drained(world: SimulatedLeader) -> list[AcquiredRecords]:
     raise AssertionError("delivery does not come to an end")
 
 
-CALM = frozenset({"fail", "log_start", "compact"})
-
-
-@given(seeds, lengths)
-def test_the_record_lags_by_the_locks_alone(seed: int, steps: int) -> None:
-    """R000-02, R000-39, R000-42, R000-49: what a leader has in memory and what is durable differ by locks (acquired n
-    is available n - 1) and by leading terminal records alone; a fetch writes nothing; a new leader begins where the
-    durable state's effective start is, and its own start never lies outside the two durable ones."""
-    world = SimulatedLeader(random.Random(seed), without=CALM)
-    for _ in range(steps):
-        end = world.coordinator.log.end_offset
-        kind = world.step()
-        if kind in ("fetch", "produce"):
-            assert world.coordinator.log.end_offset == end
-        state = world.coordinator.memory.states[KEY]
-        if world.leader.state_epoch != state.state_epoch or world.leader.status is not LeaderStatus.ACTIVE:
-            continue
-        if kind == "lead":
-            assert world.leader.cache.start_offset == state.first_unfinished_offset
-        start = state.first_unfinished_offset
-        assert state.start_offset is not None
-        assert start is not None
-        assert state.start_offset <= world.leader.cache.start_offset <= start
-        live = known(durable_batches(held(world.leader.cache)))
-        assert known(prune_state_batches(state.batches, start)) == {o: part for o, part in live.items() if o >= start}
-        assert state.delivery_complete_count == terminal_count(state.batches, state.start_offset)
-
-
-def known(found: Any) -> dict[int, tuple[int, int]]:
-    """Offset by offset, without those in their first attempt, which no record mentions."""
-    return {
-        offset: (batch.delivery_state, batch.delivery_count)
-        for batch in found
-        for offset in range(batch.first_offset, batch.last_offset + 1)
-        if (batch.delivery_state, batch.delivery_count) != (0, 0)
-    }
-
-
-@given(seeds, lengths)
-def test_what_is_written_is_in_order(seed: int, steps: int) -> None:
-    """R002-59: batches of every write ascend and do not overlap, none is acquired; the start offset that a leader
-    writes never goes back."""
-    world = SimulatedLeader(random.Random(seed))
-    writes: list[StateWrite] = []
-    persist = world.leader.persister
-
-    def noting(request: PersisterRequest) -> PersisterResponse:
-        if isinstance(request, StateWrite):
-            writes.append(request)
-        return persist(request)
-
-    world._persist = noting  # type: ignore[method-assign]
-    world.leader.persister = noting
-    for _ in range(steps):
-        world.step()
-    starts: dict[int | None, int] = {}
-    for write in writes:
-        assert in_order(write.batches)
-        assert all(b.delivery_state != DeliveryState.ACQUIRED and b.delivery_count >= 0 for b in write.batches)
-        assert write.start_offset is not None
-        assert write.start_offset >= starts.get(write.leader_epoch, 0)
-        starts[write.leader_epoch] = write.start_offset
-
-
 @given(seeds, lengths)
 def test_an_old_leader_is_fenced(seed: int, steps: int) -> None:
     """R000-33, R002-58: once another leader has loaded, what the old one still tells its members is an error, and
@@ -167,26 +157,3 @@ def test_an_old_leader_is_fenced(seed: int, steps: int) -> None:
     old.end_locks()
 
     assert world.coordinator.log.end_offset == end
-
-
-@given(st.sampled_from(DeliveryState), st.sampled_from(DeliveryState), st.integers(0, 6))
-def test_transitions(before: DeliveryState, after: DeliveryState, count: int) -> None:
-    """Only the transitions of the table are made; terminal states are never left; an acquisition counts, a
-    release at the limit archives."""
-    settings = ShareGroupSettings(delivery_count_limit=5)
-    one = InFlightState(state=before, delivery_count=count)
-    allowed = after in TRANSITIONS[before]
-    if after is DeliveryState.ACQUIRED:
-        if allowed:
-            now_held = acquired(one, "m", lock_expires_ms=9)
-            assert (now_held.state, now_held.delivery_count, now_held.member_id) == (after, count + 1, "m")
-        else:
-            with pytest.raises(ValueError, match="do not become"):
-                acquired(one, "m", lock_expires_ms=9)
-    elif before is DeliveryState.ACQUIRED:
-        found = after_settling(one, after, settings)
-        worn = after is DeliveryState.AVAILABLE and count >= 5
-        assert found == InFlightState(state=DeliveryState.ARCHIVED if worn else after, delivery_count=count)
-    elif after is DeliveryState.ARCHIVED and allowed:
-        assert archived(one).is_terminal
-    assert not TRANSITIONS[DeliveryState.ACKNOWLEDGED] | TRANSITIONS[DeliveryState.ARCHIVED]

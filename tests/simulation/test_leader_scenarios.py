@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from samples.golden_vectors import example
-from simulation.leader_fixture import LeaderFixture, held, spread
-from simulation.leader_random_walk import KEY
+from simulation.leader_random_walk import KEY, LeaderFixture, held, spread
 
 from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.error_codes import ErrorCode
@@ -129,16 +128,10 @@ def test_acknowledgement_types() -> None:
         pytest.param([(0, 4, (1,)), (5, 9, (2,))], False, True, id="in order"),
         pytest.param([(0, 4, (1,)), (4, 9, (2,))], False, True, id="one shared offset slips through"),
         pytest.param([(0, 4, (1,)), (3, 9, (2,))], False, False, id="overlapping"),
-        pytest.param([(5, 9, (1,)), (0, 4, (2,))], False, False, id="descending"),
-        pytest.param([(4, 3, (1,))], False, False, id="inverted"),
-        pytest.param([(0, 4, ())], False, False, id="no type"),
         pytest.param([(0, 4, (1, 1))], False, False, id="too few types"),
-        pytest.param([(0, 1, (1, 3))], False, True, id="a type each"),
         pytest.param([(0, 1, (5,))], False, False, id="an unknown type"),
-        pytest.param([(0, 1, (-1,))], False, False, id="a negative type"),
         pytest.param([(0, 1, (4,))], False, False, id="renewing unannounced"),
         pytest.param([(0, 1, (4,))], True, True, id="renewing announced"),
-        pytest.param([], False, True, id="nothing"),
     ],
 )
 def test_well_formed_acknowledgements(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from definitions.queue_rules import Judgement, judge
 from definitions.queue_window import QueueContext, QueueObservation, next_window
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.leader_fixture import LeaderFixture
-from simulation.leader_random_walk import KEY
+from simulation.leader_random_walk import KEY, LeaderFixture
 
 from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.model.replay import unfinished_records
@@ -84,48 +84,29 @@ def statuses(rounds: list[int], act: Callable[[Trace], None]) -> list[QueueStatu
 
 
 ROUNDS = st.lists(st.integers(1, 6), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS)
-QUIET_ROUNDS = st.lists(st.integers(0, 6), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS)
 
 
-@given(QUIET_ROUNDS)
+@given(st.lists(st.integers(0, 6), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS))
 def test_a_group_that_finishes_everything_is_never_bad(rounds: list[int]) -> None:
-    """However many records come, and where none come."""
-    found = statuses(rounds, lambda trace: trace.settle(ACCEPT))
+    """However many records come, and where none come. Once what came has left the window it is idle."""
+    found = statuses([*rounds, *[0] * (LONGEST + 1)], lambda trace: trace.settle(ACCEPT))
     assert all(STATUS_TABLE[status].urgency is Urgency.NOTHING for status in found)
+    assert found[-1] is QueueStatus.IDLE
 
 
-@given(st.integers(1, 6), st.integers(1, MOST_ROUNDS))
-def test_a_group_without_new_records_becomes_idle(records: int, quiet: int) -> None:
-    """Once what came has left the window; it is never bad before."""
-    found = statuses([records, *[0] * (quiet + LONGEST)], lambda trace: trace.settle(ACCEPT))
-    assert set(found[LONGEST:]) == {QueueStatus.IDLE}
-    assert set(found) <= {QueueStatus.OK, QueueStatus.IDLE}
-
-
-@given(ROUNDS)
-def test_a_record_that_is_held_stops_the_group(rounds: list[int]) -> None:
-    """Everything above the first record is finished, and it stays: stuck from the third observation to the last."""
-    found = statuses([2, *rounds], lambda trace: trace.settle(ACCEPT, but=0))
+@given(ROUNDS, st.integers(0, LONGEST + 3))
+def test_a_record_that_is_held_stops_the_group(rounds: list[int], pause: int) -> None:
+    """Everything above the first record is finished, and it stays: stuck from the third observation to the last, also
+    where no records come for longer than a window."""
+    found = statuses([2, *rounds, *[0] * pause], lambda trace: trace.settle(ACCEPT, but=0))
     assert set(found[2:]) == {QueueStatus.STUCK}
 
 
-@given(ROUNDS, st.integers(1, LONGEST + 3))
-def test_a_pause_does_not_free_a_stuck_group(rounds: list[int], pause: int) -> None:
-    """No records come, nothing is finished: still stuck, longer than a window."""
-    found = statuses([2, *rounds, *[0] * pause], lambda trace: trace.settle(ACCEPT, but=0))
-    assert found[-1] is QueueStatus.STUCK
-
-
-@given(ROUNDS)
-def test_a_group_that_releases_everything_shows_at_once(rounds: list[int]) -> None:
+@pytest.mark.parametrize(("how", "status"), [(RELEASE, QueueStatus.RELEASE_LOOP), (REJECT, QueueStatus.REJECT_STORM)])
+@given(rounds=ROUNDS)
+def test_a_group_that_finishes_nothing_shows_at_once(how: int, status: QueueStatus, rounds: list[int]) -> None:
     """From the first observation on; the broker archives what was delivered five times."""
-    assert set(statuses(rounds, lambda trace: trace.settle(RELEASE))) == {QueueStatus.RELEASE_LOOP}
-
-
-@given(ROUNDS)
-def test_a_group_that_rejects_everything_shows_at_once(rounds: list[int]) -> None:
-    """From the first observation on."""
-    assert set(statuses(rounds, lambda trace: trace.settle(REJECT))) == {QueueStatus.REJECT_STORM}
+    assert set(statuses(rounds, lambda trace: trace.settle(how))) == {status}
 
 
 @given(st.lists(st.integers(4, 9), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS))
@@ -136,5 +117,4 @@ def test_a_group_that_is_too_slow_lags(rounds: list[int]) -> None:
         trace.desk.log.append(6)
         trace.settle(ACCEPT, most=1)
 
-    found = statuses([9, *rounds], act)
-    assert set(found[2:]) == {QueueStatus.LAGGING}
+    assert set(statuses([9, *rounds], act)[2:]) == {QueueStatus.LAGGING}

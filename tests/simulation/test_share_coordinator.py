@@ -1,15 +1,23 @@
-"""The simulated share coordinator: what it answers."""
+"""The simulated share coordinator: what it answers, and laws that hold whatever it is asked."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from samples.coordinator_random_calls import KEYS, TOPIC_IDS, coordinator
-from simulation.coordinator_calls import KEY, batch, records, started, write
+from hypothesis import given
+from hypothesis import strategies as st
+from samples.coordinator_random_calls import KEYS, TOPIC_IDS, Step, coordinator, requests, scripts, take
 
-from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
-from acktrail_simulation.coordinator.share_coordinator import UPDATES_PER_SNAPSHOT, Availability
+from acktrail.model.batches import StateBatch
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.replay import SharePartitionState, replay
+from acktrail.model.share_partition import SharePartition
+from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
+from acktrail_simulation.coordinator.share_coordinator import UPDATES_PER_SNAPSHOT, Availability, ShareCoordinator
+from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.messages.persister_messages import (
     PersisterRequest,
@@ -22,55 +30,44 @@ from acktrail_simulation.messages.persister_messages import (
     SummaryResponse,
 )
 
+KEY = KEYS[0]
 
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        pytest.param(write(0, key=replace(KEY, partition=-1)), ErrorCode.INVALID_REQUEST, id="negative partition"),
-        pytest.param(replace(write(0), leader_epoch=None), ErrorCode.INVALID_REQUEST, id="write without leader epoch"),
-        pytest.param(replace(write(0), state_epoch=None), ErrorCode.INVALID_REQUEST, id="write without state epoch"),
-        pytest.param(StateRead(key=KEY, leader_epoch=None), ErrorCode.INVALID_REQUEST, id="read without leader epoch"),
-        pytest.param(
-            StateInitialize(key=KEY, state_epoch=None, start_offset=0),
-            ErrorCode.INVALID_REQUEST,
-            id="initialize without state epoch",
-        ),
-        pytest.param(write(0, key=KEYS[1]), ErrorCode.INVALID_REQUEST, id="write, never initialized"),
-        pytest.param(StateRead(key=KEYS[1], leader_epoch=0), ErrorCode.INVALID_REQUEST, id="read, never initialized"),
-        pytest.param(write(0, leader=3), ErrorCode.FENCED_LEADER_EPOCH, id="an older leader writes"),
-        pytest.param(
-            write(0, leader=3, state_epoch=1), ErrorCode.FENCED_LEADER_EPOCH, id="both older: the leader comes first"
-        ),
-        pytest.param(write(0, leader=4, state_epoch=1), ErrorCode.FENCED_STATE_EPOCH, id="an older group epoch writes"),
-        pytest.param(StateRead(key=KEY, leader_epoch=3), ErrorCode.FENCED_LEADER_EPOCH, id="an older leader reads"),
-        pytest.param(
-            StateInitialize(key=KEY, state_epoch=1, start_offset=0),
-            ErrorCode.FENCED_STATE_EPOCH,
-            id="an older group epoch initializes",
-        ),
-        pytest.param(
-            StateInitialize(key=replace(KEY, partition=2), state_epoch=2, start_offset=0),
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            id="a partition that is not there",
-        ),
-        pytest.param(
-            StateDelete(key=replace(KEY, topic_id=KEY.topic_id[::-1])),
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            id="a topic that is not there",
-        ),
-        pytest.param(write(0, leader=4, state_epoch=2), ErrorCode.NONE, id="equal epochs"),
-        pytest.param(write(0, leader=9, state_epoch=9), ErrorCode.NONE, id="higher epochs"),
-        pytest.param(StateDelete(key=KEYS[1]), ErrorCode.NONE, id="delete what is not there"),
-        pytest.param(StateSummary(key=KEYS[1]), ErrorCode.NONE, id="summary of what is not there"),
-    ],
-)
-def test_answers(request_: PersisterRequest, error: ErrorCode) -> None:
-    """R002-58: each call's error, in the order of Kafka 4.4's checks."""
-    found = coordinator()
-    found.answer(StateInitialize(key=KEY, state_epoch=2, start_offset=0))
-    found.answer(StateRead(key=KEY, leader_epoch=4))
 
-    assert found.answer(request_).error is error
+def batch(first: int, last: int, state: int = 2, count: int = 1) -> StateBatch:
+    return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+
+
+def write(
+    start: int | None,
+    *batches: StateBatch,
+    key: SharePartition = KEY,
+    leader: int = 0,
+    state_epoch: int = 0,
+    done: int = 0,
+) -> StateWrite:
+    return StateWrite(
+        key=key,
+        state_epoch=state_epoch,
+        leader_epoch=leader,
+        start_offset=start,
+        delivery_complete_count=done,
+        batches=batches,
+    )
+
+
+def started(*, limit: int = 2, rules: CoordinatorRules = KAFKA_4_4, start: int | None = 0) -> ShareCoordinator:
+    found = coordinator(limit=limit, rules=rules)
+    found.answer(StateInitialize(key=KEY, state_epoch=0, start_offset=start))
+    return found
+
+
+def records(found: ShareCoordinator) -> list[StateRecord]:
+    return [entry.record for entry in found.log.entries]
+
+
+def ageless(state: SharePartitionState) -> SharePartitionState:
+    """Without what a snapshot sets anew."""
+    return replace(state, snapshot_epoch=0, create_timestamp_ms=None, write_timestamp_ms=None)
 
 
 def test_a_read_raises_the_leader_epoch_once() -> None:
@@ -156,3 +153,105 @@ def test_the_snapshot_after_so_many_updates() -> None:
     every = started(limit=0)
     every.answer(write(0, batch(0, 0)))
     assert all(isinstance(record, ShareSnapshot) for record in records(every))
+
+
+ALL_RULES = st.sampled_from((KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK))
+limits = st.integers(0, 3)
+
+
+@given(scripts(prune=False), limits, ALL_RULES)
+def test_a_restart_knows_what_memory_knew(steps: list[Step], limit: int, rules: CoordinatorRules) -> None:
+    """R000-30, R000-32: after every step, replaying the log gives the coordinator's own states, and loading it gives
+    all that it holds in memory."""
+    found = coordinator(limit=limit, rules=rules)
+    for step in steps:
+        take(found, step)
+        assert replay(records(found)) == found.memory.states
+        assert ShareCoordinatorState.loaded(found.log.placed(), updates_per_snapshot=limit) == found.memory
+
+
+@given(scripts(most=40), limits)
+def test_pruning_loses_no_state(steps: list[Step], limit: int) -> None:
+    """R000-14: whatever was pruned, what is left replays to the states in memory, and every live key's newest snapshot
+    is still there."""
+    found = coordinator(limit=limit)
+    for step in steps:
+        take(found, step)
+        assert replay(records(found)) == found.memory.states
+        assert all(offset >= found.log.start_offset for offset in found.memory.snapshot_offsets.values())
+
+
+@given(scripts(), limits, st.data())
+def test_a_crash_loses_only_what_was_never_written(steps: list[Step], limit: int, data: st.DataObject) -> None:
+    """A coordinator that crashed between any two records starts again with the state it had between them."""
+    found = coordinator(limit=limit)
+    known: dict[int, dict[SharePartition, SharePartitionState]] = {}
+    for step in steps:
+        take(found, step)
+        known[found.log.end_offset] = deepcopy(found.memory.states)
+    crash = data.draw(st.integers(found.log.start_offset, found.log.end_offset))
+    again = found.restarted(end_offset=crash)
+
+    if crash in known and found.log.start_offset == 0:
+        assert again.memory.states == known[crash]
+    assert again.memory.states == replay(records(found)[: crash - found.log.start_offset])
+
+
+@given(scripts(), requests(), limits, ALL_RULES)
+def test_what_is_refused_changes_nothing(
+    steps: list[Step], request: PersisterRequest, limit: int, rules: CoordinatorRules
+) -> None:
+    """R002-58: an answer with an error has written no record and left memory as it was; so has a summary."""
+    found = coordinator(limit=limit, rules=rules)
+    for step in steps:
+        take(found, step)
+    before, end = deepcopy(found.memory), found.log.end_offset
+    answer = found.answer(request)
+
+    if answer.error is not ErrorCode.NONE or isinstance(request, StateSummary):
+        assert (found.memory, found.log.end_offset) == (before, end)
+
+
+@given(st.lists(requests().filter(lambda request: isinstance(request, StateWrite)), max_size=6), limits)
+def test_a_fenced_writer_changes_nothing_that_is_read(writes: list[StateWrite], limit: int) -> None:
+    """R002-58: once a newer leader has read, or the group has begun afresh, the state that is read stays what it is,
+    whatever the older writer sends."""
+    newer_leader, newer_group = started(limit=limit), started(limit=limit)
+    newer_leader.answer(StateRead(key=KEY, leader_epoch=7))
+    newer_group.answer(StateInitialize(key=KEY, state_epoch=7, start_offset=9))
+    for found, leader_epoch in ((newer_leader, 7), (newer_group, 0)):
+        read = found.answer(StateRead(key=KEY, leader_epoch=leader_epoch))
+        for older in writes:
+            answer = found.answer(replace(older, key=KEY, leader_epoch=min(older.leader_epoch or 0, 3), state_epoch=3))
+            assert answer.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+            assert found.answer(StateRead(key=KEY, leader_epoch=leader_epoch)) == read
+
+
+@given(scripts(prune=False), st.data())
+def test_any_update_may_be_a_snapshot(steps: list[Step], data: st.DataObject) -> None:
+    """R000-22, R000-53: an update replaced by a snapshot of the state it led to leaves every state as it was, but for
+    its snapshot epoch and times."""
+    found = coordinator(limit=100)
+    for step in steps:
+        take(found, step)
+    log = records(found)
+    updates = [index for index, record in enumerate(log) if isinstance(record, ShareUpdate)]
+    if not updates:
+        return
+    chosen = data.draw(st.sampled_from(updates))
+    state = replay(log[: chosen + 1])[log[chosen].key]
+    assert state.state_epoch is not None
+    assert state.leader_epoch is not None
+    log[chosen] = ShareSnapshot(
+        key=state.key,
+        snapshot_epoch=state.snapshot_epoch + 1,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp_ms=1,
+        write_timestamp_ms=1,
+        batches=state.batches,
+    )
+
+    assert {k: ageless(s) for k, s in replay(log).items()} == {k: ageless(s) for k, s in found.memory.states.items()}

@@ -14,12 +14,18 @@ from acktrail_simulation.leader.acknowledge import InvalidRecordState
 from acktrail_simulation.messages.share_messages import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    AskedPartition,
     FetchedPartition,
-    FetchPartition,
     ShareFetch,
     TopicIdPartition,
     next_session_epoch,
 )
+
+
+def in_turn(wanted: tuple[TopicIdPartition, ...], session_epoch: int) -> tuple[TopicIdPartition, ...]:
+    """`wanted` from the one whose turn it is (``PartitionRotateStrategy``)."""
+    turn = session_epoch % len(wanted) if wanted and session_epoch > 0 else 0
+    return wanted[turn:] + wanted[:turn]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +39,11 @@ class SessionKey:
 @dataclass(slots=True, kw_only=True)
 class SessionPartition:
     """One topic partition of a session. `topic`: its name when it was added; None: it had none, and never gets one.
-    `must_answer`: it is in the next response in any case. `max_bytes`: of version 0.
+    `must_answer`: it is in the next response in any case.
     """
 
     topic: str | None
     must_answer: bool
-    max_bytes: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,24 +92,19 @@ class ShareSessions:
         """The session that a ShareFetch works with, its epoch already the next one; None: the request closes it.
 
         Raises:
-            Refused: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED (Kafka 4.0:
-                SHARE_SESSION_NOT_FOUND); INVALID_REQUEST for acknowledgements in a first request, and in version 0 for
-                something to fetch in a last one.
+            Refused: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED; INVALID_REQUEST
+                for acknowledgements in a first request.
         """
-        fetched = tuple(partition for partition in request.partitions if partition.max_bytes != 0)
         if request.session_epoch == FINAL_EPOCH:
-            if request.version == 0 and fetched:
-                raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
             self._known(key)
             return None
         if request.session_epoch == INITIAL_EPOCH:
             if request.has_acknowledgements:
                 raise InvalidRecordState(ErrorCode.INVALID_REQUEST)
-            return self._open(key, fetched, connection_id, version=request.version)
+            return self._open(key, request.partitions, connection_id)
         session = self._next(key, request.session_epoch)
-        for partition in fetched:
-            cached = session.partitions.setdefault(partition.at, self._added(partition, must_answer=True))
-            cached.max_bytes = partition.max_bytes
+        for partition in request.partitions:
+            session.partitions.setdefault(partition.at, self._added(partition, must_answer=True))
         for at in request.forgotten:
             session.partitions.pop(at, None)
         session.is_new = False
@@ -142,19 +142,12 @@ class ShareSessions:
         self._gone.discard(connection_id)
         return key, is_open
 
-    def has_members(self, group_id: GroupId) -> bool:
-        """Whether a session of the group is open."""
-        return any(key.group_id == group_id for key in self.sessions)
-
-    def _open(
-        self, key: SessionKey, partitions: Iterable[FetchPartition], connection_id: str, *, version: int
-    ) -> ShareSession:
+    def _open(self, key: SessionKey, partitions: Iterable[AskedPartition], connection_id: str) -> ShareSession:
         """A session afresh. What the old one held stays locked until that ends by itself."""
         if key in self.sessions:
             self._remove(self.sessions[key])
         if len(self.sessions) >= self.most_sessions:
-            refusal = ErrorCode.SHARE_SESSION_LIMIT_REACHED if version else ErrorCode.SHARE_SESSION_NOT_FOUND
-            raise InvalidRecordState(refusal)
+            raise InvalidRecordState(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(key=key, connection_id=connection_id, epoch=next_session_epoch(INITIAL_EPOCH))
         session.partitions = {found.at: self._added(found, must_answer=False) for found in partitions}
         self.sessions[key] = session
@@ -162,9 +155,8 @@ class ShareSessions:
         self._gone.discard(connection_id)
         return session
 
-    def _added(self, partition: FetchPartition, *, must_answer: bool) -> SessionPartition:
-        topic = self.name_of(partition.at)
-        return SessionPartition(topic=topic, must_answer=must_answer, max_bytes=partition.max_bytes)
+    def _added(self, partition: AskedPartition, *, must_answer: bool) -> SessionPartition:
+        return SessionPartition(topic=self.name_of(partition.at), must_answer=must_answer)
 
     def _remove(self, session: ShareSession) -> None:
         del self.sessions[session.key]

@@ -1,19 +1,20 @@
 """The two calls of a share group's members, ShareFetch (78) and ShareAcknowledge (79), as values.
 
-Version 0 is that of the founding document and Kafka 4.0, 1 is Kafka 4.1's, 2 is Kafka 4.2's and later. Bytes and
-messages of errors are left out; a record batch stands for its records.
+Version 1 is Kafka 4.1's, 2 is Kafka 4.2's and later. A record batch stands for its records.
+As JSON objects they have Kafka's field names (``ShareFetchRequest.json``, ``ShareAcknowledgeRequest.json``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from itertools import groupby
+from typing import Any, Final
 
 from acktrail.model.share_partition import GroupId, TopicId
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch
-from acktrail_simulation.leader.acquisition import AcquiredRecords, AcquireMode
+from acktrail_simulation.leader.acquisition import AcquireMode
 from acktrail_simulation.leader.partition_log import RecordBatch
 
 INITIAL_EPOCH: Final = 0
@@ -22,8 +23,6 @@ FINAL_EPOCH: Final = -1
 """Closes it."""
 _HIGHEST_EPOCH: Final = 2**31 - 1
 _MAX_BYTES: Final = 0x7FFF_FFFF
-
-PartitionT = TypeVar("PartitionT", "FetchedPartition", "AcknowledgedPartition")
 
 
 def next_session_epoch(epoch: int) -> int:
@@ -44,32 +43,23 @@ class TopicIdPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
-    """One topic partition of a ShareFetch. `max_bytes` (version 0 alone): 0 says that nothing is to be fetched."""
+class AskedPartition:
+    """One topic partition of a request."""
 
     at: TopicIdPartition
     acknowledgements: tuple[AcknowledgementBatch, ...] = ()
-    max_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgePartition:
-    """One topic partition of a ShareAcknowledge."""
-
-    at: TopicIdPartition
-    acknowledgements: tuple[AcknowledgementBatch, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetch:
     """What a member asks for. `forgotten` leave its session. `renewing`: the acknowledgements renew locks (version 2);
-    then every amount asked for must be 0. `max_records` and `batch_size` came with version 1, `mode` with version 2.
+    then every amount asked for must be 0. `mode` came with version 2.
     """
 
     group_id: GroupId | None
     member_id: str
     session_epoch: int
-    partitions: tuple[FetchPartition, ...] = ()
+    partitions: tuple[AskedPartition, ...] = ()
     forgotten: tuple[TopicIdPartition, ...] = ()
     version: int = 2
     max_wait_ms: int = 0
@@ -93,77 +83,61 @@ class ShareAcknowledge:
     group_id: GroupId | None
     member_id: str
     session_epoch: int
-    partitions: tuple[AcknowledgePartition, ...] = ()
+    partitions: tuple[AskedPartition, ...] = ()
     version: int = 2
     renewing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentLeader:
-    """The leader of a topic partition, for a member that asked another broker; None: there is no leader."""
-
-    leader_id: int | None
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class NodeEndpoint:
-    """Where a broker listens."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One topic partition of the answer to a ShareFetch. `acknowledge_error` is of what rode along."""
+    """What a fetch found in one topic partition."""
 
     at: TopicIdPartition
     error: ErrorCode = ErrorCode.NONE
-    acknowledge_error: ErrorCode = ErrorCode.NONE
-    current_leader: CurrentLeader | None = None
     records: tuple[RecordBatch, ...] = ()
-    acquired: tuple[AcquiredRecords, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgedPartition:
-    """One topic partition of the answer to a ShareAcknowledge."""
-
-    at: TopicIdPartition
-    error: ErrorCode = ErrorCode.NONE
-    current_leader: CurrentLeader | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
-    """`lock_timeout_ms`: how long what was acquired is locked. `endpoints`: of the leaders that partitions name."""
-
-    error: ErrorCode = ErrorCode.NONE
-    lock_timeout_ms: int = 0
-    partitions: tuple[FetchedPartition, ...] = ()
-    endpoints: tuple[NodeEndpoint, ...] = ()
-
-    def of(self, at: TopicIdPartition) -> FetchedPartition | None:
-        """The response for one topic partition; None: there is none."""
-        return _of(at, self.partitions)
+def request_fields(request: ShareFetch | ShareAcknowledge) -> dict[str, Any]:
+    """A request as Kafka nests it, with the fields that its version has."""
+    fields: dict[str, Any] = {
+        "GroupId": request.group_id,
+        "MemberId": request.member_id,
+        "ShareSessionEpoch": request.session_epoch,
+    }
+    if request.version > 1:
+        fields["IsRenewAck"] = request.renewing
+    if isinstance(request, ShareAcknowledge):
+        return {**fields, "Topics": _topics(request.partitions)}
+    return {
+        **fields,
+        **_amounts(request),
+        "Topics": _topics(request.partitions),
+        "ForgottenTopicsData": _forgotten(request.forgotten),
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgeResponse:
-    """As of a ShareFetch, without records."""
-
-    error: ErrorCode = ErrorCode.NONE
-    lock_timeout_ms: int = 0
-    partitions: tuple[AcknowledgedPartition, ...] = ()
-    endpoints: tuple[NodeEndpoint, ...] = ()
-
-    def of(self, at: TopicIdPartition) -> AcknowledgedPartition | None:
-        """The response for one topic partition; None: there is none."""
-        return _of(at, self.partitions)
+def _amounts(request: ShareFetch) -> dict[str, int]:
+    amounts = {"MaxWaitMs": request.max_wait_ms, "MinBytes": request.min_bytes, "MaxBytes": request.max_bytes}
+    amounts |= {"MaxRecords": request.max_records, "BatchSize": request.batch_size}
+    if request.version > 1:
+        amounts["ShareAcquireMode"] = int(request.mode)
+    return amounts
 
 
-def _of(at: TopicIdPartition, partitions: Iterable[PartitionT]) -> PartitionT | None:
-    return next((partition for partition in partitions if partition.at == at), None)
+def _topics(partitions: Iterable[AskedPartition]) -> list[dict[str, Any]]:
+    by_topic: dict[TopicId, list[dict[str, Any]]] = {}
+    for partition in partitions:
+        batches = [_batch(batch) for batch in partition.acknowledgements]
+        asked = {"PartitionIndex": partition.at.partition, "AcknowledgementBatches": batches}
+        by_topic.setdefault(partition.at.topic_id, []).append(asked)
+    return [{"TopicId": topic_id, "Partitions": found} for topic_id, found in by_topic.items()]
+
+
+def _forgotten(forgotten: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
+    by_topic = groupby(sorted(forgotten), key=lambda at: at.topic_id)
+    return [{"TopicId": topic_id, "Partitions": [at.partition for at in found]} for topic_id, found in by_topic]
+
+
+def _batch(batch: AcknowledgementBatch) -> dict[str, Any]:
+    types = [int(kind) for kind in batch.types]
+    return {"FirstOffset": batch.first_offset, "LastOffset": batch.last_offset, "AcknowledgeTypes": types}

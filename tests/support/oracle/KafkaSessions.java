@@ -25,12 +25,9 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.message.ShareAcknowledgeRequestData;
 import org.apache.kafka.common.message.ShareAcknowledgeRequestDataJsonConverter;
-import org.apache.kafka.common.message.ShareAcknowledgeResponseData;
-import org.apache.kafka.common.message.ShareAcknowledgeResponseDataJsonConverter;
 import org.apache.kafka.common.message.ShareFetchRequestData;
 import org.apache.kafka.common.message.ShareFetchRequestDataJsonConverter;
 import org.apache.kafka.common.message.ShareFetchResponseData;
-import org.apache.kafka.common.message.ShareFetchResponseDataJsonConverter;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.SimpleRecord;
@@ -96,16 +93,6 @@ public final class KafkaSessions {
                 manager.releaseSession(line.get("group").asText(), line.get("member").asText()).join()));
             case "disconnect" -> cache.connectionDisconnectListener().onDisconnect(line.get("connection").asText());
             case "check" -> answer.put("passes", passes(line, version));
-            case "fetch_answer" -> {
-                ((ObjectNode) line.get("answer")).get("responses").forEach(topic -> topic.get("partitions").forEach(partition ->
-                    ((ObjectNode) partition).put("records", "")));
-                ShareFetchResponseData data = ShareFetchResponseDataJsonConverter.read(line.get("answer"), version);
-                answer.set("answer", ShareFetchResponseDataJsonConverter.write(data, version));
-            }
-            case "acknowledge_answer" -> {
-                ShareAcknowledgeResponseData data = ShareAcknowledgeResponseDataJsonConverter.read(line.get("answer"), version);
-                answer.set("answer", ShareAcknowledgeResponseDataJsonConverter.write(data, version));
-            }
             default -> throw new IllegalArgumentException(line.toString());
         }
         answer.put("sessions", cache.size());

@@ -111,8 +111,6 @@ def test_errors_have_connects_shape(rest: Any) -> None:
             "Connector name configuration (b) doesn't match connector name in the URL (a)",
         ),
         ("GET", "/connector-plugins/None/config", None): (404, "Unknown plugin None."),
-        ("GET", "/admin/loggers/no.such", None): (404, "Logger no.such not found."),
-        ("PUT", "/admin/loggers/x", '{"level": "loud"}'): (404, "invalid log level 'loud'."),
     }
     for (method, path, body), (code, message) in told.items():
         answer = rest(method, path, None if body is None else body.encode())

@@ -9,13 +9,13 @@ from typing import Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.rest import connector_routes, worker_routes
 from acktrail.connect.rest.access import Access, Guard, is_loopback
-from acktrail.connect.rest.answers import Problem
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import HttpServer
+from acktrail.connect.rest.routes import Problem, router
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.runtime.worker_answers import ConnectorConflict
 from acktrail.connect.runtime.worker_config import WorkerConfig
@@ -35,17 +35,22 @@ def application(calls: Calls) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=_operation,
         responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 500)},
     )
     app.state.calls = calls
-    for routes in (connector_routes, worker_routes):
-        app.include_router(routes.router)
-
+    app.include_router(router)
     app.add_exception_handler(AcktrailError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
     return app
+
+
+def _operation(route: APIRoute) -> str:
+    """As Kafka names its operations: ``list_connectors`` is listConnectors."""
+    first, *others = route.name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _problem(code: int, message: str) -> JSONResponse:
@@ -70,13 +75,8 @@ def _message(error: AcktrailError) -> str:
         return f"{error.kind.capitalize()} {error.name} not found"
     if isinstance(error, InvalidConfiguration):
         texts = [text for each in error.errors.values() for text in each]
-        return "\n".join(
-            [
-                f"Connector configuration is invalid and contains the following {len(texts)} error(s):",
-                *texts,
-                _LIST_OF_ERRORS,
-            ]
-        )
+        begin = f"Connector configuration is invalid and contains the following {len(texts)} error(s):"
+        return "\n".join([begin, *texts, _LIST_OF_ERRORS])
     return error.message + (f"; {error.hint}" if error.hint and not isinstance(error, ConnectorConflict) else "")
 
 
@@ -89,12 +89,8 @@ async def _malformed(_: Request, error: Exception) -> JSONResponse:
 
 async def _http_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    message = _phrase(error.status_code) if error.detail == HTTPStatus(error.status_code).phrase else str(error.detail)
-    return _problem(error.status_code, message)
-
-
-def _phrase(code: int) -> str:
-    return f"HTTP {code} {HTTPStatus(code).phrase}"
+    code, phrase = error.status_code, HTTPStatus(error.status_code).phrase
+    return _problem(code, f"HTTP {code} {phrase}" if error.detail == phrase else str(error.detail))
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

@@ -22,9 +22,9 @@ from acktrail.connect.runtime.resolved_config import Redaction, resolve_config, 
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker_answers import (
     ConnectorConflict,
+    Fields,
     LeaseRule,
     NotStopped,
-    OffsetEntry,
     RunState,
     RunStatus,
     TargetState,
@@ -193,30 +193,27 @@ class Worker:
             raise UnknownName("task", f"{name}-{number}")
         run.restart_task(number)
 
-    def offsets(self, name: str) -> list[OffsetEntry]:
-        """The committed positions, in the order of the source's partitions. Raises UnknownName, and what reaching
-        cluster or storage raises."""
+    def offsets(self, name: str) -> list[tuple[Fields, Fields]]:
+        """The committed positions as REST shows them, in the order of the source's partitions. Raises UnknownName, and
+        what reaching cluster or storage raises."""
         run = self._planned(name)
-        source = run.plan.source
-        return [
-            OffsetEntry(partition=source.fields_of(each), offset=offset_of(position))
-            for each, position in run.positions().items()
-        ]
+        fields_of = run.plan.source.fields_of
+        return [(fields_of(each), offset_of(position)) for each, position in run.positions().items()]
 
-    def alter_offsets(self, name: str, entries: Iterable[OffsetEntry]) -> None:
-        """Set the positions of a stopped connector. Raises UnknownName, NotStopped, InputError (an entry is wrong, or
-        rows would be lost or doubled: nothing was changed)."""
+    def alter_offsets(self, name: str, entries: Iterable[tuple[Fields, Fields | None]]) -> None:
+        """Set the positions of a stopped connector, as REST shows them; None: remove one. Raises UnknownName,
+        NotStopped, InputError (an entry is wrong, or rows would be lost or doubled: nothing was changed)."""
         run = self._stopped(name)
         run.positions()  # the source knows its partitions now
         source = run.plan.source
         positions: dict[SourcePartition, Position | None] = {}
-        for entry in entries:
-            source_partition = source.source_partition(entry.partition)
-            position = None if entry.offset is None else position_of(entry.offset)
+        for fields, offset in entries:
+            source_partition = source.source_partition(fields)
+            position = None if offset is None else position_of(offset)
             if position is not None:
                 _check_position(run, source_partition, position)
             if source_partition in positions:
-                raise InputError(f"{dict(entry.partition)} is named twice")
+                raise InputError(f"{dict(fields)} is named twice")
             positions[source_partition] = position
         if not positions:
             raise InputError("no offsets are named", hint='{"offsets": [{"partition": {...}, "offset": {...}}]}')

@@ -34,12 +34,8 @@ class LeaseRule:
     ttl_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetEntry:
-    """A source partition and its position as REST shows them: two objects of JSON; offset None: to be removed."""
-
-    partition: Mapping[str, Any]
-    offset: Mapping[str, Any] | None
+Fields = Mapping[str, Any]
+"""An object of JSON: a source partition or a position as REST shows it."""
 
 
 def offset_of(position: Position) -> Mapping[str, Any]:

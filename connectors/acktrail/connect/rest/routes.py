@@ -1,0 +1,471 @@
+"""``/``, ``/health``, ``/connectors`` and ``/connector-plugins``, as Kafka's resources of these paths; bodies as those
+of its ``org.apache.kafka.connect.runtime.rest.entities``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import version
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from acktrail.connect.config_def import ConfigKey
+from acktrail.connect.config_values import JAVA_BLANK, ConfigType, shown, text_of
+from acktrail.connect.plugins import PluginKind, definition_of, installed
+from acktrail.connect.rest.calls import Api, Calls, Name, PluginName, WorkerRoute
+from acktrail.connect.runtime.worker_answers import RunState, TargetState
+from acktrail.errors import UnknownName
+
+
+def _unicode(text: str) -> str:
+    """Raises ValueError for half a character (a lone surrogate), which JSON can have."""
+    if any("\ud800" <= each <= "\udfff" for each in text):
+        raise ValueError("no valid Unicode")
+    return text
+
+
+def _text(value: Any) -> Any:
+    """A number or truth value of JSON as Kafka's parser makes a text of it."""
+    if isinstance(value, bool):
+        return text_of(ConfigType.BOOLEAN, value)
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
+ConfigText = Annotated[Text, BeforeValidator(_text, json_schema_input_type=str | float | bool)]
+ConfigTexts = dict[Text, ConfigText]
+ConfigChanges = dict[Text, ConfigText | None]
+
+
+class Problem(BaseModel):
+    """Every error has this shape."""
+
+    error_code: int = Field(description="The HTTP status.")
+    message: str
+
+
+class ServerInfo(BaseModel):
+    """The worker."""
+
+    version: str
+    commit: str
+    kafka_cluster_id: str | None = Field(description="The cluster of the connectors; null: not known, or several.")
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else "RUNNING" if value is None else value
+
+
+class NewConnector(BaseModel):
+    """A connector to be created."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Text = Field(description="Unique; without control characters.")
+    config: ConfigTexts
+    initial_state: Annotated[Literal["RUNNING", "PAUSED", "STOPPED"], BeforeValidator(_upper)] = "RUNNING"
+
+
+class TaskId(BaseModel):
+    """A task's address."""
+
+    connector: str
+    task: int
+
+
+class ConnectorInfo(BaseModel):
+    """A connector, its secrets hidden."""
+
+    name: str
+    config: dict[str, Any]
+    tasks: list[TaskId]
+    type: str = "source"
+
+
+class ConnectorState(BaseModel):
+    """A connector's own state; `trace` only when something is wrong, `version` of the plug-in where it is known
+    (KIP-891)."""
+
+    state: RunState
+    worker_id: str
+    version: str | None = None
+    trace: str | None = None
+
+
+class TaskState(ConnectorState):
+    """A task's state."""
+
+    id: int
+
+
+class ConnectorStatus(BaseModel):
+    """The states of a connector and its tasks."""
+
+    name: str
+    connector: ConnectorState
+    tasks: list[TaskState]
+    type: str = "source"
+
+
+class TaskInfo(BaseModel):
+    """A task and its part of the work."""
+
+    id: TaskId
+    config: dict[str, Any]
+
+
+class ConnectorOffset(BaseModel):
+    """A source partition and where its reading continues; offset null: forget it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None
+
+
+class ConnectorOffsets(BaseModel):
+    """The positions of a connector."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    offsets: list[ConnectorOffset]
+
+
+class PluginInfo(BaseModel):
+    """An installed plug-in."""
+
+    class_name: str = Field(serialization_alias="class")
+    type: str
+    version: str
+
+
+class KeyDefinition(BaseModel):
+    """A configuration key."""
+
+    name: str
+    type: str
+    required: bool
+    default_value: str | None
+    importance: str
+    documentation: str
+    group: str | None
+    order_in_group: int = Field(description="Its place in its group, from 1.")
+    width: str = "NONE"
+    display_name: str
+    dependents: list[str] = []
+
+
+class KeyValue(BaseModel):
+    """A configuration key's value, and what is wrong with it."""
+
+    name: str
+    value: str | None
+    recommended_values: list[str] = []
+    errors: list[str]
+    visible: bool = True
+
+
+class ValidatedConfig(BaseModel):
+    """One key; definition null: it is not known."""
+
+    definition: KeyDefinition | None
+    value: KeyValue
+
+
+class ConfigInfos(BaseModel):
+    """A whole configuration after validation."""
+
+    name: str
+    error_count: int
+    groups: list[str]
+    configs: list[ValidatedConfig]
+
+
+router: Final = APIRouter(route_class=WorkerRoute)
+_ONE: Final = "/connectors/{connector}"
+_TASK: Final = f"{_ONE}/tasks/{{task}}"
+_PLUGINS: Final = "/connector-plugins"
+_PLUGIN: Final = f"{_PLUGINS}/{{plugin}}/config"
+_SUFFIX: Final = "Connector"
+
+
+@router.get("/")
+def server_info(api: Api) -> ServerInfo:
+    """The worker's version and its Kafka cluster."""
+    return ServerInfo(version=version("acktrail"), commit="unknown", kafka_cluster_id=api.worker.cluster_id())
+
+
+@router.get("/health")
+def health_check(api: Api) -> dict[str, str]:
+    """Whether the worker answers."""
+    api.worker.names()
+    return {"status": "healthy", "message": "Worker has completed startup and is ready to handle requests."}
+
+
+@router.get("/connectors")
+def list_connectors(api: Api, expand: Annotated[list[str] | None, Query()] = None) -> Any:
+    """Names; with ?expand=status&expand=info an object by name."""
+    if expand is None:
+        return api.worker.names()
+    found: dict[str, Any] = {}
+    for name in api.worker.names():
+        try:
+            status = {"status": _without_nulls(get_status(api, name))} if "status" in expand else {}
+            info = {"info": get_connector(api, name)} if "info" in expand else {}
+        except UnknownName:  # deleted meanwhile
+            continue
+        found[name] = {**status, **info}
+    return found
+
+
+def _without_nulls(status: ConnectorStatus) -> dict[str, Any]:
+    return status.model_dump(mode="json", exclude_none=True)
+
+
+@router.post("/connectors", status_code=201)
+def create_connector(api: Api, new: NewConnector, request: Request, response: Response) -> ConnectorInfo:
+    """Its configuration is validated first; initial_state RUNNING, PAUSED or STOPPED."""
+    name = new.name.strip(JAVA_BLANK)
+    target = TargetState.STARTED if new.initial_state == "RUNNING" else TargetState(new.initial_state)
+    api.worker.create(name, _named(name, new.config), target)
+    response.headers["Location"] = _location(request, name)
+    return get_connector(api, name)
+
+
+def _named(name: str, config: ConfigTexts) -> ConfigTexts:
+    named = config.get("name", name)
+    if named != name:
+        message = f"Connector name configuration ({named}) doesn't match connector name in the URL ({name})"
+        raise HTTPException(400, message)
+    return {**config, "name": name}
+
+
+def _location(request: Request, name: str) -> str:
+    """As the caller reached the worker."""
+    return f"{request.url.scheme}://{request.url.netloc}/connectors/{quote(name, safe='')}"
+
+
+@router.get(_ONE)
+def get_connector(api: Api, name: Name) -> ConnectorInfo:
+    """A connector's configuration and tasks."""
+    tasks = [TaskId(connector=name, task=number) for number in range(len(api.worker.tasks(name)))]
+    return ConnectorInfo(name=name, config=api.worker.config(name), tasks=tasks)
+
+
+@router.delete(_ONE, status_code=204)
+def delete_connector(api: Api, name: Name) -> None:
+    """What it wrote stays."""
+    api.worker.delete(name)
+
+
+@router.get(f"{_ONE}/config")
+def get_connector_config(api: Api, name: Name) -> dict[str, Any]:
+    """Secrets that are not references are shown as [hidden]; [hidden] sent back keeps the value."""
+    return api.worker.config(name)
+
+
+@router.put(f"{_ONE}/config", responses={201: {"description": "It is new.", "model": ConnectorInfo}})
+def put_connector_config(
+    api: Api, name: Name, config: ConfigTexts, request: Request, response: Response
+) -> ConnectorInfo:
+    """Create a connector, or replace its configuration."""
+    if api.worker.put(name, _named(name, config)):
+        response.status_code = 201
+        response.headers["Location"] = _location(request, name)
+    return get_connector(api, name)
+
+
+@router.patch(f"{_ONE}/config")
+def patch_connector_config(api: Api, name: Name, changes: ConfigChanges) -> ConnectorInfo:
+    """Change keys of a configuration; null removes one."""
+    api.worker.patch(name, changes)
+    return get_connector(api, name)
+
+
+@router.get(f"{_ONE}/status", response_model_exclude_none=True)
+def get_status(api: Api, name: Name) -> ConnectorStatus:
+    """The states of a connector and its tasks."""
+    state = api.worker.status(name)
+    own = ConnectorState(
+        state=state.state, worker_id=api.worker_id, trace=state.trace or None, version=api.worker.version(name)
+    )
+    tasks = [get_task_status(api, name, number) for number in range(len(api.worker.tasks(name)))]
+    return ConnectorStatus(name=name, connector=own, tasks=tasks)
+
+
+@router.get(f"{_TASK}/status", response_model_exclude_none=True)
+def get_task_status(api: Api, name: Name, task: int) -> TaskState:
+    """A task's state."""
+    tasks = api.worker.tasks(name)
+    if not 0 <= task < len(tasks):
+        raise UnknownName("task", f"{name}-{task}")
+    status, plugin = tasks[task][1].status, api.worker.version(name)
+    return TaskState(id=task, state=status.state, worker_id=api.worker_id, trace=status.trace or None, version=plugin)
+
+
+@router.post(
+    f"{_ONE}/restart",
+    status_code=204,
+    response_model=None,
+    responses={202: {"description": "The states, with what restarts.", "model": ConnectorStatus}},
+)
+def restart_connector(
+    api: Api,
+    name: Name,
+    response: Response,
+    *,
+    include_tasks: Annotated[bool, Query(alias="includeTasks")] = False,
+    only_failed: Annotated[bool, Query(alias="onlyFailed")] = False,
+) -> Any:
+    """With one of the parameters the answer is 202 and the states (KIP-745)."""
+    api.worker.restart(name, include_tasks=include_tasks, only_failed=only_failed)
+    if not (include_tasks or only_failed):
+        return Response(status_code=204)
+    response.status_code = 202
+    return _without_nulls(get_status(api, name))
+
+
+@router.put(f"{_ONE}/pause", status_code=202, response_model=None)
+def pause_connector(api: Api, name: Name) -> Response:
+    """Its tasks end, and are there still."""
+    return _aim(api, name, TargetState.PAUSED, 202)
+
+
+@router.put(f"{_ONE}/resume", status_code=202, response_model=None)
+def resume_connector(api: Api, name: Name) -> Response:
+    """From PAUSED or STOPPED."""
+    return _aim(api, name, TargetState.STARTED, 202)
+
+
+@router.put(f"{_ONE}/stop", status_code=204, response_model=None)
+def stop_connector(api: Api, name: Name) -> Response:
+    """It has no tasks then, and its offsets can be changed."""
+    return _aim(api, name, TargetState.STOPPED, 204)
+
+
+def _aim(api: Calls, name: str, target: TargetState, code: int) -> Response:
+    api.worker.aim(name, target)
+    return Response(status_code=code)
+
+
+@router.get(f"{_ONE}/tasks")
+def get_tasks(api: Api, name: Name) -> list[TaskInfo]:
+    """A connector's tasks and their configurations."""
+    redaction = api.worker.redaction(name)
+    return [
+        TaskInfo(
+            id=TaskId(connector=name, task=number),
+            config=redaction.value({key: shown(key, value) for key, value in config.items()}),
+        )
+        for number, (config, _) in enumerate(api.worker.tasks(name))
+    ]
+
+
+@router.post(f"{_TASK}/restart", status_code=204)
+def restart_task(api: Api, name: Name, task: int) -> None:
+    """Returns at once; the states say when it is done."""
+    api.worker.restart_task(name, task)
+
+
+@router.get(f"{_ONE}/offsets")
+def get_offsets(api: Api, name: Name) -> ConnectorOffsets:
+    """Where the reading of each source partition continues, as committed with the rows."""
+    found = [{"partition": partition, "offset": offset} for partition, offset in api.worker.offsets(name)]
+    return ConnectorOffsets(offsets=api.worker.redaction(name).value(found))
+
+
+@router.patch(f"{_ONE}/offsets")
+def alter_offsets(api: Api, name: Name, offsets: ConnectorOffsets) -> dict[str, str]:
+    """All or none; 400 unless the connector is stopped, and where rows would be doubled."""
+    if not offsets.offsets:
+        raise HTTPException(400, "Partitions / offsets need to be provided for an alter offsets request")
+    api.worker.alter_offsets(name, [(each.partition, each.offset) for each in offsets.offsets])
+    return {"message": "The offsets for this connector have been altered successfully"}
+
+
+@router.delete(f"{_ONE}/offsets")
+def reset_offsets(api: Api, name: Name) -> dict[str, str]:
+    """400 unless the connector is stopped, and where rows would be doubled."""
+    api.worker.reset_offsets(name)
+    return {"message": "The offsets for this connector have been reset successfully"}
+
+
+@router.get(f"{_ONE}/topics")
+def get_active_topics(api: Api, name: Name) -> dict[str, dict[str, list[str]]]:
+    """The tables that a connector writes, under the word topics, as in Connect."""
+    return {name: {"topics": api.worker.tables(name)}}
+
+
+@router.get(_PLUGINS)
+def list_connector_plugins(
+    api: Api,  # noqa: ARG001  # every route has it
+    *,
+    connectors_only: Annotated[bool, Query(alias="connectorsOnly")] = True,
+) -> list[PluginInfo]:
+    """Sources and sinks; with ?connectorsOnly=false transforms as well."""
+    return [
+        PluginInfo(class_name=each.name, type=each.kind.value, version=each.version)
+        for each in installed()
+        if each.kind is not PluginKind.TRANSFORM or not connectors_only
+    ]
+
+
+@router.get(_PLUGIN)
+def get_plugin_config(api: Api, plugin: PluginName) -> list[KeyDefinition]:  # noqa: ARG001  # every route has it
+    """The configuration keys of a plug-in."""
+    try:
+        return _definitions(list(definition_of(plugin).keys.values()))
+    except UnknownName:
+        raise HTTPException(404, f"Unknown plugin {plugin}.") from None
+
+
+@router.put(f"{_PLUGIN}/validate")
+def validate_connector_config(api: Api, plugin: PluginName, config: ConfigTexts) -> ConfigInfos:
+    """Every key, what it is, its value and what is wrong with it. Nothing is made."""
+    given = config.get("connector.class")
+    if given is None:
+        raise HTTPException(400, "Connector config contains no connector type")
+    if not _normalized(given).endswith(_normalized(plugin)):
+        raise HTTPException(400, f"Included connector type {given} does not match request type {plugin}")
+    found = api.worker.validate(config)
+    definitions = {each.name: each for each in _definitions([key for key, _ in found if key])}
+    return ConfigInfos(
+        name=given,
+        error_count=sum(len(each.errors) for _, each in found),
+        groups=list(dict.fromkeys(each.group for each in definitions.values() if each.group)),
+        configs=[
+            ValidatedConfig(
+                definition=definitions.get(each.name),
+                value=KeyValue(name=each.name, value=each.value, errors=list(each.errors)),
+            )
+            for _, each in found
+        ],
+    )
+
+
+def _normalized(name: str) -> str:
+    return name.removesuffix(_SUFFIX) or name
+
+
+def _definitions(keys: list[ConfigKey]) -> list[KeyDefinition]:
+    places: Counter[str] = Counter()
+    found = []
+    for key in keys:
+        places[key.group] += 1
+        found.append(
+            KeyDefinition(
+                name=key.name,
+                type=key.type.value,
+                required=key.is_required,
+                default_value=None if key.is_required else text_of(key.type, key.default),
+                importance=key.importance.value,
+                documentation=key.documentation,
+                group=key.group,
+                order_in_group=places[key.group],
+                display_name=key.name,
+            )
+        )
+    return found

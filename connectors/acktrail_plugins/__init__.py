@@ -1,2 +1,2 @@
-"""Connectors beside the core: Parquet files, Kafka topics, tables as a source, transforms of rows; and suites of tests
-for those who write connectors."""
+"""Connectors beside the core (Parquet files, Kafka topics, tables as a source, transforms of rows), suites of tests for
+those who write connectors, and the plan of a migration to another cluster."""

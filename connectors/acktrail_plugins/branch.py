@@ -1,4 +1,4 @@
-"""What this branch adds to the trunk: connectors and transforms, by their entry points."""
+"""What this branch adds to the trunk: connectors, transforms and the plan of a migration, by their entry points."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from typing import Final
 
 from acktrail.branches import Branch
 
-PLUGINS: Final = Branch(package="acktrail_plugins")
+PLUGINS: Final = Branch(
+    package="acktrail_plugins", change_kinds={"migration": "acktrail_plugins.migration.migration_kind:MIGRATION"}
+)

@@ -17,10 +17,8 @@ from servers.workload import Workload, start_at, until
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import Journal
-from acktrail.change.cluster import Cluster
 from acktrail.change.execution import execute_reset
 from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.change.migration.source_states import SourceStates, counted_in_log, source_partition
 from acktrail.change.planning.plan_file import from_json_value, to_json_value, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.cli.change.change_text import plan_text
@@ -299,43 +297,6 @@ def test_every_number_of_a_plan_counts_what_a_share_consumer_gets(
     here.store(plan)
     assert validate_plan(here.tables, plan["plan_id"]).failed == ()
     assert len(world.deliveries(group, topic, comes)) == comes
-
-
-def test_a_migration_counts_the_records_of_its_source(world: World) -> None:
-    """Where the source's log can be looked through, its batches are counted as its groups got them, each by its own
-    isolation level and to its own end."""
-    topic = f"source-{uuid4().hex[:8]}"
-    in_transactions(world, topic)
-    parts = []
-    for level, last in (("read_uncommitted", 8), ("read_committed", 11)):
-        group = f"{level}-{uuid4().hex[:8]}"
-        world.workload.configure_group(group, share_isolation_level=level)
-        parts.append(
-            source_partition(
-                {
-                    "group_id": group,
-                    "topic_id": "T",
-                    "partition": 0,
-                    "last_record_timestamp_ms": 0,
-                    "start_offset": 0,
-                    "first_unfinished_offset": 2,
-                    "completeness": "complete",
-                    "completeness_reason": None,
-                    "batches": [batch(2, 4, 2), batch(5, last, 4)],
-                },
-                topic,
-            )
-        )
-    offsets = [(part.carried.acknowledged, part.carried.archived, part.carried.are_records) for part in parts]
-    assert offsets == [(3, 4, False), (3, 7, False)]
-    states = SourceStates(cluster_id="c", partitions=tuple(parts), partition_counts={topic: 1}, notices=())
-    with Cluster(world.kafka) as cluster:
-        counted = [part.carried for part in counted_in_log(cluster, states).partitions]
-    assert [(one.acknowledged, one.archived, one.are_records) for one in counted] == [(3, 3, True), (3, 2, True)]
-
-
-def batch(first: int, last: int, state: int) -> dict[str, int]:
-    return {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": 1}
 
 
 def test_a_transaction_that_is_open_is_counted_where_its_end_does_not_matter(world: World, tmp_path: Path) -> None:

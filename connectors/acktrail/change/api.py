@@ -82,9 +82,9 @@ def make_plan(
     notices: Sequence[Notice] = (),
 ) -> ResetPlan:
     """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
-    earlier plans), and for what branches know. A migration's offsets are `given`; `notices` are about what they
-    come from. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is no such
-    earlier plan."""
+    earlier plans), and for what branches know. A branch that has the offsets itself gives them (`given`), and
+    `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is
+    no such earlier plan."""
     from acktrail.change.new_plans import plan_with_facts
 
     return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]

@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("reset", "undo", "migration"), "acktrail.change.execution.reset_kind:RESET"),
+        **dict.fromkeys(("reset", "undo"), "acktrail.change.execution.reset_kind:RESET"),
         "delete_groups": "acktrail.change.groups.group_kinds:DELETE_GROUPS",
         "delete_offsets": "acktrail.change.groups.group_kinds:DELETE_OFFSETS",
         "alter_configs": "acktrail.change.groups.group_kinds:ALTER_CONFIGS",
@@ -93,9 +93,10 @@ class ChangeKind(ABC, Generic[PlanT]):
     is_deletion: bool = False
     if_refused: str = ""
 
-    @abstractmethod
     def text(self, plan: PlanT) -> str:
         """What the plan has besides share partitions and notices, for people; empty: nothing."""
+        del plan
+        return ""
 
     @abstractmethod
     def would_send(self, run: ChangeRun[PlanT]) -> Sequence[Row]:

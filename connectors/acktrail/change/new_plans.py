@@ -12,10 +12,10 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import FactsCollection, described_offsets, select_groups, take_snapshot
 from acktrail.change.collection.delivered_records import with_hidden, with_passed
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
+from acktrail.change.collection.history_offsets import from_history
 from acktrail.change.execution.attempt import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.lifecycle.undo import undo_offsets, undoable
-from acktrail.change.migration.source_states import from_history
 from acktrail.change.planning.change_plan import PartitionPlan
 from acktrail.change.planning.notices import Notice
 from acktrail.change.planning.plan_file import with_hash
@@ -55,7 +55,6 @@ def plan_with_facts(
         snapshot,
         plan_id=new_run_id(snapshot.taken_at_ms),
         created_by=created_by or account(),
-        undoes=request.strategy.source if request.strategy.kind is StrategyKind.TO_SNAPSHOT else None,
     )
     plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])
     return with_hash(plan), snapshot

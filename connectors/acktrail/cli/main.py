@@ -29,7 +29,6 @@ COMMANDS: Final = MappingProxyType(
         "record.decode": "acktrail.cli.commands.copied_logs:decode",
         "record.replay": "acktrail.cli.commands.copied_logs:replay",
         "change.plan.reset": "acktrail.cli.change.plan_command:plan_reset",
-        "change.plan.migration": "acktrail.cli.change.migration_command:plan_migration",
         "change.approve": "acktrail.cli.change.plan_command:approve",
         "change.reject": "acktrail.cli.change.plan_command:reject",
         "change.apply": "acktrail.cli.change.apply_command:apply",

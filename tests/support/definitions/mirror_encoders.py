@@ -1,12 +1,11 @@
-"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them: see ``acktrail.format.wire.group_record``."""
+"""Records of MirrorMaker 2's internal topics as MirrorMaker writes them (``acktrail_plugins.migration``)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from acktrail.format.wire.group_record import CHECKPOINT_VERSION
 from acktrail.format.wire.primitives import INT16, INT32, INT64
-from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
+from acktrail_plugins.migration.mirrored_offsets import CHECKPOINT_VERSION, MirrorCheckpoint, OffsetSync
 
 _LONGEST: Final = (1 << 15) - 1
 

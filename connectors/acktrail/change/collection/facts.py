@@ -95,39 +95,6 @@ class PassedFacts:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedState:
-    """What another cluster had of a share partition; only a start offset of it can be carried here.
-
-    `start_offset` is the first offset there that was not finished; `acknowledged`, `archived` and `in_flight` count
-    what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
-    delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
-    where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
-    says why. `are_records` False: the source's log was not looked through, the numbers count offsets.
-    """
-
-    topic: str
-    topic_id: str
-    start_offset: int | None
-    acknowledged: int | None
-    archived: int | None
-    in_flight: int | None
-    passed: int | None = None
-    passed_most: int | None = None
-    reason: str | None = None
-    are_records: bool = False
-
-    @property
-    def delivered_again(self) -> int | None:
-        """How many finished records are delivered again."""
-        return sum_known((self.acknowledged, self.archived, self.passed))
-
-    @property
-    def delivered_again_most(self) -> int | None:
-        """How many at most."""
-        return sum_known((self.acknowledged, self.archived, self.passed_most))
-
-
 def sum_known(numbers: Iterable[int | None]) -> int | None:
     """The sum; None: one of them is not known."""
     found = tuple(numbers)
@@ -138,8 +105,7 @@ def sum_known(numbers: Iterable[int | None]) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOffset:
     """`offset` None: there is none, for `reason`. `topic_id` is the topic's incarnation at that time; `left_at` where
-    the plan that is undone left the start offset, `is_left` that it left none: it deleted the state `deleted`;
-    `carried` what another cluster has of it."""
+    the plan that is undone left the start offset, `is_left` that it left none: it deleted the state `deleted`."""
 
     offset: int | None = None
     reason: str | None = None
@@ -147,7 +113,6 @@ class TargetOffset:
     left_at: int | None = None
     is_left: bool = False
     deleted: PartitionState | None = None
-    carried: CarriedState | None = None
 
 
 TargetOffsets = Mapping[str, Mapping[tuple[str, int], TargetOffset]]

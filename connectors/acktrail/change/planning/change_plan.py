@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acktrail import __version__
-from acktrail.change.collection.facts import CarriedState, ClusterFacts, GroupFacts, PartitionOffsets
+from acktrail.change.collection.facts import ClusterFacts, GroupFacts, PartitionOffsets
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.change.planning.notices import Notice, refusals_among
 from acktrail.times import instant_text
@@ -21,14 +21,12 @@ class PartitionPlan(PartitionOffsets):
 
     `wanted_offset` is what the strategy says, `target_offset` after clamping (`clamp` says why); None: it is refused,
     and a notice says why. Numbers of records as in `Impact`.
-    `carried` is what a migration found on the source; `impact` is about this cluster alone.
     """
 
     wanted_offset: int | None
     target_offset: int | None
     clamp: Clamp | None
     impact: Impact | None
-    carried: CarriedState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

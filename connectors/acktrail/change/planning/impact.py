@@ -5,10 +5,9 @@ Kafka restarts the share partition at the target: every state batch is dropped, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts
@@ -16,14 +15,6 @@ from acktrail.change.request.reset_request import LARGEST_OFFSET, OWN_SCOPE, Out
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.model.offset_ranges import RecordCounter
 
-_NO_OFFSET: Final = ("no_offset_given", "no offset is given for it")
-_NOT_GIVEN: Final[Mapping[StrategyKind, tuple[str, str]]] = MappingProxyType(
-    {
-        StrategyKind.TO_HISTORY: ("no_offset_given", "the exported records say nothing of it at that moment"),
-        StrategyKind.MIGRATE: ("not_carried", "the source has no start offset of it"),
-    }
-)
-"""Rule and text where no offset is given."""
 _GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
 _UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
 
@@ -222,8 +213,8 @@ def _wanted(
             shifted = (facts.start_offset or 0) + (strategy.number or 0)
             return min(max(shifted, -LARGEST_OFFSET), LARGEST_OFFSET), None
         case kind if kind in _GIVEN:
-            given, (rule, nothing) = facts.given, _NOT_GIVEN.get(strategy.kind, _NO_OFFSET)
-            return given.offset, (rule, given.reason or nothing) if given.offset is None else None
+            given, nothing = facts.given, f"{kind.value} says nothing of it"
+            return given.offset, ("no_offset_given", given.reason or nothing) if given.offset is None else None
         case StrategyKind.TO_CURRENT:
             found, why = facts.start_offset, "it has no start offset: the end of the log is taken"
         case _:

@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from acktrail.change.collection.facts import (
-    CarriedState,
     GroupFacts,
     PartitionFacts,
     PartitionOffsets,
@@ -25,7 +24,7 @@ from acktrail.change.collection.facts import (
     sum_known,
 )
 from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
-from acktrail.change.planning.impact import Clamp, CountUnit, Impact, impact_of, resolve
+from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
 from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
 from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
@@ -51,7 +50,10 @@ class ResetKind(StrEnum):
 
     RESET = "reset"
     UNDO = "undo"
-    MIGRATION = "migration"
+
+
+_KINDS: Final = {StrategyKind.TO_SNAPSHOT: ResetKind.UNDO.value, StrategyKind.MIGRATE: "migration"}
+"""A migration is the kind of a branch, which derives from the kind of resets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +76,19 @@ def build_plan(
     *,
     plan_id: str,
     created_by: str,
-    undoes: str | None = None,
 ) -> ResetPlan:
     """The plan for what was found, without its hash. Pure: the same arguments give the same plan. Refusals are part of
     it: a plan that may not be carried out still says what it would do where that is known."""
-    rows = planned_rows(request, snapshot)
+    rows, strategy = planned_rows(request, snapshot), request.strategy
     plan = ResetPlan(
         plan_id=plan_id,
-        kind=ResetKind.UNDO if undoes else ResetKind.MIGRATION if request.migration else ResetKind.RESET,
+        kind=_KINDS.get(strategy.kind, ResetKind.RESET),
         created_at_ms=snapshot.taken_at_ms,
         created_by=created_by,
         requested_by=request.requested_by,
         reason=request.reason,
-        strategy=request.strategy.text,
-        undoes=undoes,
+        strategy=strategy.text,
+        undoes=strategy.source if strategy.kind is StrategyKind.TO_SNAPSHOT else None,
         cluster=snapshot.cluster,
         request=request,
         groups=snapshot.groups,
@@ -114,17 +115,7 @@ def _partition_plan(row: PlannedRow) -> PartitionPlan:
         target_offset=row.resolution.target,
         clamp=row.resolution.clamp,
         impact=row.impact,
-        carried=_carried(row),
     )
-
-
-def _carried(row: PlannedRow) -> CarriedState | None:
-    """What the source has of a row; where the log here begins after the translated offset, some of it is not here."""
-    carried = row.facts.given.carried
-    if carried is None or row.resolution.clamp is not Clamp.BELOW_LOG_START:
-        return carried
-    text = f"the log here begins at {row.resolution.target} only: some of those records are not in it"
-    return replace(carried, passed=None, reason=carried.reason or text)
 
 
 def with_notices(plan: ResetPlan, notices: Sequence[Notice]) -> ResetPlan:
@@ -152,8 +143,7 @@ def own_offsets(plan: ResetPlan) -> TargetOffsets:
     """The offsets that the plan itself names."""
     found: dict[str, dict[tuple[str, int], TargetOffset]] = {}
     for row in plan.partitions:
-        given = TargetOffset(offset=row.wanted_offset, carried=row.carried)
-        found.setdefault(row.group_id, {})[row.topic, row.partition] = given
+        found.setdefault(row.group_id, {})[row.topic, row.partition] = TargetOffset(offset=row.wanted_offset)
     return found
 
 
@@ -195,7 +185,6 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
         replace(snapshot, checks=()),
         plan_id=plan.plan_id,
         created_by=plan.created_by,
-        undoes=plan.undoes,
     )
     now = {row.key: row for row in fresh.partitions}
     keys, groups = {row.key for row in rows}, {row.group_id for row in rows}
@@ -207,7 +196,7 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
     ]
     if with_totals(plan) != plan:
         found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
-    if _kind(plan) != _kind(fresh):
+    if (plan.kind, plan.undoes) != (fresh.kind, fresh.undoes):
         found.append(Notice(Severity.REFUSAL, RULE, f"its kind is {plan.kind}, and its request gives another"))
     return tuple(found)
 
@@ -224,12 +213,6 @@ def _key(notice: Notice) -> tuple[str | None, str | None, int | None]:
     return notice.group_id, notice.topic, notice.partition
 
 
-def _kind(plan: ResetPlan) -> tuple[object, ...]:
-    return plan.kind, plan.undoes == (
-        plan.request.strategy.source if plan.request.strategy.kind is StrategyKind.TO_SNAPSHOT else None
-    )
-
-
 def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
     """The notices of `now` that `plan` lacks."""
     said = {(one.severity, one.rule, *_key(one)) for one in plan.notices}
@@ -239,7 +222,7 @@ def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
 
 
 def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
-    for name in ("wanted_offset", "target_offset", "clamp", "carried"):
+    for name in ("wanted_offset", "target_offset", "clamp"):
         if getattr(row, name) != getattr(now, name):
             yield f"{name} {getattr(row, name)} does not follow from {name.split('_')[0]} {getattr(now, name)} now"
             return

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from acktrail.branches import loaded
-from acktrail.change.collection.facts import CarriedState, GroupFacts, PartitionFacts, Snapshot, TopicFacts
+from acktrail.change.collection.facts import GroupFacts, PartitionFacts, Snapshot, TopicFacts
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact, Resolution
 from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.change.request.reset_request import WERE_THERE, ResetRequest, StrategyKind
@@ -26,8 +26,7 @@ from acktrail.config import TablesConfig
 _UNKNOWN_TOPIC: Final = 3
 _MEMBERS_SHOWN: Final = 5
 _GIVES_STATE: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
-_ONLY_WARNED: Final = frozenset({StrategyKind.TO_SNAPSHOT, StrategyKind.MIGRATE})
-"""An undo and a migration put groups where they were."""
+"""An undo and a migration put groups where they were: branches only warn then."""
 _WHERE: Final = {Clamp.BELOW_LOG_START: "below the start of the log", Clamp.ABOVE_LOG_END: "beyond the end of the log"}
 
 
@@ -171,8 +170,6 @@ def _on_partition(request: ResetRequest, topic: TopicFacts, row: PlannedRow) -> 
         if row.impact.skipped != 0:
             yield _skips(request, row.resolution.target, row.impact)
         yield from _delivers_again(row.impact)
-    if facts.given.carried is not None and row.resolution.target is not None:
-        yield from _not_carried(facts.given.carried)
     yield from _moved_on(request, facts)
     if not (facts.is_described or facts.is_new_group or request.strategy.kind in _GIVES_STATE):
         text = "the group has no state there: the reset gives it some, whether it is subscribed or not"
@@ -230,23 +227,6 @@ def _delivers_again(impact: Impact) -> Iterator[Found]:
         yield Severity.WARNING, "delivered_again", text
 
 
-def _not_carried(carried: CarriedState) -> Iterator[Found]:
-    """For a migration: what the source has and no request can set here."""
-    unit = CountUnit.RECORDS if carried.are_records else CountUnit.OFFSETS
-    if carried.archived:
-        text = f"{carried.archived} {unit} that the source archived (given up on: poison, maybe) are delivered again"
-        yield Severity.WARNING, "archived_not_carried", text
-    if carried.acknowledged:
-        text = (
-            f"{carried.acknowledged} acknowledgements of the source are not carried: those {unit} are delivered again"
-        )
-        yield Severity.WARNING, "acknowledgements_not_carried", text
-    if carried.passed is None:
-        most = "an unknown number of" if carried.passed_most is None else f"at most {carried.passed_most}"
-        text = f"{most} records that the source finished below its start offset are delivered again: {carried.reason}"
-        yield Severity.WARNING, "passed_not_known", text
-
-
 def _moved_on(request: ResetRequest, facts: PartitionFacts) -> Iterator[Found]:
     """For an undo: whether the group, or anybody else, changed the share partition since the plan left it."""
     left_at, batches = facts.given.left_at, () if facts.state is None else facts.state.batches
@@ -287,7 +267,7 @@ def notices_of_branches(request: ResetRequest, snapshot: Snapshot, rows: Sequenc
     for notice in (each for check in snapshot.checks for each in check.notices(request, snapshot, rows)):
         if notice.severity is not Severity.REFUSAL:
             yield notice
-        elif request.strategy.kind in _ONLY_WARNED or notice.rule in request.allow:
+        elif request.strategy.kind in _GIVES_STATE or notice.rule in request.allow:
             yield replace(notice, severity=Severity.SERIOUS)
         else:
             yield replace(notice, text=f"{notice.text} (--allow {notice.rule} allows it)")

@@ -39,7 +39,7 @@ class StrategyKind(StrEnum):
     TO_SNAPSHOT = "to-snapshot"
     """What an earlier plan found before it was carried out: undo."""
     MIGRATE = "migrate"
-    """Where another cluster's group stood, translated: `ResetRequest.migration` says how."""
+    """Where another cluster's group stood, translated: who makes the plan gives the offsets."""
     AFTER_DELETION = "after-deletion"
     """Where ``share.auto.offset.reset`` lets a group begin that has no state any more."""
 
@@ -96,8 +96,8 @@ class ResetRequest:
     A file and a snapshot have their own scope; `topics` narrows that of a snapshot. `allow_skip`: records may be
     skipped for good. `allow_create`: a group that does not exist may be created. `without_state`: the state topic may
     stay unread; nothing is counted then, and only the broker's description is verified. `allow_moved_on`: an undo may
-    change what moved on since the plan that it takes back. `migration`: where the start offsets of a
-    migration come from; None: it is none. `allow`: rules of branches (`plan_checks`) whose refusals only warn.
+    change what moved on since the plan that it takes back. `allow`: rules of branches
+    (`plan_checks`) whose refusals only warn.
     """
 
     strategy: Strategy
@@ -113,7 +113,6 @@ class ResetRequest:
     reason: str = ""
     requested_by: str = ""
     allow_moved_on: bool = False
-    migration: Migration | None = None
     allow: tuple[str, ...] = ()
 
     @property
@@ -224,12 +223,11 @@ def parse_topic(text: str) -> TopicScope:
     return scope
 
 
-def parse_request(params: Mapping[str, Any], migration: Migration | None = None) -> ResetRequest:
+def parse_request(params: Mapping[str, Any], strategy: Strategy | None = None) -> ResetRequest:
     """A request from a person's input: the fields of `ResetRequest`, but topics as ``topic[:0,1]``, and `strategies`
-    (value by name), unless it is a `migration`; a missing one has its default. Raises ChangeRefused: with the rule's
-    name."""
-    strategy = Strategy(kind=StrategyKind.MIGRATE)
-    if migration is None:
+    (value by name), unless the `strategy` is given; a missing one has its default. Raises ChangeRefused: with the
+    rule's name."""
+    if strategy is None:
         chosen = {StrategyKind(kind): value for kind, value in params.get("strategies", {}).items()}
         strategy = choose_strategy(chosen, now_ms=now_ms())
     out_of_range = params.get("out_of_range", OutOfRange.CLAMP)
@@ -245,7 +243,6 @@ def parse_request(params: Mapping[str, Any], migration: Migration | None = None)
         out_of_range=OutOfRange(out_of_range),
         reason=str(params.get("reason", "")),
         requested_by=str(params.get("requested_by", "")),
-        migration=migration,
         allow=tuple(params.get("allow", ())),
         **{name: bool(params.get(name, False)) for name in flags},
     )
@@ -299,87 +296,3 @@ def _refuse_twice(topics: Iterable[TopicScope], where: str) -> None:
                 name = scope.topic if None in known or index is None else f"{scope.topic}:{index}"
                 raise ChangeRefused("duplicate_partition", f"{where}: {name} is named twice", hint="name it once")
             known.add(index)
-
-
-class TranslationWay(StrEnum):
-    """How an offset of the source becomes one of the target."""
-
-    SAME = "same"
-    """The topics have the same offsets on both clusters."""
-    TIMESTAMP = "timestamp"
-    """By the time of the first record that is not finished."""
-    MM2 = "mm2"
-    """By what MirrorMaker 2 wrote about its mirroring."""
-
-
-_WAYS: Final = ", ".join(TranslationWay)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
-    """Where start offsets come from, and how they are translated.
-
-    `source_cluster_id` None: it was not read yet. `at_ms` None: the newest that was exported. `topic_map` has pairs of
-    the source's and the target's name, `topic_prefix` is put before every other name. `offset_syncs` and `checkpoints`
-    are MirrorMaker's topics. `asks_source`: the source cluster is there and was asked as well.
-    """
-
-    way: TranslationWay
-    source_cluster_id: str | None = None
-    at_ms: int | None = None
-    topic_map: tuple[tuple[str, str], ...] = ()
-    topic_prefix: str = ""
-    offset_syncs: str | None = None
-    checkpoints: str | None = None
-    asks_source: bool = False
-
-    @property
-    def text(self) -> str:
-        """Way and source, for people."""
-        return f"{self.way.value} from cluster {self.source_cluster_id or '?'}"
-
-    def target_topic(self, topic: str) -> str:
-        """The target's name of a source topic (the prefix is MirrorMaker 2's ``DefaultReplicationPolicy``)."""
-        return dict(self.topic_map).get(topic, self.topic_prefix + topic)
-
-
-def parse_migration(params: Mapping[str, Any], *, asks_source: bool) -> Migration:
-    """A migration from a person's input: `way`, `at_ms`, `topic_map` (``old=new``), `topic_prefix`, `offset_syncs`,
-    `checkpoints`. Raises ChangeRefused: with the rule's name."""
-    way = params.get("way")
-    if way not in list(TranslationWay):
-        raise ChangeRefused("no_translation", f"--translate {way!r} is no way of translation", hint=f"one of {_WAYS}")
-    migration = Migration(
-        way=TranslationWay(way),
-        at_ms=params.get("at_ms"),
-        topic_map=_topic_map(params.get("topic_map", ())),
-        topic_prefix=str(params.get("topic_prefix") or ""),
-        offset_syncs=params.get("offset_syncs") or None,
-        checkpoints=params.get("checkpoints") or None,
-        asks_source=asks_source,
-    )
-    if migration.way is TranslationWay.TIMESTAMP and not asks_source:
-        text = "times of records are on the source cluster alone: the tables do not have them"
-        raise ChangeRefused("source_needed", text, hint="give --ask-source, or another --translate")
-    is_mm2, named = migration.way is TranslationWay.MM2, migration.offset_syncs or migration.checkpoints
-    if is_mm2 and not named:
-        hint = "--offset-syncs mm2-offset-syncs.CLUSTER.internal, --checkpoints CLUSTER.checkpoints.internal, or both"
-        raise ChangeRefused("no_mirror_topic", "MirrorMaker's topics are not named", hint=hint)
-    if named and not is_mm2:
-        raise ChangeRefused("two_translations", f"MirrorMaker's topics are not used by {way}", hint="--translate mm2")
-    return migration
-
-
-def _topic_map(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    found: dict[str, str] = {}
-    for text in texts:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
-            raise ChangeRefused("bad_topic_map", f"--topic-map {text!r} is no pair of names", hint="old=new")
-        if old in found:
-            raise ChangeRefused("bad_topic_map", f"--topic-map names {old!r} twice", hint="name it once")
-        found[old] = new
-    twice = next((new for new in found.values() if list(found.values()).count(new) > 1), None)
-    if twice is not None:
-        raise ChangeRefused("bad_topic_map", f"two topics would become {twice!r}", hint="one source topic for each")
-    return tuple(sorted(found.items()))

@@ -81,8 +81,7 @@ def _archived(impact: Impact) -> object:
 def _totals(plan: ChangePlan) -> str:
     totals = plan.totals
     refused = f", {totals.refused_partitions} of them refused and not counted here" if totals.refused_partitions else ""
-    where = "on this cluster alone: " if plan.kind == "migration" else ""
-    head = f"{where}{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
+    head = f"{totals.groups} group(s), {totals.partitions} share partition(s){refused}"
     if totals.to_deliver is None:
         return head
     ahead, again = delivered(plan)

@@ -3,12 +3,6 @@
 A key is int16 type, string group id and, for types 10, 13 and 14, string member id; not flexible. A value is int16
 version 0 and a flexible body (Kafka 4.1 and later: ``ShareGroup*Key/Value.json`` of the group coordinator; 4.0 had
 other layouts under the same version). Unknown tagged fields and bytes after the message are skipped, as Kafka does.
-
-MirrorMaker 2 copies positions of consumer groups by two topics of its own. ``mm2-offset-syncs.<cluster>.internal`` has
-``OffsetSync``: the key is string topic and int32 partition, the value int64 source offset and int64 target offset,
-without a version. ``<cluster>.checkpoints.internal`` has ``Checkpoint``: the key is string group, string topic and
-int32 partition, the value an int16 version, which is 0, then int64 source offset, int64 target offset and string
-metadata. Strings are int16 length and UTF-8, none is null. Bytes after the message are skipped, as Kafka does.
 """
 
 from __future__ import annotations
@@ -31,10 +25,8 @@ from acktrail.model.group_records import (
     ShareGroupTargetAssignmentMetadata,
     ShareGroupTombstone,
 )
-from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
 from acktrail.model.share_partition import TOPIC_ID_BYTES, GroupId, topic_id_text
 
-CHECKPOINT_VERSION: Final = 0
 OTHER_TYPES: Final = frozenset({*range(9), *range(16, 24)})
 """Offsets (0, 1), classic groups (2), consumer groups (3 to 8, 16) and streams groups (17 to 23)."""
 VALUE_VERSION: Final = 0
@@ -141,37 +133,3 @@ def _read_assigned(reader: Reader) -> tuple[AssignedPartitions, ...]:
         return partitions
 
     return reader.compact_array(assigned, least=TOPIC_ID_BYTES + 2)
-
-
-def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
-    """The offset sync encoded in a key and a value."""
-    keys, values = _readers(key, value)
-    return OffsetSync(
-        topic=keys.string(),
-        partition=keys.integer(INT32),
-        upstream_offset=values.integer(INT64),
-        downstream_offset=values.integer(INT64),
-    )
-
-
-def decode_checkpoint(key: bytes | None, value: bytes | None) -> MirrorCheckpoint:
-    """The checkpoint encoded in a key and a value. Raises also UnsupportedRecord: an unknown version."""
-    keys, values = _readers(key, value)
-    version = values.integer(INT16)
-    if version != CHECKPOINT_VERSION:
-        raise UnsupportedRecord("unknown checkpoint version", part="value", number=version)
-    return MirrorCheckpoint(
-        group_id=keys.string(),
-        topic=keys.string(),
-        partition=keys.integer(INT32),
-        upstream_offset=values.integer(INT64),
-        downstream_offset=values.integer(INT64),
-        metadata=values.string(),
-    )
-
-
-def _readers(key: bytes | None, value: bytes | None) -> tuple[Reader, Reader]:
-    for part, data in (("key", key), ("value", value)):
-        if data is None:
-            raise MalformedRecord(f"null {part}", part=part, position=0)
-    return Reader(key or b"", "key"), Reader(value or b"", "value")

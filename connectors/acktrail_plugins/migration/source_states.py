@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -11,24 +10,52 @@ from typing import TYPE_CHECKING, Any
 
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import hidden_in
-from acktrail.change.collection.facts import CarriedState, TargetOffset, TargetOffsets
+from acktrail.change.collection.facts import sum_known
+from acktrail.change.collection.history_offsets import replayed_start, topics_by_id
 from acktrail.change.planning.notices import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, is_in
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
-from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batches
 from acktrail.model.offset_ranges import RecordCounter, Span
-from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:
-    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.reconcile.state_at import TopicAtTime
-    from acktrail.tables.delta.store import Tables
 
-_COMPLETE = "complete"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedState:
+    """What another cluster had of a share partition; only a start offset of it can be carried here.
+
+    `start_offset` is the first offset there that was not finished; `acknowledged`, `archived` and `in_flight` count
+    what was delivered from there on. Kafka has no request that sets such states: finished ones are delivered again,
+    delivery counts start at one. `passed` finished records below `start_offset` are delivered again as well, because
+    where `start_offset` is on this cluster is not known exactly; at most `passed_most`. None: not known, and `reason`
+    says why. `are_records` False: the source's log was not looked through, the numbers count offsets.
+    """
+
+    topic: str
+    topic_id: str
+    start_offset: int | None
+    acknowledged: int | None
+    archived: int | None
+    in_flight: int | None
+    passed: int | None = None
+    passed_most: int | None = None
+    reason: str | None = None
+    are_records: bool = False
+
+    @property
+    def delivered_again(self) -> int | None:
+        """How many finished records are delivered again."""
+        return sum_known((self.acknowledged, self.archived, self.passed))
+
+    @property
+    def delivered_again_most(self) -> int | None:
+        """How many at most."""
+        return sum_known((self.acknowledged, self.archived, self.passed_most))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +91,8 @@ class SourceStates:
         return tuple(dict.fromkeys(part.group_id for part in self.partitions))
 
 
-def read_source(config: TablesConfig, request: ResetRequest) -> SourceStates:
-    """The share partitions of the groups and topics of `request` at its migration's moment, from the tables.
+def read_source(config: TablesConfig, request: ResetRequest, at_ms: int | None) -> SourceStates:
+    """The share partitions of the groups and topics of `request` at a moment (None: the newest), from the tables.
 
     Raises ChangeRefused: `no_such_group`, `nothing_to_migrate`. ConfigurationError: nothing was exported, or by no
     known cluster. RetryableError: the storage failed.
@@ -74,17 +101,16 @@ def read_source(config: TablesConfig, request: ResetRequest) -> SourceStates:
     from acktrail.tables.cluster_check import cluster_of
     from acktrail.tables.delta.store import Tables
 
-    assert request.migration is not None
     tables = Tables(config)
-    moment = topic_at_time(tables, request.migration.at_ms)
+    moment = topic_at_time(tables, at_ms)
     records = tables.snapshot("state_records")
     cluster_id = None if records is None else cluster_of(records)
     if cluster_id is None:
         raise ConfigurationError(f"tables at {tables.root} name no cluster", hint="are they an export's?")
     alone = request.groups[0] if len(request.groups) == 1 and not request.group_globs else None
     rows = states_of_topic(tables, moment, alone).to_pylist()
-    wanted = _selected(request, sorted({row["group_id"] for row in rows}), instant_text(request.migration.at_ms))
-    names, counts = _topics(tables)
+    wanted = _selected(request, sorted({row["group_id"] for row in rows}), instant_text(at_ms))
+    names, counts = topics_by_id(tables)
     mine = [row for row in rows if row["group_id"] in wanted]
     found = [source_partition(row, name) for row in mine if (name := names.get(row["topic_id"])) is not None]
     parts = [part for part in _newest(found) if not request.topics or is_in(request.topics, *part.place)]
@@ -102,7 +128,7 @@ def read_source(config: TablesConfig, request: ResetRequest) -> SourceStates:
 
 def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
     """The share partition in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``)."""
-    start, reason = _start(row)
+    start, reason = replayed_start(row)
     found = () if start is None else combine_state_batches([StateBatch(**b) for b in row["batches"] or ()], (), start)
     carried = CarriedState(
         topic=topic,
@@ -119,58 +145,6 @@ def source_partition(row: Mapping[str, Any], topic: str) -> SourcePartition:
         last_record_ms=row["last_record_timestamp_ms"],
         batches=found,
     )
-
-
-def _start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
-    """The first unfinished offset in a row of a replay; without one the reason."""
-    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
-    if row["completeness"] != _COMPLETE:
-        return None, f"its state is not known for sure: {reason or row['completeness']}"
-    return start, "it had no start offset: it was not initialized" if start is None else reason
-
-
-def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
-    """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
-    Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
-    ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
-    from acktrail.tables.delta.store import Tables
-
-    tables = Tables(config)
-    moment, (names, _) = topic_at_time(tables, moment_ms), _topics(tables)
-    rows = [row for row in states_of_topic(tables, moment).to_pylist() if row["group_id"] in groups]
-    behind = _not_exported(admin, tables, moment, {row["state_partition"] for row in rows})
-    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
-    for row in rows:
-        start, reason = _start(row)
-        number, topic = row["state_partition"], names.get(row["topic_id"])
-        if number in behind:
-            start = None
-            reason = f"state partition {number} is not exported up to {instant_text(moment_ms)}: export first"
-        if topic is not None:
-            then = TargetOffset(offset=start, reason=reason, topic_id=row["topic_id"])
-            found[row["group_id"]][topic, row["partition"]] = then
-    return found
-
-
-def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
-    """The state partitions among `numbers` that have records up to the moment which the tables lack."""
-    from acktrail.kafka.state.state_topic import StateTopic
-    from acktrail.tables.exported.stored_log import newest_shifts
-
-    topic, shifts = StateTopic(admin), newest_shifts(tables)
-    if not numbers or not topic.is_present:
-        return numbers
-    asked = [TopicPartition(topic=STATE_TOPIC, partition=number) for number in sorted(numbers)]
-    later = {found.partition: found.offset for found in admin.offsets_at(asked, (moment.at_ms or 0) + 1)}
-    ends = {number: log.high_watermark or 0 for number, log in topic.log_offsets(numbers).items()}
-
-    def bound(number: int) -> int:
-        """Above all records up to the moment, as an offset of the tables."""
-        at = later.get(number)
-        return (ends[number] if at is None else at) + shifts.get(number, 0)
-
-    return {number for number in numbers if (moment.coverages[number].end_offset or 0) < bound(number)}
 
 
 def counted_in_log(source: Cluster, states: SourceStates) -> SourceStates:
@@ -226,14 +200,6 @@ def _selected(request: ResetRequest, known: Collection[str], at: str | None) -> 
     return frozenset(request.groups).union(*matched.values())
 
 
-def _topics(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
-    """Name by topic id, and partition count by name: that of the newest topic with the name."""
-    rows = tables.read("topics", columns=["topic_id", "topic", "partition_count", "last_seen_at"]).to_pylist()
-    rows.sort(key=lambda row: row["last_seen_at"])
-    counts = {row["topic"]: row["partition_count"] for row in rows if row["partition_count"] is not None}
-    return {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}, counts
-
-
 def _newest(parts: Iterable[SourcePartition]) -> Iterator[SourcePartition]:
     """One for each group, topic name and partition: that of the incarnation of the topic that was written last."""
     found: dict[tuple[str, tuple[str, int]], SourcePartition] = {}
@@ -262,13 +228,3 @@ def _notices(moment: TopicAtTime, nameless: Collection[str]) -> Iterator[Notice]
     for topic_id in nameless:
         text = f"the name of the topic with id {topic_id} was never seen: nothing of it is carried"
         yield Notice(Severity.SERIOUS, "unnamed_topic", text)
-
-
-def as_read(request: ResetRequest, source: SourceStates) -> ResetRequest:
-    """`request` with the source's cluster and the groups that it chose, as the plan keeps it."""
-    assert request.migration is not None
-    migration = replace(request.migration, source_cluster_id=source.cluster_id)
-    strategy = replace(request.strategy, moment_ms=migration.at_ms, source=migration.text)
-    return replace(
-        request, strategy=strategy, migration=migration, groups=source.group_ids, group_globs=(), all_groups=False
-    )

@@ -3,6 +3,12 @@
 A mirror writes records in the order in which it read them; it may leave some out (filters, aborted transactions), and
 the target's log may hold others in between. So a pair says nothing exact about other records, only this: what comes
 after a record on the source comes after it on the target.
+
+MirrorMaker 2 has two topics for this. ``mm2-offset-syncs.<cluster>.internal`` has
+``OffsetSync``: the key is string topic and int32 partition, the value int64 source offset and int64 target offset,
+without a version. ``<cluster>.checkpoints.internal`` has ``Checkpoint``: the key is string group, string topic and
+int32 partition, the value an int16 version, which is 0, then int64 source offset, int64 target offset and string
+metadata. Strings are int16 length and UTF-8, none is null. Bytes after the message are skipped, as Kafka does.
 """
 
 from __future__ import annotations
@@ -12,7 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
+from acktrail.errors import MalformedRecord, UnsupportedRecord
+from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
+
+CHECKPOINT_VERSION: Final = 0
 TopicPart = tuple[str, int]
 """Topic and partition."""
 
@@ -107,3 +118,37 @@ def _agrees(checkpoint: MirrorCheckpoint, syncs: Sequence[OffsetSync]) -> bool:
     """Whether no sync from the checkpoint's source offset on has a lower target offset."""
     place = bisect_right(syncs, checkpoint.upstream_offset - 1, key=attrgetter("upstream_offset"))
     return place == len(syncs) or checkpoint.downstream_offset <= syncs[place].downstream_offset
+
+
+def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
+    """The offset sync encoded in a key and a value."""
+    keys, values = _readers(key, value)
+    return OffsetSync(
+        topic=keys.string(),
+        partition=keys.integer(INT32),
+        upstream_offset=values.integer(INT64),
+        downstream_offset=values.integer(INT64),
+    )
+
+
+def decode_checkpoint(key: bytes | None, value: bytes | None) -> MirrorCheckpoint:
+    """The checkpoint encoded in a key and a value. Raises also UnsupportedRecord: an unknown version."""
+    keys, values = _readers(key, value)
+    version = values.integer(INT16)
+    if version != CHECKPOINT_VERSION:
+        raise UnsupportedRecord("unknown checkpoint version", part="value", number=version)
+    return MirrorCheckpoint(
+        group_id=keys.string(),
+        topic=keys.string(),
+        partition=keys.integer(INT32),
+        upstream_offset=values.integer(INT64),
+        downstream_offset=values.integer(INT64),
+        metadata=values.string(),
+    )
+
+
+def _readers(key: bytes | None, value: bytes | None) -> tuple[Reader, Reader]:
+    for part, data in (("key", key), ("value", value)):
+        if data is None:
+            raise MalformedRecord(f"null {part}", part=part, position=0)
+    return Reader(key or b"", "key"), Reader(value or b"", "value")

@@ -19,14 +19,14 @@ from drivers.command_line import Done, run
 from servers.workload import until
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.migration.mirror_evidence import SourceOffset, find_translations
-from acktrail.change.request.reset_request import Migration, TranslationWay
 from acktrail.cli.main import _run
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
+from acktrail_plugins.migration.migration_request import Migration, TranslationWay
+from acktrail_plugins.migration.mirror_evidence import SourceOffset, find_translations
+from acktrail_plugins.migration.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -164,7 +164,7 @@ def _check_consumer(clusters: Clusters, plan: dict[str, Any], topic: str, filler
 
 def _numbers(plan: dict[str, Any]) -> tuple[int, int, int]:
     """Acknowledged, archived, and how many finished records below the start offsets may come again."""
-    rows = [row["carried"] for row in plan["partitions"]]
+    rows = plan["carried"]
     acknowledged, archived, most = (
         sum(row[name] for row in rows) for name in ("acknowledged", "archived", "passed_most")
     )
@@ -176,7 +176,7 @@ def test_the_same_offsets_are_carried(clusters: Clusters, capsys: pytest.Capture
     second plan while a member is there is refused."""
     assert {part[0]: part[1] for part in sorted(RELEASED, reverse=True)} == STARTS
     plan = clusters.plan(capsys, "--translate", "same")
-    assert (plan["kind"], plan["request"]["migration"]["asks_source"]) == ("migration", False)
+    assert (plan["kind"], plan["migration"]["asks_source"]) == ("migration", False)
     assert {row["partition"]: row["target_offset"] for row in plan["partitions"]} == STARTS
     assert _numbers(plan) == (ACKNOWLEDGED, ARCHIVED, 0)
     shown = clusters.migrate(capsys, "show", plan["plan_id"]).stdout
@@ -295,7 +295,7 @@ def test_other_offsets_are_not_taken_for_the_same(clusters: Clusters, capsys: py
     words = ("--translate", "same", "--topic-prefix", "eu.", "--ask-source", "--bootstrap-server")
     refused = clusters.migrate(capsys, "plan", *words, clusters.source.kafka.bootstrap_servers)
     assert refused.code == 2
-    assert "[not_carried]" in refused.stderr
+    assert "[no_offset_given]" in refused.stderr
     assert "the offsets are not the same" in refused.stderr
     clusters.target.workload.create_topic(f"late.{TOPIC}", len(STARTS))
     late = clusters.migrate(capsys, "plan", "--translate", "same", "--topic-prefix", "late.")
@@ -359,7 +359,7 @@ def test_the_source_may_be_gone(clusters: Clusters, capsys: pytest.CaptureFixtur
     out = tmp_path / "plan.json"
     plan = clusters.plan(capsys, "--translate", "same", "--out", str(out))
     assert json.loads(out.read_text()) == plan
-    assert [row["carried"]["start_offset"] for row in plan["partitions"]] == list(STARTS.values())
+    assert [state["start_offset"] for state in plan["carried"]] == list(STARTS.values())
     assert (
         "[no_such_group]"
         in clusters.migrate(capsys, "plan", "--translate", "same", "--at", "2020-01-01T00:00:00Z").stderr

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from acktrail.change.migration.plan_migration import parse_migration_request
-from acktrail.change.migration.source_states import SourceStates, as_read, read_source
-from acktrail.change.request.reset_request import TranslationWay
+from acktrail.change.cluster import Cluster
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.dialects.released import encode
+from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, topic_id_text
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
+from acktrail_plugins.migration import source_states
+from acktrail_plugins.migration.migration_request import parse_migration
+from acktrail_plugins.migration.source_states import SourceStates, read_source
 
 CLUSTER = "old"
 STATE_TOPIC = topic_id_text(b"S" * 16)
@@ -83,7 +86,7 @@ class Source:
     def read(self, at_s: int | None = None, **asked: Any) -> SourceStates:
         at_ms = None if at_s is None else 1000 * at_s
         params = {"way": "same", "groups": [] if "group_globs" in asked or "all_groups" in asked else ["g"]}
-        return read_source(self.config, parse_migration_request({**params, "at_ms": at_ms, **asked}, asks_source=False))
+        return read_source(self.config, parse_migration({**params, **asked}, asks_source=False)[0], at_ms)
 
 
 @pytest.fixture
@@ -162,19 +165,26 @@ def test_a_moment_after_the_export_is_warned_of(source: Source) -> None:
     assert [notice.severity.value for notice in source.read().notices] == ["info"]
 
 
-def test_the_plan_keeps_what_was_read(source: Source) -> None:
-    """The request in a plan names the groups that a pattern chose, the source's cluster and the moment."""
-    source.write(snapshot(1), snapshot(3, group_id=GroupId("h")))
-    request = parse_migration_request({"way": "same", "group_globs": ["*"], "at_ms": 1000}, asks_source=False)
-    kept = as_read(request, read_source(source.config, request))
-    assert (kept.groups, kept.group_globs) == (("g", "h"), ())
-    assert kept.migration is not None
-    assert (kept.migration.source_cluster_id, kept.migration.way) == (CLUSTER, TranslationWay.SAME)
-    assert kept.strategy.text == "migrate 1970-01-01T00:00:01.000Z same from cluster old"
-
-
 def test_tables_without_records_are_no_source(tmp_path: Path) -> None:
     """Nothing was exported: one clear error."""
-    request = parse_migration_request({"way": "same", "groups": ["g"]}, asks_source=False)
+    request, _ = parse_migration({"way": "same", "groups": ["g"]}, asks_source=False)
     with pytest.raises(ConfigurationError, match="no records in the tables"):
-        read_source(TablesConfig(uri=str(tmp_path)), request)
+        read_source(TablesConfig(uri=str(tmp_path)), request, None)
+
+
+def test_records_are_counted_where_the_log_is_looked_through(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that are no records of the group do not count; where the log was not looked through offsets count."""
+    rest = [(11, 13, 2, 1), (14, 16, 4, 3)]
+    source.write(snapshot(10, [(10, 10, 0, 1), *rest]), snapshot(10, [(10, 11, 0, 1)], partition=1))
+    asked: list[LogStretch] = []
+
+    def hidden_in(_: object, stretches: Mapping[object, LogStretch]) -> Mapping[object, object]:
+        asked.extend(stretches.values())
+        return {("g", "orders", 0): ((12, 15),), ("g", "orders", 1): None}
+
+    monkeypatch.setattr(source_states, "hidden_in", hidden_in)
+    cluster = cast("Cluster", SimpleNamespace(admin=None))
+    states = [part.carried for part in source_states.counted_in_log(cluster, source.read()).partitions]
+    counted = [(one.acknowledged, one.archived, one.in_flight, one.are_records) for one in states]
+    assert counted == [(1, 1, 1, True), (0, 0, 2, False)]
+    assert [(one.first_offset, one.end_offset) for one in asked] == [(10, 17), (10, 12)]

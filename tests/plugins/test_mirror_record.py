@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.group_record import decode_checkpoint, decode_offset_sync
-from acktrail.model.mirrored_offsets import MirrorCheckpoint, OffsetSync
+from acktrail_plugins.migration.mirrored_offsets import (
+    MirrorCheckpoint,
+    OffsetSync,
+    decode_checkpoint,
+    decode_offset_sync,
+)
 
 GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "support/golden/mirror_maker/records.json").read_text("ascii")
+    (Path(__file__).parents[1] / "support/golden/mirror_maker/records.json").read_text("ascii")
 )
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 offsets = {"partition": INT32, "upstream_offset": INT64, "downstream_offset": INT64}

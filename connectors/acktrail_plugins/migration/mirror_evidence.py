@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.request.reset_request import Migration, TranslationWay
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
-from acktrail.model.mirrored_offsets import OffsetSync, TranslatedOffset, checkpoints_by_part, translate, valid_syncs
+from acktrail_plugins.migration.migration_request import Migration, TranslationWay
+from acktrail_plugins.migration.mirrored_offsets import (
+    OffsetSync,
+    TranslatedOffset,
+    checkpoints_by_part,
+    decode_checkpoint,
+    decode_offset_sync,
+    translate,
+    valid_syncs,
+)
 
 if TYPE_CHECKING:
     from acktrail.kafka.log_reader import TopicRecord
@@ -67,8 +75,6 @@ def check_source(source: Cluster, cluster_id: str) -> None:
 def _by_mirror_topics(
     migration: Migration, offsets: Sequence[SourceOffset], source: Cluster | None, target: Cluster
 ) -> Translations:
-    from acktrail.format.wire.group_record import decode_checkpoint, decode_offset_sync
-
     clusters = [target] if source is None else [target, source]
     syncs = valid_syncs(_mirror_records(migration.offset_syncs, decode_offset_sync, clusters))
     checkpoints = checkpoints_by_part(_mirror_records(migration.checkpoints, decode_checkpoint, clusters))

@@ -94,9 +94,10 @@ def plan_migration(
     Example: acktrail change plan migration --group billing --translate same --target-profile new --out plan.json
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.migration.plan_migration import parse_migration_request, plan_migration
     from acktrail.cli.change.change_preview import keep_new
     from acktrail.times import time_ms
+    from acktrail_plugins.migration.migration_request import parse_migration
+    from acktrail_plugins.migration.plan_migration import plan_migration
 
     asked = {
         "way": translate,
@@ -111,7 +112,7 @@ def plan_migration(
         "without_state": without_state,
         **because.named,
     }
-    request = parse_migration_request(asked, asks_source=ask_source)
+    request, migration = parse_migration(asked, asks_source=ask_source)
     source_tables = of_source.needed
     own = _target_tables(target_tables, target_tables_options, target_profile)
     with ExitStack() as clusters:
@@ -119,7 +120,7 @@ def plan_migration(
         target, source = clusters.enter_context(Cluster(kafka)), None
         if ask_source:
             source = clusters.enter_context(Cluster(KafkaConfig.from_environment(bootstrap_server, client_config)))
-        plan = plan_migration(target, request, source_tables=source_tables, source=source, tables=own)
+        plan = plan_migration(target, request, migration, source_tables=source_tables, source=source, tables=own)
     keep_new(plan, own, out, as_json=of_source.as_json)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.model.mirrored_offsets import (
+from acktrail_plugins.migration.mirrored_offsets import (
     MirrorCheckpoint,
     OffsetSync,
     TranslatedOffset,

@@ -12,23 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.change.change_kind import parse_plan
-from acktrail.change.collection.facts import CarriedState, PartitionFacts, TargetOffset
-from acktrail.change.execution.reset_kind import carried_text
-from acktrail.change.migration.mirror_evidence import SourceOffset, Translations
-from acktrail.change.migration.plan_migration import parse_migration_request, target_offsets
-from acktrail.change.migration.source_states import SourcePartition, SourceStates
+from acktrail.change.collection.facts import PartitionFacts, TargetOffset
 from acktrail.change.planning.plan_file import plan_json
-from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
-from acktrail.change.request.reset_request import Migration, OutOfRange, ResetRequest, TranslationWay
+from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.cli.change.change_text import plan_text
 from acktrail.errors import ChangeRefused
-from acktrail.model.mirrored_offsets import TranslatedOffset
+from acktrail_plugins.migration.migration_kind import MIGRATION, MigrationPlan
+from acktrail_plugins.migration.migration_request import Migration, TranslationWay, parse_migration
+from acktrail_plugins.migration.mirror_evidence import SourceOffset, Translations
+from acktrail_plugins.migration.mirrored_offsets import TranslatedOffset
+from acktrail_plugins.migration.plan_migration import carry, with_carried
+from acktrail_plugins.migration.source_states import CarriedState, SourcePartition, SourceStates
 
 SAME = {"way": "same", "groups": ["g"]}
 
 
-def request(**changes: Any) -> ResetRequest:
-    return parse_migration_request({**SAME, **changes}, asks_source=False)
+def request(**changes: Any) -> tuple[ResetRequest, Migration]:
+    return parse_migration({**SAME, **changes}, asks_source=False)
 
 
 def carried(start: int | None = 40, **changes: Any) -> CarriedState:
@@ -45,16 +45,19 @@ def carried(start: int | None = 40, **changes: Any) -> CarriedState:
     return replace(found, **changes)
 
 
-def facts(offset: int | None, log: tuple[int, int] = (10, 100), **changes: Any) -> PartitionFacts:
-    """A share partition that the target's group does not have, and what is to be carried there."""
-    of_source = carried(**changes)
-    found = TargetOffset(offset=offset, reason=None if offset is not None else "no pair", carried=of_source)
+def facts(offset: int | None, log: tuple[int, int] = (10, 100)) -> PartitionFacts:
+    """A share partition that the target's group does not have, and the offset that is to be carried there."""
+    found = TargetOffset(offset=offset, reason=None if offset is not None else "no pair")
     return partition_facts(None, log, state=None, is_described=False, start_offset=None, given=found)
 
 
-def plan(*rows: PartitionFacts, **changes: Any) -> ResetPlan:
+def plan(*rows: tuple[PartitionFacts, CarriedState], **changes: Any) -> MigrationPlan:
     group = group_facts(error_code=69, state=None, group_epoch=None)
-    return a_plan(request(**changes), a_snapshot(*rows, groups=(group,)))
+    asked, migration = request(**changes)
+    numbered = [replace(row, partition=index) for index, (row, _) in enumerate(rows)]
+    made = a_plan(asked, a_snapshot(*numbered, groups=(group,)))
+    states = {(row.topic, row.partition): (row.given, state) for row, (_, state) in zip(numbered, rows, strict=True)}
+    return with_carried(made, migration, {made.group_ids[0]: states})
 
 
 @pytest.mark.parametrize(
@@ -84,8 +87,7 @@ def test_what_does_not_fit_together_is_refused(changes: dict[str, Any], rule: st
 
 def test_topics_are_renamed() -> None:
     """By the map, else by the prefix, else not at all."""
-    asked = request(topic_map=["a=b"], topic_prefix="eu.").migration
-    assert asked is not None
+    _, asked = request(topic_map=["a=b"], topic_prefix="eu.")
     assert [asked.target_topic(name) for name in ("a", "b")] == ["b", "eu.b"]
     assert Migration(way=TranslationWay.SAME).target_topic("a") == "a"
 
@@ -97,29 +99,27 @@ def test_topics_are_renamed() -> None:
 )
 def test_a_target_is_the_translated_offset_or_refused(offset: int | None, log: tuple[int, int], clamp: bool) -> None:
     """Within the log it is taken as it is; outside it is refused, or with --out-of-range clamp the nearest end."""
-    made = plan(facts(offset, log), **({"out_of_range": OutOfRange.CLAMP} if clamp else {}))
+    made = plan((facts(offset, log), carried()), **({"out_of_range": OutOfRange.CLAMP} if clamp else {}))
     (row,), rules = made.partitions, {notice.rule for notice in made.refusals}
     if offset is None:
-        assert (row.target_offset, rules) == (None, {"not_carried"})
+        assert (row.target_offset, rules) == (None, {"no_offset_given"})
     elif log[0] <= offset <= log[1]:
         assert (row.target_offset, rules) == (offset, set())
     elif clamp:
         assert (row.target_offset, rules) == (min(max(offset, log[0]), log[1]), set())
-        assert row.carried is not None
-        assert (row.carried.delivered_again is None) == (offset < log[0])
+        assert (made.carried[0].delivered_again is None) == (offset < log[0])
     else:
         assert (row.target_offset, rules) == (None, {"out_of_range"})
 
 
 def test_sums_are_of_what_is_carried() -> None:
     """Refused share partitions are not in them; where one number is not known the sum is not, its bound is."""
-    exact, open_, refused = facts(40), facts(30, passed=None, passed_most=5, reason="why"), facts(None)
-    rows = [replace(each, partition=index) for index, each in enumerate((exact, open_, refused))]
-    made = plan(*rows)
-    assert made.kind == ResetKind.MIGRATION
+    open_ = carried(passed=None, passed_most=5, reason="why")
+    made = plan((facts(40), carried()), (facts(30), open_), (facts(None), carried()))
+    assert made.kind == "migration"
     found = {notice.rule for notice in made.notices if notice.partition == 1}
     assert found == {"archived_not_carried", "acknowledgements_not_carried", "passed_not_known", "passed_before"}
-    text = carried_text(made)
+    text = MIGRATION.text(made)
     assert "finished on the source, delivered again: <=13 (not known exactly of 1)" in text
     assert "refused" in text
     assert re.findall(r": +(\S+)", text)[-5:] == ["2", "<=13", "6", "2", "4"]
@@ -130,7 +130,7 @@ def test_sums_are_of_what_is_carried() -> None:
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:
     """With everything that a migration adds."""
-    made = plan(facts(40), topic_map=["orders=neworders"], at_ms=1_700_000_000_000)
+    made = plan((facts(40), carried()), topic_map=["orders=neworders"], at_ms=1_700_000_000_000)
     assert parse_plan(plan_json(made), "a file") == made
 
 
@@ -151,22 +151,20 @@ def test_every_share_partition_has_an_offset_or_a_reason() -> None:
     }
     migration = Migration(way=TranslationWay.MM2, topic_prefix="eu.")
     unknown = carried(None, reason="a gap")
-    found = target_offsets(
+    found = carry(
         states(("g", "a", carried()), ("h", "a", carried(50)), ("g", "b", carried()), ("g", "c", unknown)),
         translations,
         migration,
     )
-    assert {(group, place): own.offset for group, parts in found.items() for place, own in parts.items()} == {
+    assert {(group, place): own.offset for group, parts in found.items() for place, (own, _) in parts.items()} == {
         ("g", ("eu.a", 0)): 44,
         ("h", ("eu.a", 0)): 48,
         ("g", ("eu.b", 0)): None,
         ("g", ("eu.c", 0)): None,
     }
-    assert [found["g"][name, 0].reason for name in ("eu.a", "eu.b", "eu.c")] == [None, "no pair", "a gap"]
-    exact, bounded = found["g"]["eu.a", 0].carried, found["h"]["eu.a", 0].carried
-    assert exact is not None
-    assert bounded is not None
+    assert [found["g"][name, 0][0].reason for name in ("eu.a", "eu.b", "eu.c")] == [None, "no pair", "a gap"]
+    exact, bounded = found["g"]["eu.a", 0][1], found["h"]["eu.a", 0][1]
     assert (exact.delivered_again, bounded.delivered_again, bounded.delivered_again_most) == (4, None, 11)
     twice = states(("g", "a", carried()), ("g", "b", carried()))
     with pytest.raises(ChangeRefused, match="two_topics_one_name"):
-        target_offsets(twice, translations, Migration(way=TranslationWay.SAME, topic_map=(("a", "b"),)))
+        carry(twice, translations, Migration(way=TranslationWay.SAME, topic_map=(("a", "b"),)))

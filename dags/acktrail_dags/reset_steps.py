@@ -14,7 +14,7 @@ from acktrail.change import api
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle.undo import undo_offsets, undo_request, undoable
-from acktrail.change.planning.notices import refusals_among
+from acktrail.change.planning.change_plan import refusals_among
 from acktrail.change.planning.plan_file import from_json_value, to_json_value
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 from drivers.command_line import Done, run
 from servers.workload import Workload, start_at
 
-from acktrail.change.planning.notices import Notice, Severity, refusal_error
+from acktrail.change.planning.change_plan import Notice, Severity, refusal_error
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import NotAuthorized
 from acktrail.kafka.admin import ShareGroupAdmin

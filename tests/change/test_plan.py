@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from acktrail.change.change_kind import parse_plan, read_plan
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
-from acktrail.change.planning.change_plan import forgotten
-from acktrail.change.planning.notices import RefusedParts, Severity, refusal_error
+from acktrail.change.planning.change_plan import RefusedParts, Severity, forgotten, refusal_error
 from acktrail.change.planning.plan_file import (
     check_age,
     fingerprint,

@@ -8,7 +8,7 @@ from typing import Any
 
 from change.scenes import TOPIC, a_plan, a_request, a_snapshot, partition_facts
 
-from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.change_plan import Notice, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
 
 

@@ -24,9 +24,14 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
-from acktrail_plugins.migration.migration_request import Migration, TranslationWay
-from acktrail_plugins.migration.mirror_evidence import SourceOffset, find_translations
-from acktrail_plugins.migration.mirrored_offsets import MirrorCheckpoint, OffsetSync, TranslatedOffset
+from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
+from acktrail_plugins.migration.mirror_evidence import (
+    MirrorCheckpoint,
+    OffsetSync,
+    SourceOffset,
+    TranslatedOffset,
+    find_translations,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

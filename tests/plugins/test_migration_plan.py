@@ -17,10 +17,14 @@ from acktrail.change.planning.plan_file import plan_json
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.cli.change.change_text import plan_text
 from acktrail.errors import ChangeRefused
-from acktrail_plugins.migration.migration_kind import MIGRATION, MigrationPlan
-from acktrail_plugins.migration.migration_request import Migration, TranslationWay, parse_migration
-from acktrail_plugins.migration.mirror_evidence import SourceOffset, Translations
-from acktrail_plugins.migration.mirrored_offsets import TranslatedOffset
+from acktrail_plugins.migration.migration_kind import (
+    MIGRATION,
+    Migration,
+    MigrationPlan,
+    TranslationWay,
+    parse_migration,
+)
+from acktrail_plugins.migration.mirror_evidence import SourceOffset, TranslatedOffset, Translations
 from acktrail_plugins.migration.plan_migration import carry, with_carried
 from acktrail_plugins.migration.source_states import CarriedState, SourcePartition, SourceStates
 

@@ -22,7 +22,7 @@ from acktrail.model.share_partition import GroupId, SharePartition, TopicId, top
 from acktrail.tables.cluster_check import create_for, create_records_for
 from acktrail.tables.delta.store import Tables
 from acktrail_plugins.migration import source_states
-from acktrail_plugins.migration.migration_request import parse_migration
+from acktrail_plugins.migration.migration_kind import parse_migration
 from acktrail_plugins.migration.source_states import SourceStates, read_source
 
 CLUSTER = "old"

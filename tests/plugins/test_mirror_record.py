@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail_plugins.migration.mirrored_offsets import (
+from acktrail_plugins.migration.mirror_evidence import (
     MirrorCheckpoint,
     OffsetSync,
     decode_checkpoint,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_plugins.migration.mirrored_offsets import (
+from acktrail_plugins.migration.mirror_evidence import (
     MirrorCheckpoint,
     OffsetSync,
     TranslatedOffset,

@@ -25,8 +25,7 @@ from acktrail.change.collection.facts import GroupFacts, TargetOffsets
 from acktrail.change.lifecycle import plan_status
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.change.lifecycle.plan_status import Admission, account
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.notices import Notice
+from acktrail.change.planning.change_plan import ChangePlan, Notice
 from acktrail.change.planning.plan_file import DAY_MS
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.planning.reset_rules import notices_before

@@ -16,8 +16,7 @@ from acktrail.change.collection.history_offsets import from_history
 from acktrail.change.execution.attempt import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.lifecycle.undo import undo_offsets, undoable
-from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.change.planning.notices import Notice
+from acktrail.change.planning.change_plan import Notice, PartitionPlan
 from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import (
     OWN_OFFSETS,

@@ -1,24 +1,21 @@
-"""Stretches of logs, read to their ends on the caller's thread: records at some offsets, and whole small topics."""
+"""Stretches of logs, read to their ends on the caller's thread."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig
-from acktrail.errors import LogChanged, RetryableError, UnknownName
+from acktrail.errors import LogChanged, RetryableError
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.descriptions import LogOffsets, TopicPartition
+from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_fetcher import FetchEvent, LogFetcher
-from acktrail.kafka.logs import LogStretch
 from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.share_partition import STATE_TOPIC
 
@@ -165,76 +162,6 @@ def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRe
         if not isinstance(part, PrunedOffsets):
             found |= {raw.state_partition: raw for raw in raw_records(part)}
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
-    """A record of a topic partition; `timestamp_ms` None: it has none. `equals` compares what a mirror keeps."""
-
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
-
-    @classmethod
-    def of(cls, raw: RawRecord) -> TopicRecord:
-        """A record as it was read."""
-        timestamp = raw.timestamp_ms if raw.timestamp_ms is not None and raw.timestamp_ms >= 0 else None
-        return cls(offset=raw.offset, timestamp_ms=timestamp, key=raw.key, value=raw.value)
-
-    def equals(self, other: TopicRecord) -> bool:
-        """Whether time, key and value are the same."""
-        return (self.timestamp_ms, self.key, self.value) == (other.timestamp_ms, other.key, other.value)
-
-
-def read_records(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogStretch, tuple[TopicRecord, ...]]:
-    """The records in each stretch; those of open and aborted transactions are among them. What the log does not hold
-    any more is left out. Stretches of one partition are read one after the other.
-
-    Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
-    """
-    found: dict[LogStretch, tuple[TopicRecord, ...]] = {}
-    by_topic: dict[str, dict[int, list[LogStretch]]] = defaultdict(lambda: defaultdict(list))
-    for stretch in sorted(set(stretches)):
-        found[stretch] = ()
-        if stretch.first_offset < stretch.end_offset:
-            by_topic[stretch.topic][stretch.partition].append(stretch)
-    for name, queues in by_topic.items():
-        topic = StateTopic(admin, name)
-        if not topic.is_present:
-            raise UnknownName("topic", name)
-        while any(queues.values()):
-            now = {partition: own.pop() for partition, own in queues.items() if own}
-            records = _read(topic, now)
-            found |= {stretch: tuple(records[partition]) for partition, stretch in now.items()}
-    return found
-
-
-def _read(topic: StateTopic, stretches: Mapping[int, LogStretch]) -> dict[int, list[TopicRecord]]:
-    """The records of one stretch of each partition."""
-    records: dict[int, list[TopicRecord]] = {partition: [] for partition in stretches}
-    reader = LogReader(topic, is_committed=False, patience_s=30.0)
-    for part in reader.read({p: (each.first_offset, each.end_offset) for p, each in stretches.items()}):
-        if not isinstance(part, PrunedOffsets):
-            records[part.column("partition")[0].as_py()] += map(TopicRecord.of, raw_records(part))
-    return records
-
-
-def read_topic(admin: ShareGroupAdmin, topic: str) -> list[TopicRecord] | None:
-    """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
-    as `read_records`; RetryableError: a partition has no leader."""
-    (described,) = admin.topics([topic])
-    if not described.partition_count:
-        return None
-    partitions = [TopicPartition(topic=topic, partition=index) for index in range(described.partition_count)]
-    stretches = []
-    for log in admin.list_offsets(partitions):
-        if log.log_start_offset is None or log.high_watermark is None:
-            raise RetryableError(f"{topic} cannot be read: {log.error}", hint="try again")
-        bounds: dict[str, Any] = {"first_offset": log.log_start_offset, "end_offset": log.high_watermark}
-        stretches.append(LogStretch(topic=topic, partition=log.partition, **bounds))
-    records = read_records(admin, stretches)
-    return [record for stretch in sorted(records) for record in records[stretch]]
 
 
 class Incarnation(NamedTuple):

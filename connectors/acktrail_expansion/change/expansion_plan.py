@@ -8,8 +8,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Final
 
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.notices import Found, Notice, Severity
+from acktrail.change.planning.change_plan import ChangePlan, Found, Notice, Severity
 from acktrail_expansion.law.partition_ledger import KeyMapping, expansion_id
 from acktrail_expansion.looks.group_positions import SHARE
 from acktrail_expansion.words import counted

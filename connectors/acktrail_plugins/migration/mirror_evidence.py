@@ -1,29 +1,176 @@
-"""What the clusters show of how a topic's offsets on the source lie on the target: for each way of translation."""
+"""What the clusters show of how a topic's offsets on the source lie on the target: for each way of translation.
+
+A mirror writes records in the order in which it read them; it may leave some out (filters, aborted transactions), and
+the target's log may hold others in between. So a pair says nothing exact about other records, only this: what comes
+after a record on the source comes after it on the target.
+
+MirrorMaker 2 has two topics for this. ``mm2-offset-syncs.<cluster>.internal`` has
+``OffsetSync``: the key is string topic and int32 partition, the value int64 source offset and int64 target offset,
+without a version. ``<cluster>.checkpoints.internal`` has ``Checkpoint``: the key is string group, string topic and
+int32 partition, the value an int16 version, which is 0, then int64 source offset, int64 target offset and string
+metadata. Strings are int16 length and UTF-8, none is null. Bytes after the message are skipped, as Kafka does.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from acktrail.change.cluster import Cluster
-from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster
+from acktrail.errors import (
+    AcktrailError,
+    ConfigurationError,
+    ForeignCluster,
+    MalformedRecord,
+    RetryableError,
+    UnknownName,
+    UnsupportedRecord,
+)
+from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import LogStretch
-from acktrail_plugins.migration.migration_request import Migration, TranslationWay
-from acktrail_plugins.migration.mirrored_offsets import (
-    OffsetSync,
-    TranslatedOffset,
-    checkpoints_by_part,
-    decode_checkpoint,
-    decode_offset_sync,
-    translate,
-    valid_syncs,
-)
+from acktrail_plugins.migration.migration_kind import Migration, TranslationWay
 
 if TYPE_CHECKING:
-    from acktrail.kafka.log_reader import TopicRecord
+    from acktrail.format.wire.raw_record import RawRecord
+    from acktrail.kafka.admin import ShareGroupAdmin
 
+CHECKPOINT_VERSION: Final = 0
+TopicPart = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSync:
+    """The record at `upstream_offset` of a source partition was written at `downstream_offset` of its mirror
+    (MirrorMaker 2: ``OffsetSync``). `topic` is the source's name."""
+
+    topic: str
+    partition: int
+    upstream_offset: int
+    downstream_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorCheckpoint:
+    """A consumer group's committed offset on the source, and MirrorMaker's translation of it (``Checkpoint``). `topic`
+    is the target's name."""
+
+    group_id: str
+    topic: str
+    partition: int
+    upstream_offset: int
+    downstream_offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslatedOffset:
+    """An offset of the target at or before the mirror of every source record from the translated offset on.
+
+    `passed_most`: of the source records before that, at most this number lie at or after it on the target and are
+    delivered again; 0: it is exact. None: not known.
+    """
+
+    offset: int
+    passed_most: int | None
+
+
+def valid_syncs(records: Iterable[OffsetSync]) -> dict[TopicPart, tuple[OffsetSync, ...]]:
+    """The syncs of each source partition that hold together, ascending. `records` in the order of their log: where one
+    goes back on either side (a topic was recreated, the mirror began again), all before it are dropped
+    (MirrorMaker 2: ``OffsetSyncStore``, which looks at the source's side)."""
+    found: dict[TopicPart, list[OffsetSync]] = defaultdict(list)
+    for sync in records:
+        own = found[sync.topic, sync.partition]
+        if min(sync.upstream_offset, sync.downstream_offset) < 0 or (own and own[-1] == sync):
+            continue
+        if own and not (
+            own[-1].upstream_offset < sync.upstream_offset and own[-1].downstream_offset < sync.downstream_offset
+        ):
+            own.clear()
+        own.append(sync)
+    return {part: tuple(own) for part, own in found.items()}
+
+
+def checkpoints_by_part(records: Iterable[MirrorCheckpoint]) -> dict[TopicPart, tuple[MirrorCheckpoint, ...]]:
+    """The newest checkpoint of each consumer group, by the target's topic and partition."""
+    newest = {(one.group_id, one.topic, one.partition): one for one in records}
+    found: dict[TopicPart, list[MirrorCheckpoint]] = defaultdict(list)
+    for one in newest.values():
+        if min(one.upstream_offset, one.downstream_offset) >= 0:
+            found[one.topic, one.partition].append(one)
+    return {part: tuple(own) for part, own in found.items()}
+
+
+def translate(
+    offset: int, syncs: Sequence[OffsetSync], checkpoints: Iterable[MirrorCheckpoint] = ()
+) -> TranslatedOffset | None:
+    """Where source offset `offset` is on the target at the latest; None: no pair is at or below it.
+
+    The greatest sync at or below `offset` counts (MirrorMaker 2: ``OffsetSyncStore.translateDownstream``): its own
+    record is at the sync's target offset, every later one at least one further; no more is known. A checkpoint of any
+    consumer group at or below `offset` may lie further on: nothing from its source offset on is before its target
+    offset. One that contradicts a sync is ignored. Monotone in `offset`. Cost: a binary search in `syncs`, which
+    are `valid_syncs`, and one in it for each checkpoint.
+    """
+    place = bisect_right(syncs, offset, key=attrgetter("upstream_offset"))
+    best: TranslatedOffset | None = None
+    if place:
+        sync = syncs[place - 1]
+        ahead = offset - sync.upstream_offset
+        best = TranslatedOffset(offset=sync.downstream_offset + min(ahead, 1), passed_most=max(0, ahead - 1))
+    further = [one.downstream_offset for one in checkpoints if one.upstream_offset <= offset and _agrees(one, syncs)]
+    if further and (best is None or max(further) > best.offset):
+        return TranslatedOffset(offset=max(further), passed_most=None if best is None else best.passed_most)
+    return best
+
+
+def _agrees(checkpoint: MirrorCheckpoint, syncs: Sequence[OffsetSync]) -> bool:
+    """Whether no sync from the checkpoint's source offset on has a lower target offset."""
+    place = bisect_right(syncs, checkpoint.upstream_offset - 1, key=attrgetter("upstream_offset"))
+    return place == len(syncs) or checkpoint.downstream_offset <= syncs[place].downstream_offset
+
+
+def decode_offset_sync(key: bytes | None, value: bytes | None) -> OffsetSync:
+    """The offset sync encoded in a key and a value."""
+    keys, values = _readers(key, value)
+    return OffsetSync(
+        topic=keys.string(),
+        partition=keys.integer(INT32),
+        upstream_offset=values.integer(INT64),
+        downstream_offset=values.integer(INT64),
+    )
+
+
+def decode_checkpoint(key: bytes | None, value: bytes | None) -> MirrorCheckpoint:
+    """The checkpoint encoded in a key and a value. Raises also UnsupportedRecord: an unknown version."""
+    keys, values = _readers(key, value)
+    version = values.integer(INT16)
+    if version != CHECKPOINT_VERSION:
+        raise UnsupportedRecord("unknown checkpoint version", part="value", number=version)
+    return MirrorCheckpoint(
+        group_id=keys.string(),
+        topic=keys.string(),
+        partition=keys.integer(INT32),
+        upstream_offset=values.integer(INT64),
+        downstream_offset=values.integer(INT64),
+        metadata=values.string(),
+    )
+
+
+def _readers(key: bytes | None, value: bytes | None) -> tuple[Reader, Reader]:
+    for part, data in (("key", key), ("value", value)):
+        if data is None:
+            raise MalformedRecord(f"null {part}", part=part, position=0)
+    return Reader(key or b"", "key"), Reader(value or b"", "value")
+
+
+_PATIENCE_S: Final = 30.0
 _NEAR: Final = 100
 """Offsets on each side of one that is translated, whose records are looked at."""
 RecordT = TypeVar("RecordT")
@@ -101,11 +248,9 @@ def _mirror_records(
     clusters: Sequence[Cluster],
 ) -> Iterator[RecordT]:
     """The records of one of MirrorMaker's topics, on the first cluster that has it; none when it is not named."""
-    from acktrail.kafka.log_reader import read_topic
-
     if topic is None:
         return
-    found = (read_topic(cluster.admin, topic) for cluster in clusters)
+    found = (_whole_topic(cluster.admin, topic) for cluster in clusters)
     records = next((each for each in found if each is not None), None)
     if records is None:
         where = "on neither cluster" if len(clusters) > 1 else "not on the target"
@@ -128,7 +273,7 @@ def _different(migration: Migration, offsets: Sequence[SourceOffset], source: Cl
     for each in offsets:
         known = {record.offset: record for record in originals.get(each, ())}
         both = ((copy, known[copy.offset]) for copy in copies.get(each, ()) if copy.offset in known)
-        odd = next((copy.offset for copy, original in both if not copy.equals(original)), None)
+        odd = next((copy.offset for copy, original in both if _kept(copy) != _kept(original)), None)
         if odd is not None:
             found[each] = f"offset {odd} holds other records on the two clusters: the offsets are not the same"
     return found
@@ -140,7 +285,7 @@ def _by_times(migration: Migration, offsets: Sequence[SourceOffset], source: Clu
     pair, as an offset sync is."""
     anchors = _nearest(source, {each: (each.topic, each.offset) for each in offsets})
     found: Translations = {each: f"the source has no record with a time near offset {each.offset}" for each in offsets}
-    times = {each: anchor.timestamp_ms for each, anchor in anchors.items() if anchor.timestamp_ms is not None}
+    times = {each: anchor.timestamp_ms for each, anchor in anchors.items() if anchor.timestamp_ms >= 0}
     firsts = _since(source, {each: (each.topic, ms) for each, ms in times.items()})
     copies = _since(target, _there(migration, times))
     for each in times:
@@ -152,13 +297,13 @@ def _there(migration: Migration, numbers: Mapping[SourceOffset, int]) -> _Places
     return {each: (migration.target_topic(each.topic), number) for each, number in numbers.items()}
 
 
-def _pair(offset: int, first: TopicRecord | None, copy: TopicRecord | None) -> TranslatedOffset | str:
+def _pair(offset: int, first: RawRecord | None, copy: RawRecord | None) -> TranslatedOffset | str:
     """The translation of `offset` by a record of the source, not after it, and its copy, if it is one."""
     if first is None:
         return "its record was pruned on the source while it was looked at"
     if copy is None:
         return f"the target has no record as late as offset {first.offset} of the source: it is not mirrored that far"
-    if not first.equals(copy):
+    if _kept(first) != _kept(copy):
         return (
             f"the record at offset {copy.offset} of the target is no copy of the one at offset {first.offset} of the "
             "source (time, key, value): times cannot translate this topic"
@@ -167,7 +312,7 @@ def _pair(offset: int, first: TopicRecord | None, copy: TopicRecord | None) -> T
     return translate(offset, [sync]) or f"the first record of that time is at offset {first.offset}, after it"
 
 
-def _since(cluster: Cluster, times: _Places) -> dict[SourceOffset, TopicRecord]:
+def _since(cluster: Cluster, times: _Places) -> dict[SourceOffset, RawRecord]:
     """The first record at or after a time (in place of an offset), where there is one."""
     places = {}
     for each, (topic, time_ms) in times.items():
@@ -177,7 +322,7 @@ def _since(cluster: Cluster, times: _Places) -> dict[SourceOffset, TopicRecord]:
     return _nearest(cluster, places)
 
 
-def _nearest(cluster: Cluster, places: _Places) -> dict[SourceOffset, TopicRecord]:
+def _nearest(cluster: Cluster, places: _Places) -> dict[SourceOffset, RawRecord]:
     """The first record from an offset on, else the last one before it, where one is near."""
     return {
         each: next((record for record in records if record.offset >= places[each][1]), records[-1])
@@ -186,10 +331,8 @@ def _nearest(cluster: Cluster, places: _Places) -> dict[SourceOffset, TopicRecor
     }
 
 
-def _records(cluster: Cluster, places: _Places) -> dict[SourceOffset, Sequence[TopicRecord]]:
+def _records(cluster: Cluster, places: _Places) -> dict[SourceOffset, Sequence[RawRecord]]:
     """The records near these offsets, or near the end of the log that is closest."""
-    from acktrail.kafka.log_reader import read_records
-
     partitions = {each: TopicPartition(topic=topic, partition=each.partition) for each, (topic, _) in places.items()}
     logs = {(log.topic, log.partition): log for log in cluster.admin.list_offsets(sorted(set(partitions.values())))}
     stretches = {}
@@ -202,5 +345,51 @@ def _records(cluster: Cluster, places: _Places) -> dict[SourceOffset, Sequence[T
             stretches[each] = LogStretch(
                 topic=topic, partition=each.partition, first_offset=bounds[0], end_offset=bounds[1]
             )
-    records = read_records(cluster.admin, stretches.values())
+    records = _read(cluster.admin, stretches.values())
     return {each: records[stretch] for each, stretch in stretches.items()}
+
+
+def _kept(record: RawRecord) -> tuple[object, ...]:
+    """What a mirror keeps of a record: time, key, value."""
+    return max(-1, record.timestamp_ms), record.key, record.value
+
+
+def _whole_topic(admin: ShareGroupAdmin, topic: str) -> list[RawRecord] | None:
+    """All records of a small topic, partition after partition, each in its order; None: there is no such topic. Raises
+    as `_read`; RetryableError: a partition has no leader."""
+    (described,) = admin.topics([topic])
+    if not described.partition_count:
+        return None
+    stretches = []
+    for log in admin.list_offsets([TopicPartition(topic=topic, partition=n) for n in range(described.partition_count)]):
+        start, end = log.log_start_offset, log.high_watermark
+        if start is None or end is None:
+            raise RetryableError(f"{topic} cannot be read: {log.error}", hint="try again")
+        stretches.append(LogStretch(topic=topic, partition=log.partition, first_offset=start, end_offset=end))
+    records = _read(admin, stretches)
+    return [record for stretch in sorted(records) for record in records[stretch]]
+
+
+def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogStretch, list[RawRecord]]:
+    """The records in each stretch; those of open and aborted transactions are among them. What the log does not hold
+    any more is left out. Stretches of one partition are read one after the other.
+
+    Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
+    """
+    from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
+    from acktrail.kafka.state.state_topic import StateTopic
+
+    found: dict[LogStretch, list[RawRecord]] = {stretch: [] for stretch in stretches}
+    waiting = sorted(stretch for stretch in found if stretch.first_offset < stretch.end_offset)
+    while waiting:
+        name = waiting[0].topic
+        now = {stretch.partition: stretch for stretch in waiting if stretch.topic == name}
+        waiting = sorted({*waiting} - {*now.values()})
+        topic = StateTopic(admin, name)
+        if not topic.is_present:
+            raise UnknownName("topic", name)
+        reader = LogReader(topic, is_committed=False, patience_s=_PATIENCE_S)
+        for part in reader.read({number: (each.first_offset, each.end_offset) for number, each in now.items()}):
+            if not isinstance(part, PrunedOffsets):
+                found[now[part.column("partition")[0].as_py()]] += raw_records(part)
+    return found

@@ -9,18 +9,21 @@ from dataclasses import fields, replace
 from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.planning.change_plan import PartitionPlan
+from acktrail.change.planning.change_plan import Found, Notice, PartitionPlan, Severity
 from acktrail.change.planning.impact import Clamp, CountUnit
-from acktrail.change.planning.notices import Found, Notice, Severity
 from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, with_notices
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused
-from acktrail_plugins.migration.migration_kind import MigrationPlan
-from acktrail_plugins.migration.migration_request import Migration
-from acktrail_plugins.migration.mirror_evidence import SourceOffset, Translations, check_source, find_translations
-from acktrail_plugins.migration.mirrored_offsets import TranslatedOffset
+from acktrail_plugins.migration.migration_kind import Migration, MigrationPlan
+from acktrail_plugins.migration.mirror_evidence import (
+    SourceOffset,
+    TranslatedOffset,
+    Translations,
+    check_source,
+    find_translations,
+)
 from acktrail_plugins.migration.source_states import (
     CarriedState,
     SourcePartition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acktrail.format.wire.primitives import INT16, INT32, INT64
-from acktrail_plugins.migration.mirrored_offsets import CHECKPOINT_VERSION, MirrorCheckpoint, OffsetSync
+from acktrail_plugins.migration.mirror_evidence import CHECKPOINT_VERSION, MirrorCheckpoint, OffsetSync
 
 _LONGEST: Final = (1 << 15) - 1
 

@@ -15,8 +15,7 @@ from typing import Any, Final, Self
 from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit_entry
 from acktrail.change.audit.journal import Journal
 from acktrail.change.lifecycle.plan_life import PARTIAL, ChangeStatus, standings
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
-from acktrail.change.planning.notices import Notice, Severity
+from acktrail.change.planning.change_plan import ChangePlan, Notice, PartitionPlan, Severity
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown

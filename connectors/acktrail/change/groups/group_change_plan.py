@@ -21,9 +21,8 @@ from acktrail.change.collection.facts import (
 )
 from acktrail.change.lifecycle.plan_status import account
 from acktrail.change.new_plans import plan_with_facts
-from acktrail.change.planning.change_plan import ChangePlan
+from acktrail.change.planning.change_plan import ChangePlan, Found, Notice, Severity, by_severity
 from acktrail.change.planning.impact import CountUnit, impact_of
-from acktrail.change.planning.notices import Found, Notice, Severity, by_severity
 from acktrail.change.planning.plan_file import fingerprint, to_json_value, with_hash
 from acktrail.change.planning.reset_rules import refusals_of_group
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration

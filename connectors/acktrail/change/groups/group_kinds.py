@@ -15,8 +15,7 @@ from acktrail.change.collection.facts import StateFacts
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.groups.group_change_plan import GroupChange, GroupChangePlan, planned_again
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
-from acktrail.change.planning.change_plan import PartitionPlan
-from acktrail.change.planning.notices import refusal_error
+from acktrail.change.planning.change_plan import PartitionPlan, refusal_error
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale

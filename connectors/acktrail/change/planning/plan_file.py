@@ -20,8 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acktrail.change.planning.change_plan import PLAN_FORMAT, PLAN_VERSION, ChangePlan
-from acktrail.change.planning.notices import RefusedParts
+from acktrail.change.planning.change_plan import PLAN_FORMAT, PLAN_VERSION, ChangePlan, RefusedParts
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.times import instant_text
 

@@ -23,9 +23,17 @@ from acktrail.change.collection.facts import (
     TopicFacts,
     sum_known,
 )
-from acktrail.change.planning.change_plan import SUMMED, ChangePlan, PartitionPlan, Totals
+from acktrail.change.planning.change_plan import (
+    SUMMED,
+    ChangePlan,
+    Notice,
+    PartitionPlan,
+    RefusedParts,
+    Severity,
+    Totals,
+    by_severity,
+)
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
-from acktrail.change.planning.notices import Notice, RefusedParts, Severity, by_severity
 from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind

@@ -39,7 +39,7 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     """Store a new plan where there are tables, write it to the file that is named, if any, and print it. Raises what
     forbids it."""
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.planning.notices import refusal_error
+    from acktrail.change.planning.change_plan import refusal_error
     from acktrail.change.planning.plan_file import plan_json
     from acktrail.cli.change.change_text import plan_text
 

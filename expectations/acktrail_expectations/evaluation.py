@@ -17,7 +17,7 @@ import pandas as pd
 
 from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail.model.rules.quality_rule import QualityRule, QualitySeverity
-from acktrail_expectations.frames.batches import BATCH_RULES
+from acktrail_expectations.frames.frame_columns import BATCH_RULES
 from acktrail_expectations.results import EXAMPLES, NOT_KNOWN, QualityResult
 
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each engine that it lacks
@@ -121,7 +121,7 @@ def evaluate(suite: str, checks: Sequence[SuiteCheck], frame: pd.DataFrame, labe
     if frame.empty:
         return tuple(not_evaluated(suite, check.rule, NO_ROW) for check in checks)
     outcomes = _outcomes(checks, frame)
-    return tuple(result_of(suite, check, outcomes.get(check.rule.id), frame, label) for check in checks)
+    return tuple(_result_of(suite, check, outcomes.get(check.rule.id), frame, label) for check in checks)
 
 
 def _outcomes(checks: Sequence[SuiteCheck], frame: pd.DataFrame) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _failed(suite: str, rule: QualityRule, error: str | None = None) -> QualityR
     return QualityResult(suite=suite, expectation=rule.id, severity=rule.severity, success=False, error=error)
 
 
-def result_of(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, label: Label) -> QualityResult:
+def _result_of(suite: str, check: SuiteCheck, outcome: Any, frame: pd.DataFrame, label: Label) -> QualityResult:
     """Great Expectations' result of one of `checks` on `frame` (None: it gave none) as acktrail records it."""
     error = "the engine gave no result" if outcome is None else _raised(outcome.exception_info)
     if error is not None:

@@ -1,4 +1,7 @@
-"""The gate: suites on rows of the tables, the results into ``quality_results``, and a stop for a critical failure."""
+"""The gate: suites on rows of the tables, the results into ``quality_results``, and a stop for a critical failure.
+
+Here, too: which runs the tables know, and whether a run was reconciled.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Final
 
-from acktrail.errors import ConcurrentCommit, QualityGateFailed
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acktrail.errors import ConcurrentCommit, ConfigurationError, InputError, QualityGateFailed, UnknownName
 from acktrail.executors import Executors
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.known_runs import count_rows, require_reconciled
+from acktrail.tables.delta.table_snapshot import reconciliation_commit
+from acktrail.view.health.table_facts import greatest
 from acktrail_expectations.results import (
     QualityResult,
     ValidationSummary,
@@ -27,6 +35,15 @@ from acktrail_expectations.results import (
 MOST_RULES: Final = 5
 """Rules that are explained where a gate stops; more are counted."""
 
+_RUN_TIME_COLUMNS: Final = (
+    ("reconciliations", "observed_at"),
+    ("share_partition_states", "observed_at"),
+    ("offset_observations", "observed_at"),
+    ("export_ranges", "exported_at"),
+)
+"""Tables that name runs, each with its column of times; a run may have rows in any of them."""
+
+_COUNTED: Final = ("group_observations", *dict(_RUN_TIME_COLUMNS))
 _log: Final = logging.getLogger("acktrail.quality")
 
 
@@ -55,9 +72,8 @@ def validate_run(
     is_known = known is not None and known.run_rows == basis
     if known is not None and is_known and not every_record:
         return known
-    from acktrail_expectations.run_data import RunData
+    from acktrail_expectations.run_data import SEQUENCE, RunData
     from acktrail_expectations.suite_frames import run_results, with_earlier_results  # loads Great Expectations
-    from acktrail_expectations.unvalidated_records import SEQUENCE
 
     data = RunData.read(store, run_id, every_record=every_record)
     results = run_results(data, executors, datetime.now(UTC) if now is None else now)
@@ -146,3 +162,55 @@ def _line(result: QualityResult) -> str:
     where = printable(result.error or result.observed_value or "")
     text = f"{result.expectation} ({result.suite})" + (f", first: {where}" if where else "")
     return text if rule is None else f"{text}. What to do: {rule.advice} See docs/{rule.page}"
+
+
+def own_rows(store: Tables, run_id: str, name: str, columns: tuple[str, ...]) -> pa.Table:
+    """Some columns of the rows that a table has of a run."""
+    return store.read(name, columns=columns, where=pc.field("run_id") == run_id)
+
+
+def choose_run(store: Tables, run_id: str | None) -> str:
+    """`run_id` if any table knows it; for None the newest run, a reconciled one before one that only exported.
+
+    Raises:
+        UnknownName: no table knows `run_id`.
+        ConfigurationError: there is no run.
+    """
+    if run_id is not None and any(own_rows(store, run_id, name, ("run_id",)).num_rows for name, _ in _RUN_TIME_COLUMNS):
+        return run_id
+    known: set[str] = set()
+    for name, column in _RUN_TIME_COLUMNS:
+        newest = greatest(store, name, column)
+        if run_id is None and newest is not None:
+            rows = store.read(name, columns=["run_id", column], where=pc.field(column) >= pa.scalar(newest))
+            return str(rows.sort_by([(column, "descending"), ("run_id", "descending")])["run_id"][0])
+        known |= set() if newest is None else {*store.read(name, columns=["run_id"])["run_id"].unique().to_pylist()}
+    if run_id is not None:
+        raise UnknownName("run", run_id, nearest=get_close_matches(run_id, sorted(filter(None, known)), n=3))
+    raise ConfigurationError(f"no run in the tables at {store.root}", hint="run `acktrail run export` first")
+
+
+def count_rows(store: Tables, run_id: str) -> dict[str, int]:
+    """The number of rows that each table has of a run."""
+    return {name: own_rows(store, run_id, name, ("run_id",)).num_rows for name in _COUNTED}
+
+
+def require_reconciled(store: Tables, run_id: str, rows: Mapping[str, int]) -> None:
+    """See that a run was reconciled, to its end.
+
+    Raises:
+        InputError: it was not, or only in part.
+    """
+    states, verdicts = rows["share_partition_states"], rows["reconciliations"]
+    hint = f"run `acktrail run reconcile --run-id {run_id}` first"
+    if verdicts < states:
+        raise InputError(f"run {run_id!r}: {verdicts} of {states} share partitions are reconciled", hint=hint)
+    if verdicts:
+        return
+    named = own_rows(store, run_id, "offset_observations", ("cluster_id",))["cluster_id"]
+    found_nothing = reconciliation_commit(next(iter(named.drop_null().to_pylist()), None), run_id)
+    if store.transaction_version("reconciliations", found_nothing) is not None:
+        return
+    if not rows["group_observations"] and not rows["offset_observations"]:
+        hint = "it observed nothing: run `acktrail run export --observe`, then `acktrail run reconcile`"
+    raise InputError(f"run {run_id!r} was not reconciled: there is no verdict to validate", hint=hint)

@@ -3,8 +3,8 @@ tables of a run. For notebooks, Data Docs and exported suites; the gate itself n
 
 Nothing is sent anywhere: analytics are off, and the context keeps all of it in memory. As shipped each page of Data
 Docs loads scripts and styles from seven hosts and an image that counts readers, and the index is empty without them.
-Here known ones are removed, unknown ones are refused, a policy in each page forbids all others, and the index is a
-plain table of links. No page has values of the tables: results are counts.
+Here they are removed, a policy in each page forbids all others, and the index is a plain table of links. No page has
+values of the tables: results are counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,24 +27,15 @@ from great_expectations.data_context.types.base import DataContextConfig, InMemo
 from acktrail.config import TablesConfig
 from acktrail.model.rules.catalogue import QUALITY_RULES
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations.evaluation import OWNER, RESULT_FORMAT, SuiteCheck, checks_of, result_of
-from acktrail_expectations.known_runs import choose_run
-from acktrail_expectations.results import QualityResult
+from acktrail_expectations.evaluation import OWNER, RESULT_FORMAT, SuiteCheck, checks_of
+from acktrail_expectations.gate import choose_run
 from acktrail_expectations.run_data import RunData
 from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_frames
 
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
 """Counts without values: Data Docs do not escape what a group or a topic is called."""
-_KNOWN_HOSTS: Final = (
-    "cdn.jsdelivr.net", "cdnjs.cloudflare.com", "code.jquery.com", "maxcdn.bootstrapcdn.com", "unpkg.com",
-    "great-expectations-web-assets.s3.us-east-2.amazonaws.com", "stackpath.bootstrapcdn.com",
-)  # fmt: skip
-_KNOWN: Final = rf"(?:https://(?:{'|'.join(map(re.escape, _KNOWN_HOSTS))})/|(?:\.{{1,2}}/)*static/)"
 _REMOVED: Final = re.compile(
-    rf"""<script\b[^>]*\bsrc=["']{_KNOWN}[^>]*>\s*</script>"""
-    rf"""|<(?:link|img)\b[^>]*\b(?:href|src)\s*=\s*["']{_KNOWN}[^>]*>"""
-    r"""|<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>""",
-    re.DOTALL,
+    r"<script\b.*?</script\s*>|<(?:script|link|img|iframe|object|embed|source)\b[^>]*>", re.DOTALL
 )
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _HEAD: Final = (
@@ -62,8 +52,8 @@ _INDEX: Final = (
 )
 
 
-class OutsideResource(ValueError):
-    """A page loads something from elsewhere that is not known, or could not be made."""
+class DocsNotMade(ValueError):
+    """A page of Data Docs is missing, or has no place for the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,24 +77,12 @@ class RunChecks:
             for each in self.context.validation_definitions.all()
         }
 
-    def results(self) -> tuple[QualityResult, ...]:
-        """The same as the gate has them: acktrail's severities, what was compared, what was not."""
-        found = self.validate()
-        results: list[QualityResult] = []
-        for name, own in self.suites.items():
-            if name not in found:
-                results += own.results()
-                continue
-            outcomes = {each.expectation_config.meta["rule"]: each for each in found[name].results}
-            results += [result_of(name, c, outcomes.get(c.rule.id), own.frame, own.label) for c in own.checks]
-        return tuple(results)
-
     def build_data_docs(self, folder: Path) -> Path:
         """Validate all suites and write Data Docs of the results into `folder` (counts, no values; no network): the
         index.
 
         Raises:
-            OutsideResource: a page would load something from the network, or could not be made.
+            DocsNotMade: a page could not be made.
         """
         folder.mkdir(parents=True, exist_ok=True)
         fresh = replace(self, context=_context(self.suites.values()))
@@ -117,11 +95,10 @@ class RunChecks:
         return _offline_site(folder, passed)
 
 
-def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: bool = True) -> RunChecks:
+def open_run(tables: TablesConfig, run_id: str | None = None) -> RunChecks:
     """The suites of a run (None: the newest) in a context of Great Expectations, with the frames in memory.
 
-    `every_record`: of all state records and export ranges, compared with their raw bytes; else of those that no run
-    validated before. Memory: some 2 kB a state record.
+    They are of all state records and export ranges, compared with their raw bytes. Memory: some 2 kB a state record.
 
     Raises:
         UnknownName, ConfigurationError: there is no such run, or none at all.
@@ -129,7 +106,7 @@ def open_run(tables: TablesConfig, run_id: str | None = None, *, every_record: b
     """
     store = Tables(tables)
     chosen = choose_run(store, run_id)
-    data = RunData.read(store, chosen, every_record=every_record)
+    data = RunData.read(store, chosen, every_record=True)
     records = (piece for share in data.records.shares(None)[1] for piece in record_frames(data.records, share))
     pieces: dict[str, list[SuiteFrame]] = {}
     for piece in (*suite_frames(data, datetime.now(UTC)), *records):
@@ -196,7 +173,7 @@ def _offline_site(folder: Path, passed: Mapping[str, bool]) -> Path:
     index, made = folder / "index.html", sorted((folder / "validations").rglob("*.html"))
     of_suite = {page.relative_to(folder / "validations").parts[0]: page for page in made}
     if of_suite.keys() != passed.keys():
-        raise OutsideResource("Data Docs could not be made: see the log of Great Expectations")
+        raise DocsNotMade("Data Docs could not be made: see the log of Great Expectations")
     for page in folder.rglob("*.html"):
         page.write_text(offline(page.read_text("utf-8")), "utf-8")
     rows = "".join(
@@ -210,26 +187,9 @@ def _offline_site(folder: Path, passed: Mapping[str, bool]) -> Path:
 
 
 def offline(page: str) -> str:
-    """`page` without scripts and outside resources, with a policy that forbids them. Raises OutsideResource."""
+    """`page` without scripts and whatever else loads something, with a policy that forbids the rest. Raises
+    DocsNotMade: it has no place for the policy."""
     changed = _REMOVED.sub("", page).replace("<head>", f"<head>{_HEAD}", 1)
-    finder = _Resources()
-    finder.feed(changed)
-    if finder.found or _POLICY not in changed:
-        raise OutsideResource(f"Data Docs would load {', '.join(finder.found[:1]) or 'what it likes: no policy'}")
+    if _POLICY not in changed:
+        raise DocsNotMade("a page of Data Docs has no head")
     return changed
-
-
-class _Resources(HTMLParser):
-    """What a page would load: everything that is no link to click, and no data in the page itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            loads = name in {"src", "srcset", "poster", "data", "background"} or (tag == "link" and name == "href")
-            if loads and value and not value.startswith("data:"):
-                self.found.append(value)
-            if name == "style" and value and "url(" in value.lower():
-                self.found.append(value)

@@ -1,19 +1,40 @@
-"""The rows that one validation of a run reads."""
+"""The rows that one validation of a run reads: its own, and the records and ranges that no run before it validated.
+
+How far a state partition was validated is an app transaction of ``quality_results``: it moves in the commit that brings
+the results, so a crash validates again and skips nothing.
+
+This process looks for the addresses and keys of new records first. Then each executor takes some of the state
+partitions, with all of their records::
+
+    addresses and keys -> runs of offsets, whether they are in order; keys that are misplaced
+    state partitions   -> pieces that follow each other -> frames
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.config import TablesConfig
+from acktrail.executors import Executors, InProcess, balanced_shares
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
+from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.record_files import RECORDS
+from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles
 from acktrail.tables.exported.stored_log import newest_shifts
+from acktrail_expectations.frames.frame_columns import PLACE, misplaced_keys
+from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import (
     OBSERVED_COLUMNS,
     RANGE_COLUMNS,
@@ -22,20 +43,179 @@ from acktrail_expectations.frames.table_frames import (
     ExportedSoFar,
     state_topic_observed,
 )
-from acktrail_expectations.known_runs import own_rows
+from acktrail_expectations.gate import own_rows
 from acktrail_expectations.observed_cluster import ObservedCluster, observed_cluster
-from acktrail_expectations.unvalidated_records import (
-    LOOK_BACK,
-    UnvalidatedRecords,
-    ValidationPositions,
-    advanced,
-    at_or_above,
-    read_positions,
-)
 
+LOOK_BACK: Final = 5_000
+"""Records before the first one to validate that are read too, on each state partition: a record is compared
+with its predecessors among them, and is not compared where it has none."""
+
+MOST_RECORDS: Final = 131_072
+"""Records read and validated at once: what memory follows, however many records there are."""
+
+_COUNTED: Final = "state_topic"
+
+SEQUENCE: Final = "validations"
+"""The app id that counts validations: of two at the same time the second one's commit is refused."""
+_ADDRESSES: Final = ("offset", *PLACE)
+_FEW_RECORDS: Final = 1_000_000
+"""Fewer take this process less time than executors need to start."""
 _GROUP_COLUMNS: Final = ("cluster_id", "group_id", "configs")
 _OFFSET_COLUMNS: Final = ("cluster_id", *OBSERVED_COLUMNS)
 _NAMED: Final = ("share_partition_states", "reconciliations", "export_ranges")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationPositions:
+    """First offset not validated yet by state partition, of records and of ranges; `sequence`: validations so far;
+    `partition_counts`: how many partitions each state topic (by id) had when it was validated first."""
+
+    records: Mapping[int, int] = field(default_factory=dict)
+    ranges: Mapping[int, int] = field(default_factory=dict)
+    sequence: int | None = None
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        """As app transactions, without the sequence."""
+        positions = {
+            _app_id(table, partition): offset
+            for table, offsets in (("state_records", self.records), ("export_ranges", self.ranges))
+            for partition, offset in offsets.items()
+        }
+        return {**positions, **{_app_id(_COUNTED, topic): count for topic, count in self.partition_counts.items()}}
+
+
+def read_positions(
+    results: TableSnapshot | None, state_partitions: Iterable[int], state_topics: Iterable[str] = ()
+) -> ValidationPositions:
+    """How far each of `state_partitions` was validated, and the first partition counts of `state_topics` (ids); nothing
+    when ``quality_results`` is not there yet."""
+    if results is None:
+        return ValidationPositions()
+    known = sorted(set(state_partitions))
+    records, ranges = (
+        {p: number for p in known if (number := results.transaction_version(_app_id(table, p))) is not None}
+        for table in ("state_records", "export_ranges")
+    )
+    counts = {topic: results.transaction_version(_app_id(_COUNTED, topic)) for topic in state_topics}
+    return ValidationPositions(
+        records=records,
+        ranges=ranges,
+        sequence=results.transaction_version(SEQUENCE),
+        partition_counts={topic: count for topic, count in counts.items() if count is not None},
+    )
+
+
+def at_or_above(first: Mapping[int, int], *columns: str) -> pc.Expression:
+    """Rows in which one of `columns` is at or above the offset in `first`, and all of any other state partition."""
+    wanted = [
+        (pc.field("state_partition") == p) & reduce(or_, [pc.field(column) >= offset for column in columns])
+        for p, offset in first.items()
+    ]
+    return reduce(or_, wanted, ~pc.field("state_partition").isin(list(first)))
+
+
+def advanced(ends: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+    """Positions at `ends`, never lower than `before`."""
+    return {p: max(ends.get(p, 0), before.get(p, 0)) for p in sorted({*ends, *before})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnvalidatedRecords:
+    """What an executor needs to make frames of the records.
+
+    `since`: the first offset to validate by state partition; `files`: those that may have such records, oldest first;
+    `stored`: their offsets, from a little below `since`; `misplaced`: ``misplaced_keys`` among them; `gaps`: what is
+    known to be lost. `compares_bytes`: they are compared with their raw bytes.
+    """
+
+    tables: TablesConfig
+    cluster: ObservedCluster
+    since: Mapping[int, int]
+    files: tuple[str, ...]
+    stored: StoredOffsets
+    misplaced: pa.Table
+    gaps: pa.Table
+    compares_bytes: bool
+
+    @classmethod
+    def find(
+        cls, store: Tables, cluster: ObservedCluster, since: Mapping[int, int], begin: Mapping[int, int], **more: Any
+    ) -> UnvalidatedRecords:
+        """The records at or above `since`, looked for from `begin` on."""
+        snapshot = store.snapshot(RECORDS)
+        paths = () if snapshot is None else RecordFiles(store, snapshot).reaching(begin)
+        read = {"columns": _ADDRESSES, "where": at_or_above(begin, "offset"), "sparing": True}
+        places: list[pa.Table] = [pa.schema([STATE_RECORDS.field(name) for name in PLACE]).empty_table()]
+        stored = stored_offsets(_noting(store.file_batches(RECORDS, paths, **read), places), begin)
+        return cls(
+            tables=store.config,
+            cluster=replace(cluster, logs=cluster.logs.schema.empty_table()),
+            since=since,
+            files=paths,
+            stored=stored,
+            misplaced=misplaced_keys(places[0], cluster.state_partition_count),
+            **more,
+        )
+
+    def shares(self, executors: Executors | None) -> tuple[Executors, list[tuple[int, ...]]]:
+        """The state partitions with records to validate, a share for each of the executors; few records are one share
+        for this process."""
+        runs = self.stored.runs
+        counts = {p: own.above(self._begin(p)).total for p, own in runs.items() if own.ends_above(self.since.get(p, 0))}
+        workers = InProcess() if executors is None or sum(counts.values()) < _FEW_RECORDS else executors
+        return workers, balanced_shares(counts, counts.__getitem__, workers.count)
+
+    def frames(self, partitions: Sequence[int]) -> Iterator[pd.DataFrame]:
+        """The records of some state partitions with what bounds them, piece by piece."""
+        frames = StateRecordFrames(
+            gaps=self.gaps, cluster=self.cluster, misplaced=self.misplaced, compares_bytes=self.compares_bytes
+        )
+        for records in self._pieces(partitions):
+            frame = frames.add(records, since=self.since)
+            if len(frame):
+                yield frame
+            del records, frame
+            gc.collect()  # the engine's objects refer to each other, and to the frame: the next piece needs its place
+
+    def _pieces(self, partitions: Sequence[int]) -> Iterator[pa.Table]:
+        """The records to validate after some before them, in pieces that follow each other: file by file where their
+        records are in the order of their offsets, else a state partition at once."""
+        store, compared = Tables(self.tables), COMPARED_COLUMNS if self.compares_bytes else ()
+        columns = [*dict.fromkeys((*RECORD_COLUMNS, *compared))]
+        begin = {p: self._begin(p) for p in partitions if p in self.since}
+        for some in [partitions] if self.stored.in_order else [[partition] for partition in partitions]:
+            rows = pc.field("state_partition").isin(some) & at_or_above(begin, "offset")
+            batches = store.file_batches(RECORDS, self.files, columns=columns, where=rows, sparing=True)
+            yield from record_tables(batches, MOST_RECORDS if self.stored.in_order else None)
+
+    def _begin(self, partition: int) -> int:
+        return max(0, self.since.get(partition, 0) - LOOK_BACK)
+
+
+def _noting(batches: Iterable[pa.RecordBatch], places: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """`batches`; the distinct rows of ``PLACE`` among them become the table in `places`."""
+    for batch in batches:
+        both = pa.concat_tables([places[0], pa.Table.from_batches([batch]).select(PLACE)])
+        places[0] = both.group_by(list(PLACE), use_threads=False).aggregate([])
+        yield batch
+
+
+def record_tables(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.Table]:
+    """`batches` in their order as tables of about `most` rows; None: as one table."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held += [batch] if batch.num_rows else []
+        if most is not None and sum(each.num_rows for each in held) >= most:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _app_id(table: str, part: int | str) -> str:
+    return f"validated/{table}/{part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

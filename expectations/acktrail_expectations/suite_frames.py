@@ -25,8 +25,7 @@ from acktrail_expectations.frames.table_frames import (
     state_partitions_frame,
 )
 from acktrail_expectations.results import RESULTS, QualityResult, ValidationSummary, merged, stored_result
-from acktrail_expectations.run_data import RunData
-from acktrail_expectations.unvalidated_records import UnvalidatedRecords
+from acktrail_expectations.run_data import RunData, UnvalidatedRecords
 
 MATCHES_RAW_BYTES: Final = RULE_BY_ID["record_matches_raw_bytes"]
 """The decoded columns of a record equal its key and its value decoded again: for frames that compare bytes."""

@@ -14,7 +14,7 @@ from samples.random_records import batches as some_batches
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
-from acktrail_expectations.frames.batches import RecordBatches
+from acktrail_expectations.frames.frame_columns import RecordBatches
 from acktrail_expectations.observed_cluster import ObservedCluster
 
 CLUSTER = ObservedCluster(delivery_states=(0, 2, 4))

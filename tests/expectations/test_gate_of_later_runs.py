@@ -34,8 +34,7 @@ from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import record
-from acktrail_expectations.run_data import RunData
-from acktrail_expectations.unvalidated_records import SEQUENCE
+from acktrail_expectations.run_data import SEQUENCE, RunData
 
 
 def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:

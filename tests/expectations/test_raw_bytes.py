@@ -16,7 +16,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import unvalidated_records
+from acktrail_expectations import run_data
 from acktrail_expectations.frames import record_frames
 from acktrail_expectations.gate import pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, RuleState, ValidationSummary
@@ -108,7 +108,7 @@ def test_pieces_and_order_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int, parts: int
 ) -> None:
     """Files in another order than the log's, a record stored twice, small pieces: the altered records are named."""
-    monkeypatch.setattr(unvalidated_records, "MOST_RECORDS", pieces)
+    monkeypatch.setattr(run_data, "MOST_RECORDS", pieces)
     monkeypatch.setattr(record_frames, "_COMPARED_AT_ONCE", parts)
     records = flipped("value")(everyday().table())
     middle = records.num_rows // 2

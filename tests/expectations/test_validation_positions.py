@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
-from acktrail_expectations.unvalidated_records import advanced, at_or_above
+from acktrail_expectations.run_data import advanced, at_or_above
 
 addresses = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=80)
 positions = st.dictionaries(st.integers(0, 3), st.integers(0, 70))

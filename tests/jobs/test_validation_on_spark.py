@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from acktrail.executors import Executors, InProcess, JobStep, Work
 from acktrail.tables.delta.store import Tables
-from acktrail_expectations import unvalidated_records
+from acktrail_expectations import run_data
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import QualityResult
 from acktrail_jobs.spark_executors import SparkExecutors
@@ -47,7 +47,7 @@ def test_all_executors_find_the_same(spark: SparkSession, tmp_path: Path, monkey
     for begin in range(9, damaged.num_rows, 9):
         Tables(config).append("state_records", damaged.slice(begin, 9))
     assert len(set(damaged["state_partition"].to_pylist())) > 2
-    monkeypatch.setattr(unvalidated_records, "_FEW_RECORDS", 0)
+    monkeypatch.setattr(run_data, "_FEW_RECORDS", 0)
 
     def of(executors: Executors) -> set[QualityResult]:
         results = validate_run(Tables(config), RUN, executors, every_record=True).results

@@ -1,8 +1,13 @@
-"""Columns for pandas: whole numbers that may be missing, everything else as Arrow has it."""
+"""Columns for pandas: whole numbers that may be missing, everything else as Arrow has it.
+
+The rules of state batches, for every table that has them, look at the batches of many records at once.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,11 +16,16 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes, state_partitions_of
+from acktrail.model.batches import HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail_expectations.observed_cluster import ObservedCluster
 
 Codes = Int64Array
 """A number for each row, 0 or more: rows with the same one belong together."""
 
+_TERMINAL: Final = tuple(int(state) for state in TERMINAL_STATES)
+_FIELDS: Final = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+_LEAST: Final = np.iinfo(np.int64).min
 PLACE: Final = (*KEY_COLUMNS, "state_partition")
 """The columns of the key of a record, and where it lies."""
 
@@ -101,3 +111,125 @@ def placement(table: pa.Table, misplaced: pa.Table, *, has_homes: bool) -> dict[
 def _has_key(table: pa.Table) -> BoolArray:
     known = [table[name].is_valid().to_numpy() for name in KEY_COLUMNS]
     return np.logical_and.reduce(known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBatches:
+    """The batches of `records` records: arrays of int64 with one element a batch.
+
+    `record` is the index of the record that a batch belongs to, ascending; batches of a record are in its own order.
+    """
+
+    records: int
+    record: Int64Array
+    first: Int64Array
+    last: Int64Array
+    state: Int64Array
+    count: Int64Array
+
+    @classmethod
+    def of(cls, column: pa.Array | pa.ChunkedArray) -> RecordBatches:
+        """A column of ``BATCHES`` taken apart; a null has no batches. Raises ValueError: a batch has a null in it."""
+        lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+        flat = pc.list_flatten(lists)
+        if flat.null_count or any(flat.field(name).null_count for name in _FIELDS):
+            raise ValueError("a state batch has a null in it")
+        numbers = (np.asarray(flat.field(name).cast(pa.int64())) for name in _FIELDS)
+        return cls(len(lists), np.repeat(np.arange(len(lists), dtype=np.int64), lengths), *numbers)
+
+    def breaking(self, rule: str, cluster: ObservedCluster, *bounds: Int64Array) -> BoolArray:
+        """The records, shape (records,), with a batch that breaks a rule, which `bounds` bound, a number a record."""
+        found = np.zeros(self.records, np.bool_)
+        found[self.record[BATCH_RULES[rule].breaking(self, cluster, *bounds)]] = True
+        return found
+
+    def terminal_offsets(self, start: Int64Array) -> Int64Array:
+        """Offsets of each record at or above its `start` that are acknowledged or archived; batches must not overlap.
+
+        The rule is ``terminal_count`` of ``tests/support/definitions/batch_laws.py``.
+        """
+        covered = np.maximum(0, self.last - np.maximum(self.first, start[self.record]) + 1)
+        covered[~np.isin(self.state, _TERMINAL)] = 0
+        total = np.zeros(self.records, np.int64)
+        np.add.at(total, self.record, covered)
+        return total
+
+
+def _out_of_order(batches: RecordBatches) -> Int64Array:
+    """Batches that begin below the one before."""
+    same = batches.record[1:] == batches.record[:-1]
+    return np.flatnonzero(same & (batches.first[1:] < batches.first[:-1])) + 1
+
+
+def _overlapping(batches: RecordBatches) -> Int64Array:
+    """Batches that share an offset with another one of their record, in any order; inverted ones cover none.
+
+    Sorted by first offset, two batches that overlap mean that two neighbours do: of these the later one.
+    """
+    covering = np.flatnonzero(batches.last >= batches.first)
+    order = covering[np.lexsort((batches.first[covering], batches.record[covering]))]
+    record, first, last = batches.record[order], batches.first[order], batches.last[order]
+    return order[1:][(record[1:] == record[:-1]) & (first[1:] <= last[:-1])]
+
+
+def _mergeable(batches: RecordBatches) -> Int64Array:
+    """Batches that continue the one before with the same delivery state and count."""
+    names = (batches.record, batches.state, batches.count)
+    same = np.logical_and.reduce([column[1:] == column[:-1] for column in names])
+    return np.flatnonzero(same & (batches.first[1:] == batches.last[:-1] + 1)) + 1
+
+
+class BatchRule(NamedTuple):
+    """`bounds`: the columns that bound a rule, a number a record. `breaking`: the batches that break it, as a mask or
+    by index."""
+
+    bounds: tuple[str, ...]
+    breaking: Callable[..., BoolArray | Int64Array]
+
+
+BATCH_RULES: Final[Mapping[str, BatchRule]] = {
+    "batch_first_le_last": BatchRule((), lambda b, _: b.last < b.first),
+    "batches_ascending": BatchRule((), lambda b, _: _out_of_order(b)),
+    "batches_non_overlapping": BatchRule((), lambda b, _: _overlapping(b)),
+    "batches_not_below_start": BatchRule(("start_offset",), lambda b, _, start: b.first < start[b.record]),
+    "delivery_state_allowed": BatchRule((), lambda b, cluster: ~np.isin(b.state, cluster.delivery_states)),
+    "delivery_count_possible": BatchRule((), lambda b, _: (b.count < 0) | (b.count > HIGHEST_DELIVERY_COUNT)),
+    "delivery_count_within_limit": BatchRule(("delivery_count_limit",), lambda b, _, limit: b.count > limit[b.record]),
+    "acknowledged_count_ge_1": BatchRule((), lambda b, _: (b.state == DeliveryState.ACKNOWLEDGED) & (b.count == 0)),
+    "available_count_lt_limit": BatchRule(
+        ("delivery_count_limit",), lambda b, _, most: (b.state == DeliveryState.AVAILABLE) & (b.count >= most[b.record])
+    ),
+    "mergeable_neighbours": BatchRule((), lambda b, _: _mergeable(b)),
+    "uninitialized_without_batches": BatchRule(("is_uninitialized",), lambda b, _, marked: marked[b.record] != 0),
+    "batches_below_log_end": BatchRule(("log_end_offset",), lambda b, _, end: b.last >= end[b.record]),
+}
+"""The rules whose condition is ``batches``, by their ids.
+
+A record breaks one of the first three exactly when its batches are not `in_order`
+(``tests/support/definitions/batch_laws.py``).
+"""
+
+
+def batch_columns(frame: pd.DataFrame, cluster: ObservedCluster) -> dict[str, pd.Series]:
+    """Whether the `batches` of each row keep each rule that is about columns of `frame`, by its name: missing where
+    these, or the row's batches, are. All rules are looked at together, because the batches are taken apart once.
+
+    Also `terminal_offsets`: how many offsets at or above the start offset are finished, of all where it is not known.
+    """
+    batches = RecordBatches.of(frame["batches"].array.__arrow_array__())
+    start = frame["start_offset"].to_numpy(dtype=np.int64, na_value=_LEAST)
+    columns = {"terminal_offsets": pd.Series(batches.terminal_offsets(start), dtype="Int64")}
+    for rule, (bounds, _) in BATCH_RULES.items():
+        if {*bounds} <= {*frame.columns}:
+            numbers = (frame[bound].to_numpy(np.int64, na_value=0) for bound in bounds)
+            kept = pd.Series(~batches.breaking(rule, cluster, *numbers), dtype="boolean")
+            columns[rule] = kept.where(frame[["batches", *bounds]].notna().all(axis="columns"), pd.NA)
+    return columns
+
+
+def delivery_count_limits(group_ids: pd.Series, cluster: ObservedCluster) -> pd.Series:
+    """The limit of each row's group; missing without a group."""
+    codes, names = pd.factorize(group_ids)
+    limits = np.array([*map(cluster.delivery_count_limit, names), 0], np.int64)[codes]
+    return pd.Series(limits, dtype="Int64").where(codes >= 0, pd.NA)

@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from acktrail.format.columns.binary_column import BoolArray
 from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
 from acktrail.tables.exported.record_files import bounds_of
-from acktrail_expectations.frames.batches import batch_columns, delivery_count_limits
 from acktrail_expectations.frames.frame_columns import (
     Codes,
+    batch_columns,
     combined_codes,
+    delivery_count_limits,
     frame_of,
     key_texts,
     known_true,

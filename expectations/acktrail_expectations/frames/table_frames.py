@@ -24,8 +24,15 @@ from acktrail.connect.source_batches import DROPPED_BY_RETENTION, PRUNED_BEFORE_
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.share_partition import STATE_TOPIC
 from acktrail.replay.stored_offsets import StoredOffsets
-from acktrail_expectations.frames.batches import batch_columns, delivery_count_limits
-from acktrail_expectations.frames.frame_columns import frame_of, home_state_partitions, known_true, previous, where
+from acktrail_expectations.frames.frame_columns import (
+    batch_columns,
+    delivery_count_limits,
+    frame_of,
+    home_state_partitions,
+    known_true,
+    previous,
+    where,
+)
 from acktrail_expectations.observed_cluster import ObservedCluster
 
 RANGE_COLUMNS: Final = (

@@ -61,7 +61,7 @@ def test_any_number_altered_is_found(
     tables = Tables(TablesConfig(uri=str(folder)))
     rows = tables.read(table)
     altered, subject = _altered(rows, random.Random(table))
-    tables.replace(table, altered, first_chunk=0 if "chunk" in rows.column_names else None)
+    tables.replace(table, altered, chunk=0 if "chunk" in rows.column_names else None)
     found = asked(tables.config, capsys)
     assert [(each["table"], each["subject"]) for each in found["differences"]] == [(table, subject)]
 

@@ -65,7 +65,7 @@ def _add(
     first = first_rewritten([chunk.rows for chunk in chunks], parts.num_rows)
     number = chunks[first].number if first < len(chunks) else (chunks[-1].number + 1 if chunks else span[0])
     rows = _numbered(_joined(tables, chunks[first:], parts, now_us), number)
-    tables.replace(TRENDS, rows, first_chunk=number, last_chunk=span[1], transactions=moved, expected=expected)
+    tables.replace(TRENDS, rows, chunk=number, last_chunk=span[1], transactions=moved, expected=expected)
 
 
 def _age(tables: Tables, now_us: int, span: tuple[int, int]) -> None:
@@ -80,7 +80,7 @@ def _age(tables: Tables, now_us: int, span: tuple[int, int]) -> None:
     if first < begin:
         rows = _joined(tables, chunks[first:end], None, now_us)
     number = chunks[first].number
-    tables.replace(TRENDS, _numbered(rows, number), first_chunk=number, last_chunk=chunks[end - 1].number)
+    tables.replace(TRENDS, _numbered(rows, number), chunk=number, last_chunk=chunks[end - 1].number)
 
 
 def _old(chunks: Sequence[_Chunk], now_us: int) -> tuple[int, int]:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs as fs
 from deltalake.exceptions import CommitFailedError
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.delta.damaged_files import Damage
+from acktrail.tables.delta.data_file import add_actions, written_file
 from acktrail.tables.delta.storage_errors import damaged_table
-from acktrail.tables.delta.table_commit import check_expected, commit, write_files, write_rows
+from acktrail.tables.delta.table_commit import change_files, check_expected, check_plain, commit, remove_action
 from acktrail.tables.delta.table_layout import (
     CHUNK,
     cast_to_schema,
@@ -43,16 +45,29 @@ _ATTEMPTS: Final = 50
 _PAUSE_S: Final = 0.05
 _STEPS: Final = 25
 """Versions that a followed table is taken forward: those between two checkpoints."""
+_NO_CHUNK: Final = 1 << 62
+"""A number beyond that of every chunk."""
 _MOST_READ: Final = 64
 _read: Final[dict[str, TableSnapshot]] = {}
 """By folder: the newest version of a table that was read in this process. No commit is made by these objects."""
+
+
+class CommitOptions(TypedDict, total=False):
+    """What a commit brings beside rows: `transactions` (number by app id) and `metadata`; `expected`: the numbers that
+    app ids must have before it (None: none yet). `at`: the newest version, where the caller has just read it; it is the
+    version of this commit afterwards."""
+
+    transactions: Mapping[str, int]
+    expected: Mapping[str, int | None] | None
+    metadata: Mapping[str, str]
+    at: TableSnapshot | None
 
 
 class Tables:
     """Delta tables under `config`'s root. Each call sees the newest version; share one object between no threads.
 
     Raises (all methods):
-        UnknownName: for a name that is none of ``TABLES``.
+        UnknownName: for a name that is none of ``TABLES`` and was not admitted.
         ConfigurationError, RetryableError: the storage refused or failed; nothing landed.
 
     Raises (those that commit):
@@ -64,6 +79,7 @@ class Tables:
         self.config: Final = config
         self._root = table_root(config)
         self._followed: dict[str, tuple[TableSnapshot, int]] = {}
+        self._others: set[str] = set()
 
     @property
     def root(self) -> str:
@@ -113,9 +129,19 @@ class Tables:
         """The error for a damaged file of a table, and `more` others."""
         return damaged_table(self.root, name, damage, more=more)
 
+    def folders(self) -> set[str]:
+        """The names of all folders under the root."""
+        with self._root.translated():
+            infos = self._root.storage().get_file_info(fs.FileSelector("", allow_not_found=True))
+        return {info.base_name for info in infos if info.type == fs.FileType.Directory}
+
+    def admit(self, name: str) -> None:
+        """Take `name` for a table, too: that of a connector."""
+        self._others.add(name)
+
     def place(self, name: str) -> TablePlace:
         """Where the files of a table lie."""
-        if name not in TABLES:
+        if name not in TABLES and name not in self._others:
             raise UnknownName("table", name, nearest=get_close_matches(name, TABLES, n=3))
         return TablePlace(name=name, root=self._root)
 
@@ -149,63 +175,40 @@ class Tables:
         with self._root.translated():
             ensure_writable(self._root)
 
-    def create(self, name: str, *, properties: Mapping[str, str] = _NO_TEXT) -> TableSnapshot:
-        """The table `name`, created with `properties` if it does not exist. ConfigurationError also where the storage
-        cannot keep writers apart."""
+    def create(
+        self, name: str, *, schema: pa.Schema | None = None, properties: Mapping[str, str] = _NO_TEXT
+    ) -> TableSnapshot:
+        """The table `name`, created with `schema` (None: acktrail's own) and `properties` if it does not exist.
+        ConfigurationError also where the storage cannot keep writers apart."""
         found = self.followed(name)
         if found is not None:
             return found
-        created = made(self.place(name), TABLES[name], properties)
+        created = made(self.place(name), schema or TABLES[name], properties)
         self._followed[name] = created, created.version
         return created
 
     def append(
-        self,
-        name: str,
-        rows: pa.Table | Sequence[Mapping[str, object]],
-        *,
-        transactions: Mapping[str, int] = _NOTHING,
-        expected: Mapping[str, int | None] | None = None,
-        metadata: Mapping[str, str] = _NO_TEXT,
-        at: TableSnapshot | None = None,
+        self, name: str, rows: pa.Table | Sequence[Mapping[str, object]], **commit_options: Unpack[CommitOptions]
     ) -> int:
-        """One commit of `rows`, `transactions` (number by app id) and `metadata`; gives its version.
-
-        Rows keep their order in the file if `rows` is one chunk (``combine_chunks``). `expected` are the numbers that
-        the app ids must have before the commit (None: none yet). Columns that `rows` lacks are null; a column that the
-        stored table lacks is added to it. `rows` may be empty. `at`: the newest version, where the caller has just read
-        it; it is the version of this commit afterwards.
-        """
-        snapshot = at or opened(self.place(name)) or self.create(name)
-        check_expected(snapshot, expected)
-        if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
-        write = write_rows(snapshot, cast_to_schema(rows, TABLES[name]), mode="append")
-        return commit(snapshot, write, transactions, metadata)
+        """One commit of `rows` and `commit_options`; gives its version. Rows keep their order; columns that they lack
+        are null. `rows` may be empty. Raises ValueError (a column that the table does not have)."""
+        own = self._rows(name, rows)
+        return self._commit(name, lambda place: written_file(place, own), **commit_options)
 
     def replace(
         self,
         name: str,
         rows: pa.Table,
         *,
-        first_chunk: int | None = None,
+        chunk: int | None = None,
         last_chunk: int | None = None,
-        transactions: Mapping[str, int] = _NOTHING,
-        expected: Mapping[str, int | None] | None = None,
-        metadata: Mapping[str, str] = _NO_TEXT,
+        **commit_options: Unpack[CommitOptions],
     ) -> int:
-        """Replace all rows of a table by `rows`, or in a chunked one those of `first_chunk` and later chunks, up to
-        `last_chunk` where it is given. One commit, with `transactions`, `expected` and `metadata` as in ``append``;
-        gives its version. Rows keep their order in a chunk's files."""
-        snapshot = opened(self.place(name)) or self.create(name)
-        check_expected(snapshot, expected)
-        predicate = None if first_chunk is None else f"{CHUNK} >= {first_chunk:d}"
-        if predicate is not None and last_chunk is not None:
-            predicate += f" AND {CHUNK} <= {last_chunk:d}"
-        # One chunk: the writer takes several at once and writes them in any order.
-        ordered = cast_to_schema(rows, TABLES[name]).combine_chunks()
-        write = write_rows(snapshot, ordered, mode="overwrite", predicate=predicate)
-        return commit(snapshot, write, transactions, metadata)
+        """``append`` in the place of all rows, or in a chunked table of those in `chunk` and later chunks, up to
+        `last_chunk` where it is given; `rows` become that chunk."""
+        own = self._rows(name, rows) if chunk is None else self._rows(name, rows).drop_columns([CHUNK])
+        replaced = range(chunk or 0, _NO_CHUNK if last_chunk is None else last_chunk + 1)
+        return self._commit(name, lambda place: written_file(place, own), replaced, chunk, **commit_options)
 
     def commit_files(
         self,
@@ -214,19 +217,45 @@ class Tables:
         *,
         replaces: bool = False,
         chunk: int | None = None,
+        **commit_options: Unpack[CommitOptions],
+    ) -> int:
+        """``append`` of data files (``WRITTEN_FILES``) that others wrote, or ``replace`` by them."""
+        own = files.filter(pc.equal(files["table"], name))
+        replaced = range(chunk or 0, _NO_CHUNK) if replaces else None
+        return self._commit(name, lambda _: own, replaced, chunk, **commit_options)
+
+    def _rows(self, name: str, rows: pa.Table | Sequence[Mapping[str, object]]) -> pa.Table:
+        """`rows` in the columns of a table of acktrail's own."""
+        self.place(name)
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist([dict(row) for row in rows], schema=TABLES[name])
+        return cast_to_schema(rows, TABLES[name])
+
+    def _commit(
+        self,
+        name: str,
+        write: Callable[[TablePlace], pa.Table],
+        replaced: range | None = None,
+        chunk: int | None = None,
+        *,
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
         metadata: Mapping[str, str] = _NO_TEXT,
         at: TableSnapshot | None = None,
     ) -> int:
-        """Make data files (``WRITTEN_FILES``) that others wrote part of a table, or of a `chunk` of a chunked one; in
-        the place of all rows (of that chunk and of later ones) where it `replaces` them. One commit, with all else as
-        in ``append``; gives its version."""
+        """One commit of the files that `write` gives, as a `chunk`; the chunks `replaced` go, or without a chunk all
+        files."""
         snapshot = at or opened(self.place(name)) or self.create(name)
         check_expected(snapshot, expected)
-        own = files.filter(pc.equal(files["table"], name))
-        write = write_files(snapshot, own, replaces=replaces, chunk=chunk)
-        return commit(snapshot, write, transactions, metadata)
+        check_plain(snapshot)
+        with snapshot.place.translated():
+            added = add_actions(write(snapshot.place), chunk)
+        if replaced is None or chunk is None:
+            change = change_files(snapshot, added, mode="append" if replaced is None else "overwrite")
+        else:
+            gone = [file for file in snapshot.files() if int(file.chunk or 0) in replaced]
+            change = change_files(snapshot, added, [remove_action(file, data_change=True) for file in gone])
+        return commit(snapshot, change, transactions, metadata)
 
     def upsert(
         self,
@@ -236,11 +265,10 @@ class Tables:
         transactions: Mapping[str, int] = _NOTHING,
         expected: Mapping[str, int | None] | None = None,
     ) -> int:
-        """Insert or update rows of a table with a key (``table_layout``) in one commit, with `transactions` and
-        `expected` as in ``append``; gives its version. A second call with the same rows changes nothing. The last of
-        several rows with the same key counts. Without rows there is no commit. Where another writer commits meanwhile
-        the rows are merged into what it left."""
-        distinct = last_of_each_key(name, cast_to_schema(rows, TABLES[name]))
+        """Insert or update rows of a table with a key (``table_layout``) in one commit; gives its version. A second
+        call with the same rows changes nothing. The last of several rows with the same key counts. Without rows there
+        is no commit. Where another writer commits meanwhile the rows are merged into what it left."""
+        distinct = last_of_each_key(name, self._rows(name, rows))
         for tries_left in reversed(range(_MERGES)):
             snapshot = opened(self.place(name)) or self.create(name)
             check_expected(snapshot, expected)

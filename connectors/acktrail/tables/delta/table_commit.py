@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
-import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import RemoveAction
+from deltalake.transaction import AddAction, RemoveAction
 
-from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
-from acktrail.tables.delta.data_file import add_actions, write_data_file
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, OutcomeUnknown
 from acktrail.tables.delta.storage_errors import needs_newer_release
-from acktrail.tables.delta.table_layout import CHUNK, writer_properties
+from acktrail.tables.delta.table_layout import CHUNK
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
 
@@ -25,11 +23,8 @@ _RETRIES: Final = 30
 """How often a commit tries again when others commit in between and nothing contradicts it. One that landed although its
 response got lost, and is taken for another writer's, contradicts itself where it has transactions; where it has none it
 is logged twice with the same data files, which count once."""
-_MASS: Final = "state_records"
-"""The table with millions of rows: they are written as they lie in memory (``data_file``)."""
 _PLAIN: Final = 2
-"""The version of Delta's protocol for writers that has no more than append-only tables: another engine may have set
-conditions on a table of a newer one, which delta-rs's writer keeps or refuses."""
+"""The version of Delta's protocol for writers that has no more than append-only tables."""
 Write = Callable[[CommitProperties], None]
 
 
@@ -42,54 +37,40 @@ def check_expected(snapshot: TableSnapshot, expected: Mapping[str, int | None] |
             raise _moved(snapshot.name, {"app_id": app_id, "expected": number, "found": found})
 
 
-def write_rows(
-    snapshot: TableSnapshot, rows: pa.Table, *, mode: Literal["append", "overwrite"], predicate: str | None = None
+def change_files(
+    snapshot: TableSnapshot,
+    added: Sequence[AddAction],
+    removed: Sequence[RemoveAction] = (),
+    *,
+    mode: Literal["append", "overwrite"] = "append",
 ) -> Write:
-    """The write of `rows` for ``commit``; columns that the stored table lacks are added to it."""
-    schema = snapshot.delta.schema()
-    is_wider = len(schema.fields) != len(rows.column_names)
-    is_own = snapshot.name == _MASS and mode == "append" and snapshot.delta.protocol().min_writer_version <= _PLAIN
-
-    def write(properties: CommitProperties) -> None:
-        if is_own and not is_wider:
-            files = [write_data_file(snapshot.place, rows)] if rows.num_rows else []
-            snapshot.delta.create_write_transaction(files, mode, schema, commit_properties=properties)
-            return
-        write_deltalake(
-            snapshot.delta,
-            rows.combine_chunks() if snapshot.name == _MASS else rows,  # it writes chunks in any order
-            mode=mode,
-            schema_mode="merge" if is_wider else None,
-            predicate=predicate,
-            writer_properties=writer_properties(snapshot.name),
-            commit_properties=properties,
-        )
-
-    return write
-
-
-def write_files(snapshot: TableSnapshot, files: pa.Table, *, replaces: bool, chunk: int | None) -> Write:
-    """The write, for ``commit``, of files that are there (``WRITTEN_FILES``): only their names are written."""
-    schema = snapshot.delta.schema()
-    removed = [] if chunk is None or not replaces else _removed_chunks(snapshot, chunk)
+    """The write, for ``commit``, of files that are there: only their names are written. Those of `removed` go, in the
+    mode ``overwrite`` all others."""
 
     def write(properties: CommitProperties) -> None:
         if removed:  # delta-rs would try again where others removed the same files
             properties.max_commit_retries = 0
         snapshot.delta.create_write_transaction(
-            [*add_actions(files, chunk), *removed],
-            "overwrite" if replaces and chunk is None else "append",
-            schema,
-            partition_by=None if chunk is None else [CHUNK],
+            [*added, *removed],
+            mode,
+            snapshot.delta.schema(),
+            partition_by=snapshot.delta.metadata().partition_columns or None,
             commit_properties=properties,
         )
 
     return write
 
 
-def _removed_chunks(snapshot: TableSnapshot, first: int) -> list[RemoveAction]:
-    """What takes the files of chunk `first` and of later ones away."""
-    return [remove_action(file, data_change=True) for file in snapshot.files() if int(file.chunk or 0) >= first]
+def check_plain(snapshot: TableSnapshot) -> None:
+    """Pass for a table that takes any rows of its columns. Raises ConfigurationError: another engine set conditions on
+    it, which data files that are written here would not keep."""
+    if snapshot.delta.protocol().min_writer_version > _PLAIN:
+        raise ConfigurationError(
+            f"tables at {snapshot.place.root.shown}: table {snapshot.name}: another program gave it features that "
+            "acktrail does not write",
+            hint="name other tables, or take the features away with that program",
+            data={"table": snapshot.name},
+        )
 
 
 def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
+from deltalake import CommitProperties, DeltaTable
 
 from acktrail.branches import looks
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, STATE_RECORDS
@@ -36,8 +36,6 @@ _STATISTICS: Final = {
 """Columns with minimum and maximum in the log for every file; others would only fill the log."""
 _HARDLY_REPEATED: Final = frozenset({"offset", "timestamp_ms", "value"})
 """Columns of ``state_records`` that a dictionary would not make smaller; nor the fields of batches."""
-_PLAIN: Final = ColumnProperties(statistics_enabled="NONE", dictionary_enabled=False)
-"""For the fields of batches, which have no entry of their own: they would cost a quarter of the time of writing."""
 _FIELDS_OF_BATCHES: Final = tuple(
     f"batches.list.element.{name}" for name in STATE_RECORDS.field("batches").type.value_type.names
 )
@@ -73,32 +71,9 @@ def creation(name: str, properties: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def writer_properties(name: str) -> WriterProperties:
-    """Compression, row groups and statistics of a table's files."""
-    common: dict[str, Any] = {"compression": "ZSTD", "compression_level": 1}
-    if name in _CHUNKED:
-        return WriterProperties(**common, max_row_group_size=_CHUNKED_ROW_GROUP)
-    if name != "state_records":
-        return WriterProperties(**common)
-    measured = _STATISTICS[name].split(",")
-    columns = {
-        column: ColumnProperties(
-            statistics_enabled="PAGE" if column in measured else "NONE",
-            dictionary_enabled=column not in _HARDLY_REPEATED,
-        )
-        for column in STATE_RECORDS.names
-        if column != "batches"
-    }
-    return WriterProperties(
-        **common,
-        max_row_group_size=_RECORDS_ROW_GROUP,
-        default_column_properties=_PLAIN,
-        column_properties=columns,
-    )
-
-
 def parquet_options(name: str) -> dict[str, Any]:
-    """The same for ``pyarrow.parquet.ParquetWriter``, and the rows of a row group as `row_group_size`."""
+    """Compression, encodings and statistics of a table's files, for ``pyarrow.parquet.ParquetWriter``; the rows of a
+    row group as `row_group_size`."""
     common: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "store_schema": False}
     if name not in _MASSES:
         return {**common, "row_group_size": _CHUNKED_ROW_GROUP if name in _CHUNKED else _ROW_GROUP}
@@ -166,7 +141,6 @@ def merge_rows(name: str, delta: DeltaTable, rows: pa.Table, properties: CommitP
         " AND ".join(f"stored.{key} = new.{key}" for key in keys),
         source_alias="new",
         target_alias="stored",
-        merge_schema=len(delta.schema().fields) != len(rows.column_names),
         commit_properties=properties,
     )
     merger.when_matched_update(updates, "new.last_seen_at >= stored.last_seen_at")

@@ -13,11 +13,17 @@ from acktrail.connect.source_batches import DEAD_LETTERS, Commit, Position, Sour
 from acktrail.errors import ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions, Entry, Standing, packed
-from acktrail.tables.sinks.open_tables import OpenTables, check_table_name, fitted, refitted, schema_of
+from acktrail.tables.sinks.open_tables import (
+    append_growing,
+    check_table_name,
+    fitted,
+    of_connector,
+    refitted,
+    schema_of,
+)
 
 _CONNECTOR: Final = "connector"
 _RUN: Final = "run_id"
@@ -47,14 +53,12 @@ class AnyTableSink(SinkTask):
 
     def __init__(self, tables: Tables, context: SinkTaskContext) -> None:
         self._tables, self._context = tables, context
-        self._open = OpenTables(tables.config)
         self._positions = ConnectorPositions(tables, context.connector)
         self._pending: dict[SourcePartition, _Put] = {}
         self._put_count = 0
         """Rows in `_pending`: asked for after every batch, so not counted again each time."""
         self._schemas: dict[str, pa.Schema] = {}
         """The columns of tables as they will be after the next flush."""
-        self._snapshots: dict[str, TableSnapshot] = {}
         self._standings: dict[SourcePartition, Standing] = {}
         self._started = False
         self._own: DeltaSink | None = None
@@ -134,7 +138,7 @@ class AnyTableSink(SinkTask):
             raise RowsRefused(f"the table {name} is for dead letters", hint="rename it with the transform Route")
         check_table_name(name, rows.schema)
         if name not in self._schemas:
-            self._schemas[name] = schema_of(self._snapshot(name))
+            self._schemas[name] = schema_of(self._followed(name))
         fit = fitted(rows, self._schemas[name], name)
         if not fit.num_columns:
             raise RowsRefused(f"rows for {name} have no columns with a type", hint="give null columns a type")
@@ -156,7 +160,7 @@ class AnyTableSink(SinkTask):
         for source_partition, put in pending.items():
             if put.table is not None:
                 by_table.setdefault(put.table, {})[source_partition] = put
-        snapshots = {name: self._created(name) for name in by_table}
+        snapshots = {name: of_connector(self._tables, name, self._schemas[name]) for name in by_table}
         entries = {each: self._entry(each, put) for each, put in pending.items()}
         # The tables are there before a position names one: a writer that finds it can keep this one out of it.
         self._positions.write_ahead(entries.values())
@@ -181,12 +185,13 @@ class AnyTableSink(SinkTask):
         name = snapshot.name
         parts = [rows for put in puts.values() for rows in put.rows]
         rows = pa.concat_tables([schema_of(snapshot).empty_table(), *parts], promote_options="default")
-        rows = refitted(rows, snapshot).combine_chunks()
-        check_expected(snapshot, {self._positions.app_id(each): entry.before.landed for each, entry in entries.items()})
-        commit(
+        rows = refitted(rows, snapshot)
+        own = {self._positions.app_id(each): entry for each, entry in entries.items()}
+        append_growing(
             snapshot,
-            write_rows(snapshot, rows, mode="append"),
-            {self._positions.app_id(each): entry.number for each, entry in entries.items()},
+            rows,
+            {app_id: entry.number for app_id, entry in own.items()},
+            {app_id: entry.before.landed for app_id, entry in own.items()},
             {_CONNECTOR: self._context.connector, _RUN: self._context.run_id},
         )
         self._schemas[name] = rows.schema
@@ -204,18 +209,9 @@ class AnyTableSink(SinkTask):
             dead_letters=dead,
         )
 
-    def _created(self, name: str) -> TableSnapshot:
-        """The table at its newest version."""
-        known = self._snapshots.get(name)
-        if known is None or not known.refresh():
-            known = self._snapshots[name] = self._open.create(name, self._schemas[name])
-        return known
-
-    def _snapshot(self, name: str) -> TableSnapshot | None:
-        found = self._open.snapshot(name)
-        if found is not None:
-            self._snapshots[name] = found
-        return found
+    def _followed(self, name: str) -> TableSnapshot | None:
+        self._tables.admit(name)
+        return self._tables.followed(name)
 
     def _standing(self, source_partition: SourcePartition) -> Standing:
         self.start()
@@ -224,14 +220,14 @@ class AnyTableSink(SinkTask):
     def _check_dead_letter_table(self, name: str) -> None:
         try:
             check_table_name(name)
-            fitted(DEAD_LETTERS.empty_table(), schema_of(self._open.snapshot(name)), name)
+            fitted(DEAD_LETTERS.empty_table(), schema_of(self._followed(name)), name)
         except RowsRefused as error:
             raise ConfigurationError(
                 f"errors.deadletterqueue.table: {error.message}", hint="name another table"
             ) from error
 
     def _forget(self) -> None:
-        for known in (self._standings, self._snapshots, self._schemas):
+        for known in (self._standings, self._schemas):
             known.clear()
         self._started, self._own = False, None
 

@@ -19,9 +19,8 @@ import pyarrow as pa
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import DamagedTables
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_commit import check_expected, commit, write_rows
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.sinks.open_tables import OpenTables, refitted, stored_schema
+from acktrail.tables.sinks.open_tables import append_growing, of_connector, refitted, stored_schema
 
 POSITIONS: Final = "connector_positions"
 _NAME: Final = b"table"
@@ -76,7 +75,6 @@ class ConnectorPositions:
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
         self._tables, self._connector, self._clock = tables, connector, clock
-        self._open = OpenTables(tables.config)
 
     def app_id(self, source_partition: SourcePartition) -> str:
         return app_id(self._connector, source_partition)
@@ -172,13 +170,12 @@ class ConnectorPositions:
 
     def _deliver(self, source_partition: SourcePartition, number: int, letters: bytes) -> int:
         table, rows = unpacked(letters)
-        snapshot = self._open.create(table, stored_schema(rows.schema))
+        snapshot = of_connector(self._tables, table, stored_schema(rows.schema))
         own = self.app_id(source_partition)
         known = snapshot.transaction_version(own)
         if known is not None and known >= number:
             return 0
-        check_expected(snapshot, {own: known})
-        commit(snapshot, write_rows(snapshot, refitted(rows, snapshot), mode="append"), {own: number}, {})
+        append_growing(snapshot, refitted(rows, snapshot), {own: number}, {own: known})
         return int(rows.num_rows)
 
     def _standing(
@@ -192,7 +189,8 @@ class ConnectorPositions:
         ordered = sorted(rows, key=lambda row: int(row["number"]))
         table = next((row["table"] for row in reversed(ordered) if row["table"] is not None), None)
         if table is not None and table not in tables:
-            tables[table] = self._open.snapshot(table)
+            self._tables.admit(table)
+            tables[table] = self._tables.snapshot(table)
         stored = None if table is None else tables[table]
         landed = None if stored is None else stored.transaction_version(own)
         counts = [row for row in ordered if row["table"] is None or row["number"] == landed]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
-from deltalake import Schema
+from deltalake import CommitProperties, Schema, WriterProperties, write_deltalake
 
-from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
-from acktrail.tables.delta.table_place import TablePlace, table_root
-from acktrail.tables.delta.table_snapshot import TableSnapshot, made, opened
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import check_expected, commit
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 MADE_BY: Final = "made_by"
 """The property of a table that a sink created; one that was there before belongs to someone else."""
@@ -79,19 +81,33 @@ def fitted(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=whole)
 
 
-class OpenTables:
-    """Tables of any name and columns under `config`'s root. Raises as ``tables.delta.store.Tables``."""
+def of_connector(tables: Tables, name: str, schema: pa.Schema) -> TableSnapshot:
+    """The table `name` of a connector, created with `schema` (of ``stored_schema``) if it does not exist."""
+    tables.admit(name)
+    return tables.create(name, schema=schema, properties={MADE_BY: OF_CONNECTOR})
 
-    def __init__(self, config: TablesConfig) -> None:
-        self._root = table_root(config)
 
-    def snapshot(self, name: str) -> TableSnapshot | None:
-        """The newest version; None when the table was never created."""
-        return opened(TablePlace(name=name, root=self._root))
+def append_growing(
+    snapshot: TableSnapshot,
+    rows: pa.Table,
+    transactions: Mapping[str, int],
+    expected: Mapping[str, int | None],
+    metadata: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """One commit of rows of any columns; those that the table lacks are added to it. All else as ``Tables.append``."""
+    check_expected(snapshot, expected)
 
-    def create(self, name: str, schema: pa.Schema) -> TableSnapshot:
-        """The table `name`, created with `schema` (of ``stored_schema``) if it does not exist."""
-        return made(TablePlace(name=name, root=self._root), schema, {MADE_BY: OF_CONNECTOR})
+    def write(properties: CommitProperties) -> None:
+        write_deltalake(
+            snapshot.delta,
+            rows.combine_chunks(),  # it writes chunks in any order
+            mode="append",
+            schema_mode="merge",
+            writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
+            commit_properties=properties,
+        )
+
+    commit(snapshot, write, transactions, metadata)
 
 
 def schema_of(snapshot: TableSnapshot | None) -> pa.Schema:

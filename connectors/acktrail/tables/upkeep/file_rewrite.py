@@ -23,14 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties
 from deltalake.transaction import AddAction
 
 from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.data_file import write_data_file
 from acktrail.tables.delta.store import Tables, kept_committing
-from acktrail.tables.delta.table_commit import commit, remove_action
+from acktrail.tables.delta.table_commit import change_files, commit, remove_action
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
@@ -214,20 +213,14 @@ def _commit_at(
     removed = [remove_action(file, data_change=changes_rows) for file in done.removed]
     for action in done.added:
         action.data_change = changes_rows
-
-    def write(properties: CommitProperties) -> None:
-        properties.max_commit_retries = 0  # delta-rs would try again where others removed the same files
-        snapshot.delta.create_write_transaction(
-            [*done.added, *removed],
-            mode="append",
-            schema=snapshot.delta.schema(),
-            partition_by=[] if done.removed[0].chunk is None else [CHUNK],
-            commit_properties=properties,
-        )
-
     gone = done.rows_before - done.rows
     dropped = {DROPPED_ROWS: (snapshot.transaction_version(DROPPED_ROWS) or 0) + gone} if numbers and gone else {}
-    commit(snapshot, write, {**numbers, **dropped}, {MAINTAINED: what, **_copied_commit(snapshot)})
+    commit(
+        snapshot,
+        change_files(snapshot, done.added, removed),
+        {**numbers, **dropped},
+        {MAINTAINED: what, **_copied_commit(snapshot)},
+    )
 
 
 def _copied_commit(snapshot: TableSnapshot) -> dict[str, str]:

@@ -8,13 +8,12 @@ import contextlib
 import datetime as dt
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as fs
 
 from acktrail.branches import looks
 from acktrail.config import TablesConfig
@@ -23,13 +22,12 @@ from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TAB
 from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
-from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.sinks.connector_positions import POSITIONS, ConnectorPositions
-from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, OpenTables, is_table_name
+from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, is_table_name
 from acktrail.tables.upkeep.file_rewrite import Change, commit_rewrite, compact_files, compaction_bins, rewrite
 from acktrail.tables.upkeep.range_merging import merged_ranges
 from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms
@@ -115,10 +113,10 @@ class MaintenanceReport:
 
 def preview(config: TablesConfig, policy: MaintenancePolicy, now_ms: int | None = None) -> MaintenanceReport:
     """What a maintenance would do; changes nothing. Reads logs, and of rows that may not be kept their times."""
-    tables, at = _MaintainedTables(config), now_ms or _now_ms()
+    tables, at = Tables(config), now_ms or _now_ms()
     before = policy.kept_from_ms(tables, at)
     found = []
-    for snapshot in tables.snapshots():
+    for snapshot in _all_tables(tables):
         own = _looked_at(snapshot, policy)
         if own.table in AGED_BY:
             own.drop(days_to_drop(tables, own.table, before))
@@ -142,11 +140,11 @@ def maintain(
         ConcurrentCommit: others kept committing; run again.
         ConfigurationError, RetryableError: the storage refused or failed; run again.
     """
-    tables, at = _MaintainedTables(config), now_ms or _now_ms()
+    tables, at = Tables(config), now_ms or _now_ms()
     ensure_whole(tables)
     copy_ranges(tables)
     before = policy.kept_from_ms(tables, at)
-    found = {own.name: _looked_at(own, policy) for own in tables.snapshots()}
+    found = {own.name: _looked_at(own, policy) for own in _all_tables(tables)}
     done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
     progress("merging ranges")
     done.merge_ranges()
@@ -299,30 +297,14 @@ def _grows_by_small_files(name: str) -> bool:
     return name in _BY_SMALL_FILES or name not in TABLES
 
 
-class _MaintainedTables(Tables):
-    """Tables that also knows those of connectors by name; a table that someone else put under the root is left alone.
-    Raises as ``Tables``."""
-
-    def __init__(self, config: TablesConfig) -> None:
-        super().__init__(config)
-        self._of_connectors = frozenset(self._found())
-
-    def place(self, name: str) -> TablePlace:
-        """Where the files of a table lie."""
-        return TablePlace(name=name, root=self._root) if name in self._of_connectors else super().place(name)
-
-    def snapshots(self) -> Iterator[TableSnapshot]:
-        """Every table that is there: acktrail's own first."""
-        return filter(None, map(self.snapshot, (*TABLES, *sorted(self._of_connectors))))
-
-    def _found(self) -> Iterator[str]:
-        """Tables under the root that a connector's sink created."""
-        with self._root.translated():
-            infos = self._root.storage().get_file_info(fs.FileSelector("", allow_not_found=True))
-        names = (info.base_name for info in infos if info.type == fs.FileType.Directory)
-        opened = OpenTables(self.config)
-        for name in names:
-            if name not in TABLES and is_table_name(name):
-                found = opened.snapshot(name)
-                if found is not None and found.properties.get(MADE_BY) == OF_CONNECTOR:
-                    yield name
+def _all_tables(tables: Tables) -> tuple[TableSnapshot, ...]:
+    """Every table that is there, acktrail's own first, then those that a connector's sink created; one that someone
+    else put under the root is left alone."""
+    found = [snapshot for name in TABLES if (snapshot := tables.snapshot(name)) is not None]
+    for name in sorted(tables.folders() - TABLES.keys()):
+        if is_table_name(name):
+            tables.admit(name)
+            other = tables.snapshot(name)
+            if other is not None and other.properties.get(MADE_BY) == OF_CONNECTOR:
+                found.append(other)
+    return tuple(found)

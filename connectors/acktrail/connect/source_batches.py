@@ -92,18 +92,23 @@ class LogSpan:
 
     topic_id: str | None
     partition: int
-    first_offset: int | None
-    last_offset: int | None
-    records: int
-    quarantined: int
-    log_start_offset: int | None
-    log_end_offset: int | None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    records: int = 0
+    quarantined: int = 0
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
     gap_first: int | None = None
     gap_last: int | None = None
     origin: Origin | None = None
     gap_reason: str | None = None
     offset_shift: int = 0
     leader_epoch: int | None = None
+
+    @property
+    def gap(self) -> tuple[int, int] | None:
+        """Its first and last offset, where there is one."""
+        return None if self.gap_first is None or self.gap_last is None else (self.gap_first, self.gap_last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

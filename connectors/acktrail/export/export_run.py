@@ -37,7 +37,7 @@ Written = tuple[Sequence[SourceBatch], pa.Table]
 """Batches without rows, and the data files that have them (``acktrail.tables.exported.written_records``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ExportGap:
     """Offsets of one state partition, both inclusive, that are in no row, and why (``connect.source_batches``)."""
 
@@ -200,11 +200,7 @@ class ExportRun:
             records_decoded=done.records_decoded,
             records_quarantined=done.records_quarantined,
             commits=done.commits,
-            gaps=tuple(
-                ExportGap(state_partition=span.partition, first_offset=first, last_offset=last, reason=span.gap_reason)
-                for span in done.gaps
-                if (first := span.gap_first) is not None and (last := span.gap_last) is not None
-            ),
+            gaps=tuple(ExportGap(span.partition, *span.gap, reason=span.gap_reason) for span in done.gaps if span.gap),
             rows=dict(done.rows),
             unanswered=tuple(self._unanswered),
         )

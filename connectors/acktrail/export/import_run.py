@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.runtime.task_execution import Progress, TaskExecution, TaskSummary
-from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, state_source_partition
-from acktrail.errors import ConfigurationError, ForeignCluster, InputError
-from acktrail.export.import_order import FILE, FileSummary, ascending_groups, load_records, summarize_file
+from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, SourcePartition, state_source_partition
+from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects.dialect import Dialect
 from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.offline.read.copied_files import choose_dialect, sample_of
+from acktrail.offline.read.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
 from acktrail.offline.read.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
@@ -91,12 +91,13 @@ def import_files(
     if snapshot is not None:
         check_state_topic(tables, snapshot, topic_id)
         check_dialect(tables, snapshot, dialect.name)
-    destination = _destination(plan, tables, sink, summaries, topic_id, dialect)
+    run = _Import(plan=plan, tables=tables, topic_id=topic_id, dialect=dialect)
+    run.note_positions(sink, {partition for file in summaries for partition in file.offset_ranges})
     done, known = TaskSummary(), 0
     for group in ascending_groups(summaries):
         files = [found.file for found in group]
         origins = [Origin(file=shown_name(each), sha256=sha256_of(each), dialect=dialect.name) for each in files]
-        source = FileTask(load_records(files, reading.quiet()), origins, destination)
+        source = FileTask(load_records(files, reading.quiet()), origins, run)
         done = done.followed_by(TaskExecution(source, sink, run_id=plan.run_id, progress=progress).run())
         known += source.known
         del source  # the next records are loaded when these are gone
@@ -112,11 +113,7 @@ def import_files(
         records_decoded=done.records_decoded,
         records_quarantined=done.records_quarantined,
         commits=done.commits,
-        gaps=tuple(
-            (span.partition, first, last)
-            for span in done.gaps
-            if (first := span.gap_first) is not None and (last := span.gap_last) is not None
-        ),
+        gaps=tuple((span.partition, *span.gap) for span in done.gaps if span.gap),
         rows=dict(done.rows),
     )
 
@@ -129,40 +126,6 @@ def _dialect(plan: ImportPlan, reading: ReadReport) -> Dialect[Any]:
             hint=f"the tables take {', '.join(RELEASED)}; acktrail record decode and replay read others",
         )
     return dialect
-
-
-def _destination(
-    plan: ImportPlan,
-    tables: Tables,
-    sink: DeltaSink,
-    summaries: Sequence[FileSummary],
-    topic_id: str | None,
-    dialect: Dialect[Any],
-) -> Destination:
-    partitions = {partition for file in summaries for partition in file.offset_ranges}
-    named = {p: state_source_partition(plan.cluster_id, topic_id, p) for p in partitions}
-    for partition, source_partition in named.items():
-        if sink.stored.stored_log(source_partition, partition).offset_shift:
-            raise ConfigurationError(
-                f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
-                "are shifted",
-                hint="import the files into tables of their own",
-                data={"state_partition": partition},
-            )
-
-    def stored(partition: int, first: int, last: int) -> pa.Table:
-        address, offset = pc.field("state_partition") == partition, pc.field("offset")
-        where = address & (offset >= first) & (offset <= last)
-        return tables.read("state_records", columns=["offset", "key", "value"], where=where)
-
-    return Destination(
-        cluster_id=plan.cluster_id,
-        topic_id=topic_id,
-        decode=decode_records if dialect is KAFKA_4_2 else lambda raw: decode_strictly(raw, dialect.decode),
-        stored=stored,
-        reached={p: position for p, each in named.items() if (position := sink.position(each)) is not None},
-        allow_gaps=plan.allow_gaps,
-    )
 
 
 def _topic_id(plan: ImportPlan) -> str | None:
@@ -189,41 +152,90 @@ def _topic_id(plan: ImportPlan) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where records go: a cluster's tables, of one incarnation of its state topic (None: not known).
+class _Import:
+    """What all files of one import have in common; `reached`: where the tables ended before it, by state partition."""
 
-    `decode` turns ``RAW_RECORDS`` into ``DECODED_RECORDS``. `stored` returns offset, key and value of the
-    stored records of a state partition from one offset to another, both inclusive. `reached` are the positions of the
-    tables before the import; records that begin after them are refused unless `allow_gaps`.
-    """
-
-    cluster_id: str
+    plan: ImportPlan
+    tables: Tables
     topic_id: str | None
-    decode: Callable[[pa.Table], pa.Table]
-    stored: Callable[[int, int, int], pa.Table]
-    reached: Mapping[int, int]
-    allow_gaps: bool = False
+    dialect: Dialect[Any]
+    reached: dict[int, int] = field(default_factory=dict)
+
+    def source_partition(self, partition: int) -> SourcePartition:
+        return state_source_partition(self.plan.cluster_id, self.topic_id, partition)
+
+    def note_positions(self, sink: DeltaSink, partitions: Iterable[int]) -> None:
+        """Raises ConfigurationError: offsets in the tables are not those of the files."""
+        for partition in partitions:
+            own = self.source_partition(partition)
+            if sink.stored.stored_log(own, partition).offset_shift:
+                raise ConfigurationError(
+                    f"the log of state partition {partition} was replaced while it was exported: offsets in the tables "
+                    "are shifted",
+                    hint="import the files into tables of their own",
+                    data={"state_partition": partition},
+                )
+            position = sink.position(own)
+            if position is not None:
+                self.reached[partition] = position
+
+    def decode(self, raw: pa.Table) -> pa.Table:
+        return decode_records(raw) if self.dialect is KAFKA_4_2 else decode_strictly(raw, self.dialect.decode)
+
+    def check_known(self, partition: int, records: pa.Table) -> None:
+        """Pass where each of `records` of a state partition is in the tables with the same bytes."""
+        for start in range(0, records.num_rows, _ROWS_AT_ONCE):
+            piece = records.slice(start, _ROWS_AT_ONCE)
+            ends, offset = pc.min_max(piece["offset"]), pc.field("offset")
+            where = (pc.field("state_partition") == partition) & (offset >= ends["min"]) & (offset <= ends["max"])
+            there = _pairs(self.tables.read("state_records", columns=["offset", "key", "value"], where=where))
+            for at, pair in _pairs(piece).items():
+                if there.get(at) != pair:
+                    raise _unequal(partition, at, is_stored=at in there)
+
+
+def _pairs(records: pa.Table) -> dict[int, tuple[bytes | None, bytes | None]]:
+    columns = (records[name].to_pylist() for name in ("offset", "key", "value"))
+    return {offset: (key, value) for offset, key, value in zip(*columns, strict=True)}
+
+
+def _unequal(partition: int, offset: int, *, is_stored: bool) -> AcktrailError:
+    data = {"state_partition": partition, "offset": offset}
+    where = f"state partition {partition}, offset {offset}"
+    if not is_stored:
+        return InputError(
+            f"{where} lies before what the tables have, and is not in them",
+            hint="tables grow in the order of the log: import older files first, or into another root",
+            data=data,
+        )
+    return ForeignCluster(
+        f"{where}: the tables have another record there than the file",
+        hint="the file is of another cluster, or of another incarnation of the state topic: name another root",
+        data=data,
+    )
 
 
 class FileTask(SourceTask):
     """The records of some files (``load_records``), state partition by state partition in the order of their offsets. A
-    batch without rows reports a gap: offsets that are in no file."""
+    batch without rows reports a gap: offsets that are in no file. `known`: how many records were in the tables already,
+    with the same bytes."""
 
-    def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination) -> None:
-        self._logs = [
-            _FileLog(records.filter(pc.field("partition") == partition), origins, destination, partition)
-            for partition in pc.unique(records["partition"]).to_pylist()
-        ]
+    def __init__(self, records: pa.Table, origins: Sequence[Origin], run: _Import) -> None:
+        self._records, self._origins, self._import = records, origins, run
+        self._partitions: list[int] = pc.unique(records["partition"]).to_pylist()
         self._batches: Iterator[SourceBatch] = iter(())
         self._is_finished = False
+        self.known = 0
 
     def start(self, context: SourceTaskContext) -> None:
-        """Begin at the positions; raises as ``_FileLog.start``."""
-        for log in self._logs:
-            position = context.position(log.source_partition)
+        """Begin at the positions. Raises ForeignCluster (the tables have another record at an address), InputError
+        (records before a position are not in the tables, or some between it and the first are missing)."""
+        logs = []
+        for partition in self._partitions:
+            position = context.position(self._import.source_partition(partition))
             assert position is None or isinstance(position, int)
-            log.start(position)
-        self._batches = (batch for log in self._logs for batch in log.batches)
+            logs.append((partition, self._new_records(partition, position), position))
+        self._batches = (batch for log in logs for batch in self._batches_of(*log))
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:  # noqa: ARG002  # part of the contract: files do not wait
         """The next records, or the gap before them."""
@@ -240,82 +252,28 @@ class FileTask(SourceTask):
 
     @property
     def partitions(self) -> tuple[int, int]:
-        return (len(self._logs) if self._is_finished else 0, len(self._logs))
+        return (len(self._partitions) if self._is_finished else 0, len(self._partitions))
 
-    @property
-    def known(self) -> int:
-        """How many of the records were in the tables already, with the same bytes."""
-        return sum(log.known for log in self._logs)
-
-
-class _FileLog:
-    """The records of one state partition."""
-
-    def __init__(self, records: pa.Table, origins: Sequence[Origin], destination: Destination, partition: int) -> None:
-        self._records, self._origins = records, origins
-        self._destination, self._partition = destination, partition
-        self._nothing = LogSpan(
-            topic_id=destination.topic_id,
-            partition=partition,
-            first_offset=None,
-            last_offset=None,
-            records=0,
-            quarantined=0,
-            log_start_offset=None,
-            log_end_offset=None,
-        )
-        self.source_partition = state_source_partition(destination.cluster_id, destination.topic_id, partition)
-        self.batches: Iterator[SourceBatch] = iter(())
-        self.known = 0
-
-    def start(self, position: int | None) -> None:
-        """Begin at `position`; None: at the first record. Raises ForeignCluster (the tables have another record at an
-        address), InputError (records before `position` are not in the tables, or some between it and the first are
-        missing)."""
-        offsets = np.asarray(self._records["offset"])
-        self.known = 0 if position is None else int(np.searchsorted(offsets, position))
-        if self.known:
-            self._check_known(self._records.slice(0, self.known))
-        new = self._records.slice(self.known)
-        first = int(offsets[self.known]) if new.num_rows else 0
-        is_at_the_end = self._destination.reached.get(self._partition) == position
-        if position is not None and first > position and is_at_the_end and not self._destination.allow_gaps:
+    def _new_records(self, partition: int, position: int | None) -> pa.Table:
+        """The records from `position` on; None: all."""
+        records, run = self._records.filter(pc.field("partition") == partition), self._import
+        offsets = np.asarray(records["offset"])
+        known = 0 if position is None else int(np.searchsorted(offsets, position))
+        run.check_known(partition, records.slice(0, known))
+        self.known += known
+        new = records.slice(known)
+        first = int(offsets[known]) if new.num_rows else 0
+        is_at_the_end = run.reached.get(partition) == position
+        if position is not None and first > position and is_at_the_end and not run.plan.allow_gaps:
             raise InputError(
-                f"offsets {position} to {first - 1} of state partition {self._partition} are in no file, "
+                f"offsets {position} to {first - 1} of state partition {partition} are in no file, "
                 "and the tables end before them",
                 hint="import the files that have them first, or say --allow-gaps to record them as lost",
-                data={"state_partition": self._partition, "first_offset": position, "last_offset": first - 1},
+                data={"state_partition": partition, "first_offset": position, "last_offset": first - 1},
             )
-        self.batches = self._batches(new, position)
+        return new
 
-    def _check_known(self, records: pa.Table) -> None:
-        """Check that each of `records` is in the tables with the same bytes."""
-        for start in range(0, records.num_rows, _ROWS_AT_ONCE):
-            piece = records.slice(start, _ROWS_AT_ONCE)
-            offsets = piece["offset"]
-            there = self._destination.stored(self._partition, offsets[0].as_py(), offsets[-1].as_py())
-            by_offset = dict(zip(there["offset"].to_pylist(), _pairs(there), strict=True))
-            for offset, pair in zip(offsets.to_pylist(), _pairs(piece), strict=True):
-                found = by_offset.get(offset)
-                if found == pair:
-                    continue
-                data = {"state_partition": self._partition, "offset": offset}
-                if found is None:
-                    raise InputError(
-                        f"state partition {self._partition}, offset {offset} lies before what the tables have, "
-                        "and is not in them",
-                        hint="tables grow in the order of the log: import older files first, or into another root",
-                        data=data,
-                    )
-                raise ForeignCluster(
-                    f"state partition {self._partition}, offset {offset}: the tables have another record there than "
-                    "the file",
-                    hint="the file is of another cluster, or of another incarnation of the state topic: "
-                    "name another root",
-                    data=data,
-                )
-
-    def _batches(self, records: pa.Table, position: int | None) -> Iterator[SourceBatch]:
+    def _batches_of(self, partition: int, records: pa.Table, position: int | None) -> Iterator[SourceBatch]:
         if not records.num_rows:
             return
         offsets, files = np.asarray(records["offset"]), np.asarray(records[FILE])
@@ -323,30 +281,97 @@ class _FileLog:
         begins = [0, *breaks.tolist()]
         for begin, end in zip(begins, [*begins[1:], len(offsets)], strict=True):
             first = int(offsets[begin])
-            origin = self._origins[int(files[begin])]
+            none = LogSpan(topic_id=self._import.topic_id, partition=partition, origin=self._origins[int(files[begin])])
             if position is not None and first > position:
-                gap = replace(self._nothing, gap_first=position, gap_last=first - 1, origin=origin)
-                yield SourceBatch(source_partition=self.source_partition, rows={}, position=first, span=gap)
+                gap = replace(none, gap_first=position, gap_last=first - 1)
+                yield self._batch({}, first, gap)
             for start in range(begin, end, _ROWS_AT_ONCE):
-                yield self._batch(records.slice(start, min(_ROWS_AT_ONCE, end - start)), origin)
+                yield self._decoded(records.slice(start, min(_ROWS_AT_ONCE, end - start)), none)
             position = int(offsets[end - 1]) + 1
 
-    def _batch(self, records: pa.Table, origin: Origin) -> SourceBatch:
-        rows = self._destination.decode(records.drop_columns([FILE]))
+    def _decoded(self, records: pa.Table, none: LogSpan) -> SourceBatch:
+        rows = self._import.decode(records.drop_columns([FILE]))
         decoded = pc.sum(pc.equal(rows["decode_status"], "decoded")).as_py() or 0
         first, last = records["offset"][0].as_py(), records["offset"][-1].as_py()
-        span = replace(
-            self._nothing,
-            first_offset=first,
-            last_offset=last,
-            records=rows.num_rows,
-            quarantined=rows.num_rows - decoded,
-            origin=origin,
-        )
-        return SourceBatch(
-            source_partition=self.source_partition, rows={"state_records": rows}, position=last + 1, span=span
-        )
+        counts = {"records": rows.num_rows, "quarantined": rows.num_rows - decoded}
+        span = replace(none, first_offset=first, last_offset=last, **counts)
+        return self._batch({"state_records": rows}, last + 1, span)
+
+    def _batch(self, rows: Mapping[str, pa.Table], position: int, span: LogSpan) -> SourceBatch:
+        own = self._import.source_partition(span.partition)
+        return SourceBatch(source_partition=own, rows=rows, position=position, span=span)
 
 
-def _pairs(records: pa.Table) -> list[tuple[bytes | None, bytes | None]]:
-    return list(zip(records["key"].to_pylist(), records["value"].to_pylist(), strict=True))
+FILE: Final = "file"
+"""The column of loaded records that numbers the file a record is from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSummary:
+    """The number of records in a file, and the lowest and highest offset of each state partition in it."""
+
+    file: Path
+    records: int
+    offset_ranges: dict[int, tuple[int, int]]
+
+
+def summarize_file(file: Path, reading: ReadReport) -> FileSummary:
+    """Read `file` once, with one batch of rows in memory. Raises InputError (as ``read_file``; and a record without an
+    address)."""
+    records, offset_ranges = 0, dict[int, tuple[int, int]]()
+    for batch in raw_batches(file, reading):
+        records += batch.num_rows
+        offsets = pa.Table.from_batches([batch]).group_by("partition", use_threads=False)
+        ends = offsets.aggregate([("offset", "min"), ("offset", "max")])
+        columns = (ends[name].to_pylist() for name in ("partition", "offset_min", "offset_max"))
+        for partition, lowest, highest in zip(*columns, strict=True):
+            if partition < 0 or lowest < 0:
+                raise InputError(f"{file}: records without state partition or offset", hint="give --state-partition")
+            before = offset_ranges.get(partition, (lowest, highest))
+            offset_ranges[partition] = (min(lowest, before[0]), max(highest, before[1]))
+    return FileSummary(file=file, records=records, offset_ranges=offset_ranges)
+
+
+def ascending_groups(surveys: Sequence[FileSummary]) -> list[list[FileSummary]]:
+    """The files in an order in which every state partition's offsets ascend from file to file, one file a group; all
+    files in one group where there is no such order."""
+    ordered = sorted(surveys, key=lambda each: sorted((low, part) for part, (low, _) in each.offset_ranges.items()))
+    reached: dict[int, int] = {}
+    for summary in ordered:
+        for partition, (lowest, highest) in summary.offset_ranges.items():
+            if lowest < reached.get(partition, 0):
+                return [list(ordered)]
+            reached[partition] = max(highest, reached.get(partition, 0))
+    return [[summary] for summary in ordered]
+
+
+def load_records(files: Sequence[Path], reading: ReadReport) -> pa.Table:
+    """The records of `files` by state partition and offset, each address once: columns of ``RAW_RECORDS`` and `FILE`.
+    Raises InputError (as ``read_file``; and two different records claim one address)."""
+    schema = RAW_RECORDS.append(pa.field(FILE, pa.int32()))
+    batches = [
+        pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(np.int32(number), batch.num_rows)], schema=schema)
+        for number, file in enumerate(files)
+        for batch in raw_batches(file, reading)
+    ]
+    table = pa.Table.from_batches(batches, schema)
+    order = pc.sort_indices(table, [("partition", "ascending"), ("offset", "ascending"), (FILE, "ascending")])
+    if not np.array_equal(order, np.arange(len(order))):
+        table = table.take(order)
+    return _distinct(table)
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """`table`, which is in order, without rows that repeat the row before."""
+    partition, offset = (np.asarray(table[name]) for name in ("partition", "offset"))
+    again = np.flatnonzero((partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])) + 1
+    if not len(again):
+        return table
+    content = table.select(["partition", "offset", "key", "value"])
+    before, repeated = (content.take(pa.array(rows)).to_pylist() for rows in (again - 1, again))
+    for one, other in zip(before, repeated, strict=True):
+        if one != other:
+            raise conflicting_records(one["partition"], one["offset"])
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[again] = False
+    return table.filter(pa.array(kept))

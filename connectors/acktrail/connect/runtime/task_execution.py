@@ -305,14 +305,12 @@ def summary_of(batch: SourceBatch, size: int = 0) -> TaskSummary:
     span, counts = batch.span, batch.row_counts
     if span is None:
         return TaskSummary(bytes_read=size, counts=counts)
-    first, last = span.gap_first, span.gap_last
-    has_gap = first is not None and last is not None
     return TaskSummary(
         records_read=span.records,
         records_quarantined=span.quarantined,
         bytes_read=size,
-        gap_count=1 if has_gap else 0,
-        gap_offsets=last - first + 1 if first is not None and last is not None else 0,
-        gaps=(span,) if has_gap else (),
+        gap_count=1 if span.gap else 0,
+        gap_offsets=span.gap[1] - span.gap[0] + 1 if span.gap else 0,
+        gaps=(span,) if span.gap else (),
         counts=counts,
     )

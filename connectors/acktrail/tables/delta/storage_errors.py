@@ -13,161 +13,130 @@ REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 NO_ANSWER: Final = "the storage does not answer"
 """The reason of an error after which a request may still arrive."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
-_NEWER: Final = ("unsupported table features", "kernel error: unsupported")
 
 
 class _Cause(NamedTuple):
     reason: str
-    hint: str
-    marks: tuple[str, ...]
-    """Any of them, in lower case, shows the cause."""
+    marks: str
+    """Any of these words, in lower case and with ``|`` between them, shows the cause."""
+    hint: str = ""
     kind: type[AcktrailError] = ConfigurationError
 
 
+_NEWER: Final = _Cause(
+    "a newer program gave it features that this release does not have",
+    "unsupported table features|kernel error: unsupported",
+    "install a newer release of acktrail, or name other tables",
+)
 _CAUSES: Final = (
-    _Cause(
-        "a newer program gave it features that this release does not have",
-        "install a newer release of acktrail, or name other tables",
-        _NEWER,
-    ),
+    _NEWER,
     _Cause(
         "the storage ignores conditional writes, so that two writers would overwrite each other",
+        "conditional put|ignores conditions",
         "use a storage that honours If-None-Match, or a local folder",
-        ("conditional put", "ignores conditions"),
     ),
     _Cause(
         "no permission to write",
+        "permission denied|read-only file system|operation not permitted",
         "give this user write access to the folder, or name another with --tables",
-        ("permission denied", "read-only file system", "operation not permitted"),
     ),
-    _Cause(
-        "the storage is full",
-        "make room, then run again",
-        ("no space left", "quota", "file too large"),
-        RetryableError,
-    ),
+    _Cause("the storage is full", "no space left|quota|file too large", "make room, then run again", RetryableError),
     _Cause(
         "the folder cannot be created",
+        "not a directory|could not create local directory|file exists",
         "name a folder whose parents are folders",
-        ("not a directory", "could not create local directory", "file exists"),
     ),
     _Cause(
         "the bucket does not exist",
+        "nosuchbucket|bucket does not exist|bucket not found|containernotfound",
         "create the bucket, or correct its name",
-        ("nosuchbucket", "bucket does not exist", "bucket not found", "containernotfound"),
     ),
     _Cause(
         "the region is wrong",
+        "authorizationheadermalformed|permanentredirect|illegallocationconstraint|301 moved",
         "set aws_region in the file of options to the bucket's region",
-        ("authorizationheadermalformed", "permanentredirect", "illegallocationconstraint", "301 moved"),
     ),
     _Cause(
         "the credentials have expired",
+        "expiredtoken|token has expired|requestexpired|tokenrefreshrequired",
         "renew them (for example `aws sso login`), or put lasting ones into the file of options",
-        ("expiredtoken", "token has expired", "requestexpired", "tokenrefreshrequired"),
     ),
     _Cause(
-        "the clock of this machine differs from the storage's",
-        "set the clock",
-        ("requesttimetooskewed",),
-        RetryableError,
+        "the clock of this machine differs from the storage's", "requesttimetooskewed", "set the clock", RetryableError
     ),
     _Cause(
         "the credentials were refused",
+        "invalidaccesskeyid|signaturedoesnotmatch|invalidtoken|invalid_grant|authenticationfailed|401 unauthorized",
         "check the access key and secret in the file of options",
-        (
-            "invalidaccesskeyid",
-            "signaturedoesnotmatch",
-            "invalidtoken",
-            "invalid_grant",
-            "authenticationfailed",
-            "401 unauthorized",
-        ),
     ),
     _Cause(
         "access was denied",
+        "accessdenied|403 forbidden|status: 403|access denied|authorizationpermissionmismatch",
         "the credentials need list, read, write and delete on this prefix",
-        ("accessdenied", "403 forbidden", "status: 403", "access denied", "authorizationpermissionmismatch"),
     ),
     _Cause(
         "no credentials were given",
+        "credential|169.254.169.254|imds",
         "put aws_access_key_id and aws_secret_access_key into the file of options",
-        ("credential", "169.254.169.254", "imds"),
     ),
     _Cause(
         "plain http is not allowed",
+        "http requires|allow_http|urlschemenotallowed|scheme is not allowed",
         "use https, or set allow_http=true in the file of options",
-        ("http requires", "allow_http", "urlschemenotallowed", "scheme is not allowed"),
     ),
     _Cause(
         "the storage's certificate is not trusted",
+        "invalid peer certificate|unknownissuer|certificate verify",
         "name its authority's file in the variable SSL_CERT_FILE, or check the endpoint's name",
-        ("invalid peer certificate", "unknownissuer", "certificate verify"),
     ),
     _Cause(
         "the endpoint does not speak TLS",
+        "invalidcontenttype",
         "use http in the endpoint, with aws_allow_http=true, or another port",
-        ("invalidcontenttype",),
     ),
     _Cause(
         "the storage failed by itself",
+        "500 internal|502 bad gateway|503 service|504 gateway|429 too many|slowdown|internalerror|serverbusy",
         "nothing is wrong here: run again later",
-        (
-            "500 internal",
-            "502 bad gateway",
-            "503 service unavailable",
-            "504 gateway",
-            "429 too many",
-            "slowdown",
-            "internalerror",
-            "serverbusy",
-        ),
         RetryableError,
     ),
     _Cause(
         NO_ANSWER,
+        "error sending request|connection refused|dns error|timed out|connection reset|connection closed|"
+        "response body error|error reading a body",
         "check the endpoint and the network, then run again",
-        (
-            "error sending request",
-            "connection refused",
-            "dns error",
-            "timed out",
-            "connection reset",
-            "connection closed",
-            "response body error",
-            "error reading a body",
-        ),
         RetryableError,
     ),
     _Cause(
         "a Parquet file is damaged",
-        "",
-        ("parquet magic bytes", "parquet file size is", "deserialize thrift", "corrupt", "footer", "requested range"),
-        DamagedTables,
+        "parquet magic bytes|parquet file size is|deserialize thrift|corrupt|footer|requested range",
+        kind=DamagedTables,
     ),
     _Cause(
         "a file that the log names is missing",
-        "",
-        ("no such file", "filenotfound", "failed to open local file"),
-        DamagedTables,
+        "no such file|filenotfound|failed to open local file",
+        kind=DamagedTables,
     ),
     _Cause(
         "the log is damaged",
-        "",
-        ("json error", "contiguous commit files", "invalid checkpoint", "missing commit", "no files in log"),
-        DamagedTables,
+        "json error|contiguous commit files|invalid checkpoint|missing commit|no files in log",
+        kind=DamagedTables,
     ),
     _Cause(
         "no storage is known for this URI",
+        "unknown scheme|no suitable object store|invalid table location|not a valid url|unknown url",
         "give a folder, or a URI that begins with s3://, gs:// or az://",
-        ("unknown scheme", "no suitable object store", "invalid table location", "not a valid url", "unknown url"),
     ),
 )
 
 
+def _shows(text: str, cause: _Cause) -> bool:
+    return any(mark in text for mark in cause.marks.split("|"))
+
+
 def needs_newer_release(error: BaseException) -> bool:
     """Whether a table is one that this release cannot read or write."""
-    return any(mark in str(error).lower() for mark in _NEWER)
+    return _shows(str(error).lower(), _NEWER)
 
 
 def storage_failure(error: BaseException, root: str, table: str | None = None) -> AcktrailError:
@@ -177,7 +146,7 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
     where = f"tables at {root}" if table is None else f"tables at {root}: table {table}"
     data = {"root": root, "table": table}
     for cause in _CAUSES:
-        if any(mark in text for mark in cause.marks):
+        if _shows(text, cause):
             if cause.kind is DamagedTables:
                 return DamagedTables(f"{where}: {cause.reason}", hint=_advice(table), table=table, data=data)
             return cause.kind(f"{where}: {cause.reason}", hint=cause.hint, data=data)

@@ -122,12 +122,6 @@ def skip_records(tables: Tables, positions: Mapping[SourcePartition, int]) -> No
         span = LogSpan(
             topic_id=topic_id,
             partition=number,
-            first_offset=None,
-            last_offset=None,
-            records=0,
-            quarantined=0,
-            log_start_offset=None,
-            log_end_offset=None,
             gap_first=sink.position(source_partition) or 0,
             gap_last=position - 1,
             gap_reason=SKIPPED_BY_REQUEST,

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
-from acktrail.connect.source_batches import SourceBatch
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.state.state_source import StateTask
@@ -32,7 +31,7 @@ from acktrail.tables.exported.damage_report import (
 )
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.stored_log import newest_shifts
+from acktrail.tables.exported.stored_log import TableLogs, newest_shifts
 
 _POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]
@@ -86,8 +85,8 @@ def repair(
             copy_ranges(tables)  # a killed export left them out
         return RepairPreview(report=first.report, available=(), gone=())
     copy_ranges(tables)
-    gone = tuple(missing_records(tables, present_records(tables)))  # more where Kafka pruned meanwhile
-    end_positions(tables, now.report.at_the_end)
+    gone = tuple(missing_records(tables, present_records(tables)[0]))  # more where Kafka pruned meanwhile
+    end_positions(tables)
     note_lost(tables, gone)
     return RepairPreview(report=first.report, available=_without(now.available, gone), gone=gone)
 
@@ -106,18 +105,23 @@ def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Rep
         check_state_topic(tables, records, topic.topic_id)
     logs, shifts = topic.log_offsets(), newest_shifts(tables)
     gone: list[LostOffsets] = []
+    available: list[LostOffsets] = []
     for each in lost:
-        log, shift, kept = logs.get(each.state_partition), each.offset_shift, OffsetRanges()
-        if log is not None and shift == shifts.get(each.state_partition, 0):  # else Kafka replaced its log
-            start, end = (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift
-            if start < end:
-                kept.add(start, end - 1)
-        gone += _parts(each, kept.outside(each.first_offset, each.last_offset))
-    return RepairPreview(report=report, available=_without(lost, gone), gone=tuple(gone))
+        log, shift = logs.get(each.state_partition), each.offset_shift
+        if log is None or shift != shifts.get(each.state_partition, 0):  # Kafka replaced its log
+            gone.append(each)
+            continue
+        start, end = (log.log_start_offset or 0) + shift, (log.high_watermark or 0) + shift
+        gone += [*_clipped(each, 0, start - 1), *_clipped(each, max(start, end), each.last_offset)]
+        available += _clipped(each, start, end - 1)
+    return RepairPreview(report=report, available=tuple(available), gone=tuple(gone))
 
 
-def _parts(lost: LostOffsets, ranges: Iterable[tuple[int, int]]) -> Iterator[LostOffsets]:
-    return (replace(lost, first_offset=first, last_offset=last) for first, last in ranges)
+def _clipped(lost: LostOffsets, first: int, last: int) -> Iterator[LostOffsets]:
+    """What of `lost` lies from `first` to `last`."""
+    begin, end = max(lost.first_offset, first), min(lost.last_offset, last)
+    if begin <= end:
+        yield replace(lost, first_offset=begin, last_offset=end)
 
 
 def _without(lost: Iterable[LostOffsets], gone: Iterable[LostOffsets]) -> tuple[LostOffsets, ...]:
@@ -125,8 +129,11 @@ def _without(lost: Iterable[LostOffsets], gone: Iterable[LostOffsets]) -> tuple[
     ranges: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
     for each in gone:
         ranges[each.state_partition].add(each.first_offset, each.last_offset)
-    left = ((each, ranges[each.state_partition].outside(each.first_offset, each.last_offset)) for each in lost)
-    return tuple(part for each, parts in left for part in _parts(each, parts))
+    return tuple(
+        replace(each, first_offset=first, last_offset=last)
+        for each in lost
+        for first, last in ranges[each.state_partition].outside(each.first_offset, each.last_offset)
+    )
 
 
 def _refuse(tables: Tables, report: DamageReport) -> None:
@@ -167,43 +174,25 @@ def _export_again(
 
 
 def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets], run_id: str) -> Iterator[pa.Table]:
-    """The `wanted` records of one state partition; the record before the first must equal the stored one."""
+    """The `wanted` records of one state partition, out of the log whose records the tables have."""
     first, last, shift = wanted[0].first_offset, wanted[-1].last_offset, wanted[0].offset_shift
-    offset = pc.field("offset")
-    task.start(SourceTaskContext(run_id=run_id, position=lambda _: max(first - 1 - shift, 0)))
-    for batch in _batches_until(task, last - shift):
-        rows = batch.rows[RECORDS]
-        if shift:
-            at = rows.column_names.index("offset")
-            rows = rows.set_column(at, rows.schema.field(at), pc.add(rows["offset"], shift))
-        _check_same_log(tables, rows.filter(offset == first - 1), wanted[0].state_partition)
-        parts = [rows.filter((offset >= each.first_offset) & (offset <= each.last_offset)) for each in wanted]
-        found = pa.concat_tables(parts)
-        if found.num_rows:
-            yield found
-
-
-def _batches_until(task: StateTask, last: int) -> Iterator[SourceBatch]:
-    """The batches up to Kafka's offset `last`, or to the end of the log."""
+    offset, stored = pc.field("offset"), TableLogs(tables, tables.snapshot(RECORDS))
+    task.start(SourceTaskContext(run_id=run_id, position=lambda _: first, stored=stored))
     reached = -1
     while reached < last and not task.is_finished:
         for batch in task.poll(_POLL_S):
             assert isinstance(batch.position, int)
+            assert batch.span is not None
             reached = batch.position - 1
-            yield batch
-
-
-def _check_same_log(tables: Tables, neighbour: pa.Table, number: int) -> None:
-    if not neighbour.num_rows:
-        return
-    columns = ["timestamp_ms", "key", "value"]
-    (found,) = neighbour.select(columns).to_pylist()
-    offset = neighbour["offset"][0].as_py()
-    where = (pc.field("state_partition") == number) & (pc.field("offset") == offset)
-    kept = tables.read(RECORDS, columns=columns, where=where).to_pylist()
-    if kept and kept[0] != found:
-        raise ForeignCluster(
-            f"state partition {number}: the record at offset {offset} is another one than in the tables",
-            hint="the log was truncated and grew again: the lost records cannot be exported again",
-            data={"state_partition": number, "offset": offset},
-        )
+            if batch.span.offset_shift != shift:
+                number = wanted[0].state_partition
+                raise ForeignCluster(
+                    f"state partition {number}: the record before offset {first} is another one than in the tables",
+                    hint="the log was truncated and grew again: the lost records cannot be exported again",
+                    data={"state_partition": number, "offset": first},
+                )
+            rows = batch.rows[RECORDS]
+            parts = [rows.filter((offset >= each.first_offset) & (offset <= each.last_offset)) for each in wanted]
+            found = pa.concat_tables(parts)
+            if found.num_rows:
+                yield found

@@ -3,13 +3,13 @@ lost. Each of its steps can be repeated after a crash.
 
 A lost newest commit (its log file deleted, or empty after a power cut) leaves an older table that can be read: its
 positions go back without a trace. But ``export_ranges`` has the version that it copied last, and the id of that commit.
-Where both exist, nothing is lost; else its rows are compared with the positions.
+Where both exist, nothing is lost.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import LOST_FROM_TABLES, SourcePartition, state_source_partition
+from acktrail.connect.source_batches import LOST_FROM_TABLES, state_source_partition
 from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.delta.store import Tables
@@ -29,7 +29,6 @@ from acktrail.tables.exported.stored_log import newest_shifts, shift_mark
 
 RANGES_TABLE: Final = "export_ranges"
 _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")
-_SHOWN: Final = 3
 EMPTY_COMMIT: Final = json.dumps({"commitInfo": {"operation": "WRITE", "operationParameters": {}}}) + "\n"
 """Replaces a commit that cannot be read: no action."""
 _COUNTS: Final = ("records_read", "records_decoded", "records_quarantined")
@@ -57,10 +56,10 @@ class LostOffsets:
 
 def ensure_whole(tables: Tables) -> None:
     """Pass when ``state_records`` has the commits that ``export_ranges`` refers to, and all their data files; else
-    DamagedTables: which records are lost. Reads two logs, and lists one folder; object storage is not listed."""
+    DamagedTables. Reads two logs, and lists one folder; object storage is not listed."""
     records, ranges = _snapshots(tables)
     if ranges is not None and not _has_the_copied_commit(records, ranges):
-        raise _lost(tables, records, ranges, lost_at_the_end(tables))
+        raise _lost(tables, records, ranges)
     for snapshot in (records, ranges):
         if snapshot is not None and snapshot.is_local:
             missing = snapshot.missing()
@@ -74,29 +73,11 @@ def is_whole(tables: Tables) -> bool:
     return ranges is None or _has_the_copied_commit(records, ranges)
 
 
-def lost_at_the_end(tables: Tables) -> tuple[LostOffsets, ...]:
-    """What ``export_ranges`` has at or after the positions of ``state_records``. Reads all of the former."""
-    records, ranges = _snapshots(tables)
-    found = []
-    for row in () if ranges is None else _ends(ranges):
-        position = None if records is None else records.transaction_version(_range_source_partition(row))
-        first = (row["first_offset"] or 0) if position is None else position
-        last = max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
-        if last >= first:
-            found.append(LostOffsets(state_partition=row["state_partition"], first_offset=first, last_offset=last))
-    return tuple(sorted(found))
-
-
 def _snapshots(tables: Tables) -> tuple[TableSnapshot | None, TableSnapshot | None]:
     """``state_records`` and ``export_ranges``, the former last: a writer commits to it first, and the commits that
     the ranges refer to must be there."""
     ranges = tables.snapshot(RANGES_TABLE)
     return tables.snapshot(RECORDS), ranges
-
-
-def _range_source_partition(row: Any) -> SourcePartition:
-    """The source partition of a row of ``export_ranges``."""
-    return state_source_partition(row["cluster_id"], row["state_topic_id"], row["state_partition"])
 
 
 def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot) -> bool:
@@ -116,21 +97,7 @@ def _has_the_copied_commit(records: TableSnapshot | None, ranges: TableSnapshot)
     return known in (None, commits[copied].get(COMMIT_ID))  # a vacuum names none
 
 
-def _ends(ranges: TableSnapshot) -> Iterator[dict[str, Any]]:
-    """By state partition: the least offset exported, and the greatest one exported or noted as a gap."""
-    sums = [("first_offset", "min"), ("last_offset", "max"), ("gap_last", "max")]
-    columns = [*_ENDS, *(name for name, _ in sums)]
-    total = EXPORT_RANGES.empty_table().select(columns)
-    for batch in ranges.batches(columns=columns):
-        joined = pa.concat_tables([total, pa.Table.from_batches([batch])])
-        summed = joined.group_by(list(_ENDS), use_threads=False).aggregate(sums)
-        total = summed.select([*_ENDS, *(f"{name}_{how}" for name, how in sums)]).rename_columns(columns)
-    yield from total.to_pylist()
-
-
-def _lost(
-    tables: Tables, records: TableSnapshot | None, ranges: TableSnapshot, lost: Sequence[LostOffsets]
-) -> DamagedTables:
+def _lost(tables: Tables, records: TableSnapshot | None, ranges: TableSnapshot) -> DamagedTables:
     copied = ranges.transaction_version(COPIED) or 0
     if records is None:
         there = "is gone"
@@ -138,39 +105,42 @@ def _lost(
         there = f"went back to version {records.version}"
     else:
         there = f"has lost commits up to version {records.version}, or has others in their place"
-    shown = [*map(str, lost[:_SHOWN]), *([f"{len(lost) - _SHOWN} more"] if len(lost) > _SHOWN else [])]
-    what = f": lost are {'; '.join(shown)}" if shown else ""
+    version = None if records is None else records.version
     return DamagedTables(
-        f"tables at {tables.root}: table state_records {there}; export_ranges refers to version {copied}{what}",
+        f"tables at {tables.root}: table state_records {there}; export_ranges refers to version {copied}",
         hint="`acktrail tables repair` shows what can be exported again and what is lost",
         table=RECORDS,
-        data={
-            "root": tables.root,
-            "version": None if records is None else records.version,
-            "expected_version": copied,
-            "lost": [(each.state_partition, each.first_offset, each.last_offset) for each in lost],
-        },
+        data={"root": tables.root, "version": version, "expected_version": copied},
     )
 
 
-def end_positions(tables: Tables, lost: Iterable[LostOffsets]) -> None:
-    """Let exports resume after the records lost at the end of state partitions: they are back, or recorded as a gap."""
-    ends = {each.state_partition: each.last_offset + 1 for each in lost}
-    snapshot = tables.snapshot(RECORDS)
-    if not ends or snapshot is None:
+def end_positions(tables: Tables) -> None:
+    """Let exports resume behind what the ranges have of each state partition: records that were lost at its end are
+    back, or are recorded as a gap."""
+    records, ranges = _snapshots(tables)
+    if records is None or ranges is None:
         return
     shifts = newest_shifts(tables)
     positions: dict[str, int] = {}
     marks: dict[str, int] = {}
-    for row in tables.read(RANGES_TABLE, columns=list(_ENDS)).group_by(list(_ENDS)).aggregate([]).to_pylist():
-        source_partition, number = _range_source_partition(row), row["state_partition"]
-        if ends.get(number, 0) > (snapshot.transaction_version(source_partition) or 0):
-            positions[str(source_partition)] = ends[number]
-            marks |= shift_mark(source_partition, shifts.get(number, 0))
+    for row in _ends(ranges):
+        number = row["state_partition"]
+        own = state_source_partition(row["cluster_id"], row["state_topic_id"], number)
+        end = 1 + max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
+        if end > (records.transaction_version(own) or 0):
+            positions[own] = end
+            marks |= shift_mark(own, shifts.get(number, 0))
     if positions:
-        before = {source_partition: snapshot.transaction_version(source_partition) for source_partition in positions}
-        nothing = STATE_RECORDS.empty_table()
-        tables.append(RECORDS, nothing, transactions={**positions, **marks}, expected=before)
+        before = {own: records.transaction_version(own) for own in positions}
+        tables.append(RECORDS, STATE_RECORDS.empty_table(), transactions={**positions, **marks}, expected=before)
+
+
+def _ends(ranges: TableSnapshot) -> list[dict[str, Any]]:
+    """By state partition: the greatest offset exported, and the greatest one noted as a gap."""
+    rows = ranges.read(columns=[*_ENDS, "last_offset", "gap_last"])
+    summed = rows.group_by(list(_ENDS), use_threads=False).aggregate([("last_offset", "max"), ("gap_last", "max")])
+    found: list[dict[str, Any]] = summed.rename_columns([*_ENDS, "last_offset", "gap_last"]).to_pylist()
+    return found
 
 
 def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:

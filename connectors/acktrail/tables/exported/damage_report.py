@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import DamagedTables
@@ -20,7 +19,7 @@ from acktrail.tables.delta.damaged_files import Damage, broken_data
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole, lost_at_the_end
+from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole
 from acktrail.tables.exported.record_files import RECORDS
 
 _FIRST: Final = f"{0:020d}.json"
@@ -77,15 +76,13 @@ class DamageReport:
     """What is wrong.
 
     `damages`: files that are missing or cannot be read. `lost`: records in ``export_ranges`` that have no row; None:
-    not known before the log of ``state_records`` or ``export_ranges`` is repaired. `at_the_end`: those of them after
-    which no record of their state partition is left. `is_whole`: ``state_records`` has every commit that
-    ``export_ranges`` refers to. `unranged`: records that are in no range. `presence`: the records that have a row; None
-    where `lost` is.
+    not known before the log of ``state_records`` or ``export_ranges`` is repaired. `is_whole`: ``state_records`` has
+    every commit that ``export_ranges`` refers to. `unranged`: records that are in no range. `presence`: the records
+    that have a row; None where `lost` is.
     """
 
     damages: tuple[DamagedFile, ...]
     lost: tuple[LostOffsets, ...] | None = None
-    at_the_end: tuple[LostOffsets, ...] = ()
     is_whole: bool = False
     unranged: tuple[LostOffsets, ...] = ()
     presence: Presence | None = None
@@ -120,12 +117,15 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
         return DamageReport(damages=damages)
     if any(each.table == RANGES_TABLE for each in damages):
         return DamageReport(damages=damages, is_whole=is_whole(tables))
-    broken = {each.file for each in damages if each.table == RECORDS}
-    presence, unreadable = _present(tables, broken, lambda rows: progress(RECORDS, rows))
+    known = {each.file for each in damages if each.table == RECORDS}
+    presence, broken = present_records(tables, without=known, progress=lambda rows: progress(RECORDS, rows))
+    unreadable = (
+        DamagedFile(**asdict(each), table=RECORDS, mending=RepairAction.LEFT_OUT)
+        for each in broken_data(tables.place(RECORDS).storage(), broken)
+    )
     return DamageReport(
         damages=(*damages, *unreadable),
         lost=tuple(missing_records(tables, presence)),
-        at_the_end=lost_at_the_end(tables),
         is_whole=is_whole(tables),
         unranged=tuple(_unranged_records(tables, presence)),
         presence=presence,
@@ -148,33 +148,24 @@ def _damages(place: TablePlace) -> Iterator[DamagedFile]:
             yield DamagedFile(**asdict(damage), table=place.name, mending=action)
 
 
-def _present(
-    tables: Tables, broken: set[str], progress: Callable[[int], None]
-) -> tuple[Presence, tuple[DamagedFile, ...]]:
-    """The records in files that can be read, and the files that turn out to be unreadable."""
-    try:
-        return present_records(tables, without=broken, progress=progress), ()
-    except DamagedTables:
-        snapshot = tables.snapshot(RECORDS)
-        paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in broken]
-        damages = tuple(broken_data(tables.place(RECORDS).storage(), paths))
-        without = broken | {damage.file for damage in damages}
-        found = (DamagedFile(**asdict(each), table=RECORDS, mending=RepairAction.LEFT_OUT) for each in damages)
-        return present_records(tables, without=without, progress=progress), tuple(found)
-
-
 def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
-) -> Presence:
-    """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
-    gets how many were read."""
-    presence, read, snapshot = Presence(), 0, tables.snapshot(RECORDS)
-    paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in without]
-    for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS):
-        presence.add(batch)
-        read += batch.num_rows
-        progress(read)
-    return presence
+) -> tuple[Presence, list[str]]:
+    """The records of ``state_records``, except those in its files `without`; and the files that cannot be read. Reads
+    two columns of all rows; `progress` gets how many were read."""
+    presence, broken, snapshot = Presence(), list[str](), tables.snapshot(RECORDS)
+    for file in () if snapshot is None else snapshot.files():
+        if file.path in without:
+            continue
+        try:
+            batches = list(tables.file_batches(RECORDS, [file.path], columns=_ADDRESS))
+        except DamagedTables:
+            broken.append(file.path)
+            continue
+        for batch in batches:
+            presence.add(batch)
+        progress(presence.rows.total())
+    return presence, broken
 
 
 def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:
@@ -198,10 +189,10 @@ def _unranged_records(tables: Tables, presence: Presence) -> Iterator[LostOffset
     """Offsets that have a row and are in no range of ``export_ranges``, ascending. What the retention is about to drop
     is in a gap."""
     ranged: defaultdict[int, OffsetRanges] = defaultdict(OffsetRanges)
-    for row in _dropped(tables):
-        ranged[row["state_partition"]].add(row["gap_first"], row["gap_last"])
     for row in _ranges(tables):
         ranged[row["state_partition"]].add(row["first_offset"], row["last_offset"])
+    for row in tables.rows(RANGES_TABLE, {"gap_reason": DROPPED_BY_RETENTION}):
+        ranged[row["state_partition"]].add(row["gap_first"], row["gap_last"])
     for number, there in sorted(presence.offsets.items()):
         for first, last in there:
             for begin, end in ranged[number].outside(first, last):
@@ -213,13 +204,6 @@ def _ranges(tables: Tables) -> Iterator[dict[str, Any]]:
     snapshot = tables.snapshot(RANGES_TABLE)
     for batch in () if snapshot is None else snapshot.batches(columns=_RANGE):
         yield from (row for row in batch.to_pylist() if row["first_offset"] is not None)
-
-
-def _dropped(tables: Tables) -> list[dict[str, Any]]:
-    """The gaps in ``export_ranges`` that the retention made."""
-    rows = tables.read(RANGES_TABLE, columns=["state_partition", "gap_first", "gap_last", "gap_reason"])
-    own: list[dict[str, Any]] = rows.filter(pc.equal(rows["gap_reason"], DROPPED_BY_RETENTION)).to_pylist()
-    return own
 
 
 def _merged(lost: Iterable[LostOffsets]) -> list[LostOffsets]:

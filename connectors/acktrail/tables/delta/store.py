@@ -116,6 +116,11 @@ class Tables:
                 self._followed[name] = known, known.version
         return known
 
+    @staticmethod
+    def open_anew() -> None:
+        """Open every table again when it is read next: what is opened does not show that an older commit was lost."""
+        _read.clear()
+
     def prepare(self) -> None:
         """Check that tables can be created under the root, before any work; creates a folder, and no table."""
         with self._root.translated():

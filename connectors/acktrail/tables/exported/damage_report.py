@@ -112,6 +112,7 @@ class DamageReport:
 def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
     """Look at every table's log and list of files, and at every record's address; change nothing. `progress` gets a
     table and how many of its rows were read."""
+    tables.open_anew()
     damages = tuple(each for name in TABLES for each in _damages(tables.place(name)))
     if any(each.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
         return DamageReport(damages=damages)

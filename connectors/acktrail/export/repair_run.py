@@ -118,7 +118,7 @@ def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> Rep
 
 
 def _clipped(lost: LostOffsets, first: int, last: int) -> Iterator[LostOffsets]:
-    """What of `lost` lies from `first` to `last`."""
+    """The part of `lost` that lies from `first` to `last`."""
     begin, end = max(lost.first_offset, first), min(lost.last_offset, last)
     if begin <= end:
         yield replace(lost, first_offset=begin, last_offset=end)

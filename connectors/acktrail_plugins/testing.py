@@ -26,8 +26,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, reference
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, reference
 from acktrail.connect.contract import SinkTask, SinkTaskContext, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit, InvalidConfiguration

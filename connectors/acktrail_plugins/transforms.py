@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty, OneOf
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import keys_in
 from acktrail.connect.contract import Transform
 from acktrail.errors import ConfigurationError
 
@@ -25,15 +24,7 @@ class Filter(Transform):
     """Keeps rows by the names of groups and topics."""
 
     description = "Keeps the rows of some groups and topics."
-    config_def = ConfigDef(
-        ConfigKey(name=name, type=ConfigType.LIST, default=None, documentation=text, group="Transform")
-        for name, text in (
-            ("groups", "Keep rows whose group_id matches one of these globs."),
-            ("groups.exclude", "Leave out rows whose group_id matches one of these globs."),
-            ("topics", "Keep rows whose topic matches one of these globs."),
-            ("topics.exclude", "Leave out rows whose topic matches one of these globs."),
-        )
-    )
+    config_def = keys_in(__package__, "filter_keys.toml")
     _COLUMNS: ClassVar[Mapping[str, str]] = {"groups": "group_id", "topics": "topic"}
 
     def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
@@ -58,32 +49,7 @@ class Mask(Transform):
     """Hides the texts of some columns."""
 
     description = "Hides the values of some columns of text: null, or a keyed hash that keeps them apart."
-    config_def = ConfigDef(
-        [
-            ConfigKey(
-                name="columns",
-                type=ConfigType.LIST,
-                documentation="Columns of text to hide.",
-                importance=Importance.HIGH,
-                group="Transform",
-            ),
-            ConfigKey(
-                name="with",
-                type=ConfigType.STRING,
-                default="null",
-                validator=OneOf(("null", "hash")),
-                documentation="null, or hash: 16 hex digits of keyed BLAKE2b.",
-                group="Transform",
-            ),
-            ConfigKey(
-                name="key",
-                type=ConfigType.PASSWORD,
-                default=None,
-                documentation="Secret that makes hashes hard to guess; needed for hash.",
-                group="Transform",
-            ),
-        ]
-    )
+    config_def = keys_in(__package__, "mask_keys.toml")
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raises ConfigurationError when hashes have no key."""
@@ -116,20 +82,7 @@ class Route(Transform):
     """Sends rows to another table."""
 
     description = "Renames tables: those whose whole name matches a regular expression."
-    config_def = ConfigDef(
-        ConfigKey(
-            name=name,
-            type=ConfigType.STRING,
-            documentation=text,
-            validator=NonEmpty(),
-            importance=Importance.HIGH,
-            group="Transform",
-        )
-        for name, text in (
-            ("regex", "Regular expression that the whole name of a table matches."),
-            ("replacement", r"The new name; \1 is the first group of the expression."),
-        )
-    )
+    config_def = keys_in(__package__, "route_keys.toml")
 
     def apply(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
         found = re.fullmatch(self.config["regex"], table)

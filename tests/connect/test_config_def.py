@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, OneOf, reference
-from acktrail.connect.config_values import ConfigType, Password, text_of
+from acktrail.connect.config_def import (
+    NON_EMPTY,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Password,
+    between,
+    one_of,
+    reference,
+    text_of,
+)
 from acktrail.connect.plugins import definition_of, installed
 from acktrail.errors import InvalidConfiguration
 
@@ -22,9 +31,9 @@ PARSED = {
     ConfigType.PASSWORD: st.text("abc", min_size=1).map(Password),
 }
 VALIDATORS = {
-    ConfigType.INT: Between(least=0, most=9),
-    ConfigType.STRING: OneOf(("a", "b")),
-    ConfigType.CLASS: NonEmpty(),
+    ConfigType.INT: between(least=0, most=9),
+    ConfigType.STRING: one_of("a", "b"),
+    ConfigType.CLASS: NON_EMPTY,
 }
 TEXTS = st.one_of(st.none(), st.text(), st.integers(), st.booleans(), st.floats(), st.lists(st.text()), st.binary())
 OPTIONAL: dict[str, Any] = {"default": None}
@@ -73,6 +82,6 @@ def test_a_value_is_parsed_from_its_text(kind: ConfigType, data: Any) -> None:
 def test_the_reference_says_what_is_valid_in_words(plugin: str) -> None:
     """No validator shows as Python shows a function or an object."""
     for key in definition_of(plugin).keys.values():
-        text = "" if key.validator is None else str(key.validator)
+        text = "" if key.validator is None else key.validator.text
         assert "<" not in text, (key.name, text)
     assert "| key |" in reference(definition_of(plugin))

@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 from oracle.kafka_classes import compiled
 
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, NonEmpty, NonEmptyWithoutControls, OneOf
-from acktrail.connect.config_values import ConfigType, text_of
+from acktrail.connect.config_def import NAME, NON_EMPTY, ConfigDef, ConfigKey, ConfigType, between, one_of, text_of
 
 pytestmark = pytest.mark.broker
 
 VALIDATORS: dict[str, Any] = {
     "none": None,
-    "between": Between(least=1, most=10),
-    "least": Between(least=0),
-    "one": OneOf(("a", "b c")),
-    "nonempty": NonEmpty(),
-    "name": NonEmptyWithoutControls(),
+    "between": between(least=1, most=10),
+    "least": between(least=0),
+    "one": one_of("a", "b c"),
+    "nonempty": NON_EMPTY,
+    "name": NAME,
 }
 NUMBERS = (ConfigType.INT, ConfigType.LONG)
 OF_TYPE = dict.fromkeys(NUMBERS, ("none", "between", "least")) | {

@@ -23,7 +23,7 @@ from samples.sample_run import RUN, sample_run
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_values import Password
+from acktrail.connect.config_def import Password
 from acktrail.connect.rest.access import Access
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables

@@ -14,7 +14,7 @@ from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_values import Password
+from acktrail.connect.config_def import Password
 from acktrail.connect.rest.access import Access
 from acktrail.errors import ConfigurationError
 from acktrail_dashboard.page_templates import static_files

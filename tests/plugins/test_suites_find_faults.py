@@ -12,8 +12,7 @@ import pytest
 from plugins import test_suites as own
 from samples.memory_source import MemorySink, MemoryTask
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.source_batches import Commit, Position, SourceBatch, SourcePartition
 from acktrail.errors import ConcurrentCommit
 from acktrail_plugins import testing

@@ -1,4 +1,4 @@
-"""Configuration keys as data: type, default, importance, validator, documentation.
+"""Configuration keys as data: type, default, importance, validator, documentation; and what of their values is shown.
 
 From one definition come the parsing of a connector's configuration, its validation key by key, the reference in the
 documentation and the help of the command line. The rules of parsing and the texts of errors are those of Kafka's
@@ -8,20 +8,139 @@ documentation and the help of the command line. The rules of parsing and the tex
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
-from acktrail.connect.config_values import HIDDEN, JAVA_BLANK, PARSERS, ConfigType, text_of
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.model.package_data import PackageData
+from acktrail.secrets import is_secret_name
+
+HIDDEN: Final = "[hidden]"
+"""What is shown of a password, as by Kafka."""
+
+
+Texts = Mapping[str, Any]
+"""A configuration as a person writes it: texts by key."""
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_LAST_OF_A_CHAR: Final = "\uffff"
+JAVA_BLANK: Final = "".join(map(chr, range(33)))
+"""What Java's ``String.trim`` removes."""
+_INT_BITS: Final = 31
+_LONG_BITS: Final = 63
+_REFERENCE: Final = re.compile(r"\$\{(env|file):[^{}]*\}")
+
+
+class ConfigType(StrEnum):
+    """Kafka's types of values. A CLASS is the name of a plug-in."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    LONG = "LONG"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"  # noqa: S105  # the name of a type
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A secret: only `value` shows it."""
+
+    value: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.upper() in {"TRUE", "FALSE"}:
+        return value.upper() == "TRUE"
+    raise ValueError("Expected value to be either true or false")
+
+
+def _integer(name: str, bits: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        if isinstance(value, str) and _INTEGER.fullmatch(value) and max(value) <= _LAST_OF_A_CHAR:
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < 1 << bits:
+            raise ValueError(f"Not a number of type {name}")
+        return value
+
+    return parse
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected value to be a string, but it was a {type(value).__name__}")
+    return value
+
+
+def _list(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [_text(each) for each in value]
+    if not isinstance(value, str):
+        raise TypeError("Expected a comma separated list.")
+    return re.split(r"\s*,\s*", value, flags=re.ASCII) if value else []
+
+
+def _password(value: Any) -> Password:
+    return value if isinstance(value, Password) else Password(_text(value))
+
+
+PARSERS: Final[dict[ConfigType, Callable[[Any], Any]]] = {
+    ConfigType.BOOLEAN: _boolean,
+    ConfigType.STRING: _text,
+    ConfigType.INT: _integer("INT", _INT_BITS),
+    ConfigType.LONG: _integer("LONG", _LONG_BITS),
+    ConfigType.LIST: _list,
+    ConfigType.CLASS: _text,
+    ConfigType.PASSWORD: _password,
+}
+
+
+def text_of(kind: ConfigType, value: Any, *, hidden: bool = True) -> str | None:
+    """A parsed value as the text that would be parsed to it; None stays None. A password is hidden unless `hidden` is
+    False."""
+    if value is None:
+        return None
+    if kind is ConfigType.PASSWORD and not hidden:
+        return str(value.value)
+    if kind is ConfigType.BOOLEAN:
+        return "true" if value else "false"
+    if kind is ConfigType.LIST:
+        return ",".join(value)
+    return str(value)
+
+
+def under(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """What `config` has under `prefix`, by the rest of the name."""
+    return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a key's name says that its value is a secret."""
+    return is_secret_name(name) or "private" in name.lower()
+
+
+def is_reference(text: Any) -> bool:
+    """Whether a text is one reference to a secret and nothing else."""
+    return isinstance(text, str) and _REFERENCE.fullmatch(text) is not None
+
+
+def shown(name: str, text: Any) -> Any:
+    """A configured text as it may be shown: hidden where the name says that it is a secret, unless it is a reference
+    to one (``${file:...}``)."""
+    return HIDDEN if is_secret(name) and text and not is_reference(text) else text
+
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
-Validator = Callable[[str, Any], None]
-"""Gets a key's name and parsed value (None: not given). Raises ValueError, whose text says what must be."""
 
 
 class Importance(StrEnum):
@@ -42,93 +161,57 @@ class _NoDefault:
 NO_DEFAULT: Final = _NoDefault()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """A rule for parsed values (None: not given). `text` says what is valid, `fault` what is wrong with a value; None:
+    nothing is."""
+
+    text: str
+    fault: Callable[[Any], str | None] = field(compare=False, repr=False)
+
+
+def between(least: float | None = None, most: float | None = None, *, or_null: bool = False) -> Validator:
     """A number from `least` to `most`, both inclusive; None: no bound. `or_null`: it need not be given."""
 
-    least: float | None = None
-    most: float | None = None
-    or_null: bool = False
-
-    def __call__(self, _name: str, value: Any) -> None:
+    def fault(value: Any) -> str | None:
         if value is None:
-            if self.or_null:
-                return
-            raise ValueError("Value must be non-null")
-        if self.least is not None and float(value) < float(self.least):
-            raise ValueError(f"Value must be at least {self.least}")
-        if self.most is not None and float(value) > float(self.most):
-            raise ValueError(f"Value must be no more than {self.most}")
+            return None if or_null else "Value must be non-null"
+        if least is not None and value < least:
+            return f"Value must be at least {least}"
+        return f"Value must be no more than {most}" if most is not None and value > most else None
 
-    def __str__(self) -> str:
-        if self.least is None:
-            return f"[...,{self.most}]"
-        return f"[{self.least},...]" if self.most is None else f"[{self.least},...,{self.most}]"
+    bounds = ["..." if least is None else str(least), *([] if None in (least, most) else ["..."])]
+    return Validator(f"[{','.join([*bounds, '...' if most is None else str(most)])}]", fault)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+def one_of(*texts: str) -> Validator:
     """One of some texts."""
-
-    texts: tuple[str, ...]
-
-    def __call__(self, _name: str, value: Any) -> None:
-        if value not in self.texts:
-            raise ValueError(f"String must be one of: {', '.join(self.texts)}")
-
-    def __str__(self) -> str:
-        return f"[{', '.join(self.texts)}]"
+    shown = ", ".join(texts)
+    return Validator(f"[{shown}]", lambda value: None if value in texts else f"String must be one of: {shown}")
 
 
-@dataclass(frozen=True, slots=True)
-class NonEmpty:
-    """A text that is not empty."""
-
-    def __call__(self, _name: str, value: Any) -> None:
-        if value is not None and not str(value):
-            raise ValueError("String must be non-empty")
-
-    def __str__(self) -> str:
-        return "non-empty string"
-
-
-@dataclass(frozen=True, slots=True)
-class NonEmptyWithoutControls:
-    """A text that is not empty and has no control characters: a name. Half a character (a lone surrogate) is none
-    either, which Kafka lets pass: it is in no URL and no file name."""
-
-    def __call__(self, _name: str, value: Any) -> None:
-        if value is None:
-            return
-        if not value:
-            raise ValueError("String may not be empty")
-        wrong = [ord(each) for each in value if ord(each) < 0x20 or 0x7F <= ord(each) <= 0x9F]
-        wrong += [ord(each) for each in value if 0xD800 <= ord(each) <= 0xDFFF]
-        if wrong:
-            shown = ", ".join(map(str, wrong))
-            raise ValueError(f"String may not contain control sequences but had the following ASCII chars: {shown}")
-
-    def __str__(self) -> str:
-        return "non-empty string without ISO control characters"
+def _fault_of_a_name(value: str | None) -> str | None:
+    """No control characters. Half a character (a lone surrogate) is refused too, which Kafka lets pass: it is in no URL
+    and no file name."""
+    if not value:
+        return None if value is None else "String may not be empty"
+    codes = list(map(ord, value))
+    wrong = [code for code in codes if code < 0x20 or 0x7F <= code <= 0x9F]
+    wrong += [code for code in codes if 0xD800 <= code <= 0xDFFF]
+    shown = ", ".join(map(str, wrong))
+    return f"String may not contain control sequences but had the following ASCII chars: {shown}" if wrong else None
 
 
-@dataclass(frozen=True, slots=True)
-class Unique:
-    """Names, each once."""
-
-    def __call__(self, _name: str, value: Any) -> None:
-        if len(set(value or ())) < len(value or ()):
-            raise ValueError("Duplicate alias provided.")
-
-    def __str__(self) -> str:
-        return "unique names"
-
-
-_CHECKS: Final[Mapping[str, Validator]] = {
-    "name": NonEmptyWithoutControls(),
-    "non_empty": NonEmpty(),
-    "unique": Unique(),
-}
+NAME: Final = Validator("non-empty string without ISO control characters", _fault_of_a_name)
+NON_EMPTY: Final = Validator(
+    "non-empty string",
+    lambda value: "String must be non-empty" if value is not None and not str(value) else None,
+)
+_UNIQUE: Final = Validator(
+    "unique names",
+    lambda value: "Duplicate alias provided." if len(set(value or ())) < len(value or ()) else None,
+)
+_CHECKS: Final = {"name": NAME, "non_empty": NON_EMPTY, "unique": _UNIQUE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +263,7 @@ class ConfigDef:
 
     def prefixed(self, prefix: str) -> ConfigDef:
         """The same keys with `prefix` before their names."""
-        keys = [
-            replace(
-                key,
-                name=prefix + key.name,
-            )
-            for key in self.keys.values()
-        ]
+        keys = [replace(key, name=prefix + key.name) for key in self.keys.values()]
         return ConfigDef(keys, {prefix + name: meaning for name, meaning in self.open_prefixes.items()})
 
     def parse(self, texts: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,17 +321,13 @@ def _parsed(key: ConfigKey, value: Any, *, is_hidden: bool = False) -> Any:
 
 
 def _check(key: ConfigKey, value: Any, *, is_hidden: bool = False) -> None:
-    if key.validator is None:
+    fault = None if key.validator is None else key.validator.fault(value)
+    if fault is None:
         return
-    try:
-        key.validator(key.name, value)
-    except ValueError as error:
-        shown = "null" if value is None else text_of(key.type, value, hidden=True)
-        if key.type is ConfigType.LIST and value is not None:
-            shown = f"[{', '.join(value)}]"
-        if is_hidden and value is not None:
-            shown = HIDDEN
-        raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {error}") from None
+    shown = "null" if value is None else HIDDEN if is_hidden else text_of(key.type, value)
+    if isinstance(value, list) and not is_hidden:
+        shown = f"[{', '.join(value)}]"
+    raise ConfigurationError(f"Invalid value {shown} for configuration {key.name}: {fault}")
 
 
 def reference(definition: ConfigDef) -> str:
@@ -267,7 +340,7 @@ def reference(definition: ConfigDef) -> str:
             lines += [f"### {group}", "", "| key | type | default | valid values | importance | meaning |"]
             lines.append("|---|---|---|---|---|---|")
         default = "required" if key.is_required else _default(text_of(key.type, key.default))
-        valid = "" if key.validator is None else str(key.validator)
+        valid = "" if key.validator is None else key.validator.text
         cells = (f"`{key.name}`", key.type.lower(), default, valid, key.importance.lower(), key.documentation)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += [f"\n`{prefix}*`: {meaning}" for prefix, meaning in definition.open_prefixes.items()]
@@ -296,7 +369,7 @@ def _key_in(row: Mapping[str, Any]) -> ConfigKey:
     if is_optional:
         own["default"] = None
     if bounds:
-        own["validator"] = Between(**bounds, or_null=is_optional)
+        own["validator"] = between(**bounds, or_null=is_optional)
     elif texts or check:
-        own["validator"] = OneOf(tuple(texts)) if texts else _CHECKS[check]
+        own["validator"] = one_of(*texts) if texts else _CHECKS[check]
     return ConfigKey(**own)

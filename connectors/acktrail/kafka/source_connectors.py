@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType, under
+from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, between, under
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError
@@ -38,7 +37,7 @@ KAFKA_KEYS: Final = ConfigDef(
             type=ConfigType.STRING,
             documentation="Brokers, host:port[,host:port].",
             importance=Importance.HIGH,
-            validator=NonEmpty(),
+            validator=NON_EMPTY,
             group="Kafka",
         ),
         ConfigKey(
@@ -59,7 +58,7 @@ LOG_KEYS: Final = KAFKA_KEYS.with_keys(
                 name="linger.ms",
                 type=ConfigType.INT,
                 default=1_000,
-                validator=Between(least=0),
+                validator=between(least=0),
                 documentation="How long records may wait for others when all that was there has been read. Longer "
                 "costs less, and a row can be read so much later.",
                 group="Reading",
@@ -157,7 +156,7 @@ def scheduled_keys(interval_ms: int, about: str, *others: ConfigKey) -> ConfigDe
         name=_INTERVAL,
         type=ConfigType.LONG,
         default=interval_ms,
-        validator=Between(least=1_000),
+        validator=between(least=1_000),
         documentation=about,
         group=OBSERVATION,
     )

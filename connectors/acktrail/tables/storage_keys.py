@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType, under
+from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, under
 from acktrail.connect.contract import Config
 
 _OPTION: Final = "option."
@@ -22,7 +21,7 @@ def storage_keys(root: str, documentation: str, *, group: str) -> ConfigDef:
                 type=ConfigType.STRING,
                 documentation=documentation,
                 importance=Importance.HIGH,
-                validator=NonEmpty(),
+                validator=NON_EMPTY,
                 group=group,
             ),
         ],

@@ -12,8 +12,7 @@ import pyarrow as pa
 from kafka.protocol.metadata import MetadataRequest
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import ConfigDef, ConfigKey
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import RetryableError

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from acktrail.config import TablesConfig, dashboard_token
-from acktrail.connect.config_values import Password
+from acktrail.connect.config_def import Password
 from acktrail.connect.rest.access import Access, is_loopback, is_same
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from acktrail.connect.config_def import ConfigDef, ConfigKey, Importance, NonEmpty
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, InputError
@@ -33,7 +32,7 @@ class JournalSource(SourceConnector):
                 type=ConfigType.STRING,
                 documentation="The folder whose *.jsonl files are read, in the order of their names.",
                 importance=Importance.HIGH,
-                validator=NonEmpty(),
+                validator=NON_EMPTY,
             ),
             ConfigKey(name="table", type=ConfigType.STRING, default="journal", documentation="Where the rows go."),
             ConfigKey(

@@ -13,8 +13,7 @@ import pytest
 from samples.memory_source import MemoryLog, MemorySink, MemoryTables, MemoryTask
 
 from acktrail.connect import plugins
-from acktrail.connect.config_def import ConfigDef, ConfigKey
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType
 from acktrail.connect.contract import Config, SinkConnector, SinkTaskContext, SourceConnector, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import InputError

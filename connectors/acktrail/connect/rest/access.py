@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from acktrail.connect.config_values import Password
+from acktrail.connect.config_def import Password
 
 _LARGEST_BODY: Final = 4 << 20
 Message = MutableMapping[str, Any]

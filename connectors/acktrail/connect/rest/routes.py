@@ -12,8 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from acktrail.connect.config_def import ConfigKey
-from acktrail.connect.config_values import JAVA_BLANK, ConfigType, shown, text_of
+from acktrail.connect.config_def import JAVA_BLANK, ConfigKey, ConfigType, shown, text_of
 from acktrail.connect.plugins import PluginKind, definition_of, installed
 from acktrail.connect.rest.calls import Api, Calls, Name, PluginName, WorkerRoute
 from acktrail.connect.runtime.worker_answers import RunState, TargetState

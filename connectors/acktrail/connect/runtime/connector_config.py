@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from acktrail.connect import plugins
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigValue, Importance, keys_in
-from acktrail.connect.config_values import ConfigType, under
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, ConfigValue, Importance, keys_in, under
 from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
 from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.errors import AcktrailError, InvalidConfiguration

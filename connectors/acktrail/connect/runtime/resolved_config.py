@@ -10,8 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from acktrail.connect.config_def import ConfigKey, ConfigValue
-from acktrail.connect.config_values import HIDDEN, ConfigType, Texts, is_reference, is_secret, shown, text_of
+from acktrail.connect.config_def import (
+    HIDDEN,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Texts,
+    is_reference,
+    is_secret,
+    shown,
+    text_of,
+)
 from acktrail.connect.runtime.connector_config import ConnectorPlan, plan, shapes, validate
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
 from acktrail.secrets import Providers

@@ -12,8 +12,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from acktrail.connect import plugins
-from acktrail.connect.config_def import ConfigKey, ConfigValue
-from acktrail.connect.config_values import HIDDEN, ConfigType, Texts
+from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, Texts
 from acktrail.connect.contract import Config, LeaseTerms, WorkLease
 from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
 from acktrail.connect.runtime.connector_config import ConnectorPlan, validate

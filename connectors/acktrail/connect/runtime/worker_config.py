@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.config_def import keys_in
-from acktrail.connect.config_values import ConfigType, text_of, under
+from acktrail.connect.config_def import ConfigType, keys_in, text_of, under
 from acktrail.errors import ConfigurationError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
 

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, between
 from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
@@ -245,7 +244,7 @@ class DeadLetterSource(LogSource):
                     name="topics.refresh.interval.ms",
                     type=ConfigType.LONG,
                     default=60_000,
-                    validator=Between(least=1),
+                    validator=between(least=1),
                     documentation="How often the groups are asked for dead-letter topics that are new.",
                     group="Reading",
                 ),

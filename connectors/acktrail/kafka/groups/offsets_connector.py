@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.config_def import Between, ConfigDef, ConfigKey
-from acktrail.connect.config_values import ConfigType
+from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, between
 from acktrail.connect.contract import Config, Gauge
 from acktrail.connect.source_batches import SourceBatch, SourcePartition, state_source_partition
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -50,7 +49,7 @@ class ShareGroupOffsetsSource(ScheduledSource):
             name=_WAIT,
             type=ConfigType.LONG,
             default=60_000,
-            validator=Between(least=0),
+            validator=between(least=0),
             documentation="How long the second sample waits until the export of the state topic (by another "
             "connector) has come past the first one.",
             group=OBSERVATION,

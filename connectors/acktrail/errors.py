@@ -32,6 +32,11 @@ class AcktrailError(Exception):
         self.hint = hint
         self.data: dict[str, object] = dict(data or {})
 
+    @property
+    def with_hint(self) -> str:
+        """Message and hint, one line."""
+        return self.message + (f"; {self.hint}" if self.hint else "")
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Spark workers hand errors to the driver by pickle."""
         return Exception.__new__, (type(self), self.message), self.__dict__

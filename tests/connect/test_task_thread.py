@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,21 +14,26 @@ from servers.workload import until
 
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy
-from acktrail.connect.runtime.task_thread import TaskParts, TaskThread
+from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.source_batches import Commit
 from acktrail.errors import ConfigurationError, RetryableError
 
 
-def task_parts(make: Any) -> TaskParts:
+def endless(pairs: list[Any]) -> MemoryTask:
+    return MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True)
+
+
+def task_of(source: Callable[[], MemoryTask], sink: Callable[[], MemorySink], said: list[str]) -> TaskThread:
     """A task that commits and tries again at once."""
-    return TaskParts(
+    plan: Any = SimpleNamespace(
         name="one",
-        make=make,
+        source=SimpleNamespace(task=lambda _: source(), cluster_id=None, reads_logs=True),
+        sink=SimpleNamespace(task=lambda _: sink()),
+        transforms=tuple,
         flush=FlushPolicy(interval_s=0.01, poll_s=0.01),
         errors=ErrorPolicy(longest_pause_s=0.01),
-        new_run_id=lambda: "run",
-        committed=lambda _: {},
     )
+    return TaskThread(plan, 0, {}, lambda event, _: said.append(event))
 
 
 def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -> None:
@@ -40,11 +47,7 @@ def test_a_storage_that_takes_nothing_for_long_is_one_outage(pairs: list[Any]) -
                 raise RetryableError("the storage is full")
             return super().flush()
 
-    def make(_: str) -> tuple[MemoryTask, MemorySink]:
-        log = MemoryLog(pairs=pairs, end_offset=100)
-        return MemoryTask([log], is_continuous=True), FullSink(tables)
-
-    thread = TaskThread(task_parts(make), lambda event, _: said.append(event))
+    thread = task_of(lambda: endless(pairs), lambda: FullSink(tables), said)
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()
@@ -68,10 +71,7 @@ def test_no_more_files_is_an_outage(pairs: list[Any], is_classified: bool) -> No
                 raise error
             return super().flush()
 
-    def make(_: str) -> tuple[MemoryTask, MemorySink]:
-        return MemoryTask([MemoryLog(pairs=pairs, end_offset=100)], is_continuous=True), NoFiles(tables)
-
-    thread = TaskThread(task_parts(make), lambda event, _: said.append(event))
+    thread = task_of(lambda: endless(pairs), lambda: NoFiles(tables), said)
     thread.start()
     until(lambda: list(tables.positions.values()) == [100] and said[-1:] == ["outage_ended"], timeout_s=30)
     thread.request_stop()

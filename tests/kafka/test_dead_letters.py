@@ -17,9 +17,8 @@ from samples.history_tables import build
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_state import ConfigStore, RunState
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import RunState
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -119,8 +118,8 @@ def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
     try:
         config = {"sink.tables": str(tmp_path / "connected"), "topics.refresh.interval.ms": "100"}
         worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
-        until(lambda: [task for _, task in worker.tasks("letters") if why in task.status.trace], what="the status")
-        (status,) = [task.status for _, task in worker.tasks("letters")]
+        until(lambda: [task for task in worker.tasks("letters") if why in task.status.trace], what="the status")
+        (status,) = [task.status for task in worker.tasks("letters")]
     finally:
         worker.stop()
     assert (status.state, "group 'audit'" in status.trace, "kept" in status.trace) == (RunState.RUNNING, True, False)

@@ -15,9 +15,8 @@ from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, rea
 
 from acktrail.config import TablesConfig
 from acktrail.connect.metrics.export_lag import export_lag
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_state import ConfigStore, RunState, TargetState
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import RunState, TargetState
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, InputError
 from acktrail.export.export_run import ExportSummary, export

@@ -16,7 +16,7 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_state import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
@@ -403,7 +403,7 @@ def test_rows_of_a_table_are_followed_into_a_topic(kafka: KafkaConfig, prefix: s
             for part in range(2):
                 numbers = list(range(20 * run + 10 * part, 20 * run + 10 * part + 10))
                 write_deltalake(str(tmp_path / "findings"), pa.table({"n": numbers}), mode="append")
-            task = until(lambda w=worker: w.runs()["findings"].tasks(), what="a task")[0][1]
+            task = until(lambda w=worker: w.runs()["findings"].tasks(), what="a task")[0]
             until(lambda t=task: t.summary.counts.read >= 20, timeout_s=60, what="the rows of the table")
         finally:
             worker.stop()

@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext, SourceTask, SourceTaskContext, Transform
 from acktrail.connect.runtime.connector_config import ErrorPolicy
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.runtime.task_thread import TransformedSource
+from acktrail.connect.runtime.task_thread import transformed
 from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, InputError, RowsRefused
 from acktrail.tables.delta.store import Tables
@@ -358,10 +358,10 @@ def test_every_row_that_was_read_is_written_filtered_or_dead(place: Place) -> No
     """Through a filter, a mask that refuses and a sink that refuses, counts add up, and agree with the tables."""
     errors = ErrorPolicy(tolerates_refusals=True)
     keep = _WithoutG4({})
-    source = TransformedSource(_Lines(9), [keep], errors)
     run = TaskExecution(
-        source,
+        _Lines(9),
         place.sink(dead=errors.dead_letter_table),
+        changed=transformed([keep], errors),
         refused=lambda batch, error: all_dead(batch, error.message, errors.dead_letter_table),
         policy=FlushPolicy(rows=7),
     )

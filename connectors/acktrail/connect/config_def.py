@@ -1,4 +1,4 @@
-"""Configuration keys as data: type, default, importance, validator, documentation; and what of their values is shown.
+"""Configuration keys as data: type, default, importance, validator, documentation; and which values are shown.
 
 From one definition come the parsing of a connector's configuration, its validation key by key, the reference in the
 documentation and the help of the command line. The rules of parsing and the texts of errors are those of Kafka's

@@ -11,8 +11,7 @@ from urllib.parse import quote
 import pytest
 from servers.workload import until
 
-from acktrail.connect.runtime.config_store import ConfigStore
-from acktrail.connect.runtime.worker_answers import TargetState
+from acktrail.connect.runtime.connector_state import ConfigStore, TargetState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
 

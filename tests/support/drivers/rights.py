@@ -16,9 +16,8 @@ from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
 from acktrail.cli.commands.doctor import doctor as command
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_state import ConfigStore, RunState
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import RunState
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.acls import ALL, Acl
 
@@ -92,7 +91,7 @@ def says_which_rights(
     worker = Worker(ConfigStore())
 
     def told() -> tuple[set[RunState], str]:
-        statuses = [worker.status(name), *(task.status for _, task in worker.tasks(name))]
+        statuses = [worker.status(name), *(task.status for task in worker.tasks(name))]
         return {status.state for status in statuses}, "".join(status.trace for status in statuses)
 
     kafka = guarded.config(_USER)

@@ -22,7 +22,7 @@ from samples.observed_batch import observed
 
 from acktrail.connect.metrics.export_lag import LagWatch
 from acktrail.connect.metrics.worker_metrics import WorkerMetrics
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_state import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.offsets_connector import group_gauges
 from acktrail.view.health.table_metrics import metrics_text

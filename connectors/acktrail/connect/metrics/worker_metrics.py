@@ -16,9 +16,9 @@ from prometheus_client.registry import Collector
 from acktrail.connect.contract import Gauge
 from acktrail.connect.metrics.export_lag import ExportLag, LagWatch
 from acktrail.connect.metrics.metrics_endpoint import build_info, collectors_served, label_value
+from acktrail.connect.runtime.connector_state import RunState
 from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import RunState
 
 _TASK: Final = ("connector", "task")
 _COUNTERS: Final = (
@@ -44,7 +44,7 @@ class WorkerMetrics(Collector):
         tasks = [
             (name, str(number), task)
             for name in self._worker.names()
-            for number, (_, task) in enumerate(self._worker.tasks(name))
+            for number, task in enumerate(self._worker.tasks(name))
         ]
         yield from self._states(tasks)
         yield from self._counts(tasks)

@@ -16,9 +16,8 @@ from acktrail.connect.rest.access import Access, Guard, is_loopback
 from acktrail.connect.rest.calls import Calls
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.connect.rest.routes import Problem, router
-from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import ConnectorConflict
-from acktrail.connect.runtime.worker_config import WorkerConfig
+from acktrail.connect.runtime.connector_config import WorkerConfig
+from acktrail.connect.runtime.worker import ConnectorConflict, Worker
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration, UnknownName
 
 _LIST_OF_ERRORS: Final = (
@@ -77,7 +76,7 @@ def _message(error: AcktrailError) -> str:
         texts = [text for each in error.errors.values() for text in each]
         begin = f"Connector configuration is invalid and contains the following {len(texts)} error(s):"
         return "\n".join([begin, *texts, _LIST_OF_ERRORS])
-    return error.message + (f"; {error.hint}" if error.hint and not isinstance(error, ConnectorConflict) else "")
+    return error.message if isinstance(error, ConnectorConflict) else error.with_hint
 
 
 async def _malformed(_: Request, error: Exception) -> JSONResponse:

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from acktrail.connect.config_def import JAVA_BLANK, ConfigKey, ConfigType, shown, text_of
 from acktrail.connect.plugins import PluginKind, definition_of, installed
 from acktrail.connect.rest.calls import Api, Calls, Name, PluginName, WorkerRoute
-from acktrail.connect.runtime.worker_answers import RunState, TargetState
+from acktrail.connect.runtime.connector_state import RunState, TargetState
 from acktrail.errors import UnknownName
 
 
@@ -301,7 +301,7 @@ def get_task_status(api: Api, name: Name, task: int) -> TaskState:
     tasks = api.worker.tasks(name)
     if not 0 <= task < len(tasks):
         raise UnknownName("task", f"{name}-{task}")
-    status, plugin = tasks[task][1].status, api.worker.version(name)
+    status, plugin = tasks[task].status, api.worker.version(name)
     return TaskState(id=task, state=status.state, worker_id=api.worker_id, trace=status.trace or None, version=plugin)
 
 
@@ -357,9 +357,9 @@ def get_tasks(api: Api, name: Name) -> list[TaskInfo]:
     return [
         TaskInfo(
             id=TaskId(connector=name, task=number),
-            config=redaction.value({key: shown(key, value) for key, value in config.items()}),
+            config=redaction.value({key: shown(key, value) for key, value in task.config.items()}),
         )
-        for number, (config, _) in enumerate(api.worker.tasks(name))
+        for number, task in enumerate(api.worker.tasks(name))
     ]
 
 

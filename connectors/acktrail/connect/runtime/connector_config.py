@@ -1,29 +1,55 @@
-"""One connector's configuration: the keys that every connector has, those of its source, its sink and its transforms.
+"""Configurations: of a connector, with the values of its references and a redaction of its secrets; of the worker.
 
+A connector has the keys that every connector has, those of its source, its sink and its transforms.
 A configuration is texts by key, as in Kafka Connect. Keys of the sink begin with ``sink.``, those of the transform T
 with ``transforms.T.``; all others are the source's or common ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 from acktrail.connect import plugins
-from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, ConfigValue, Importance, keys_in, under
+from acktrail.connect.config_def import (
+    HIDDEN,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Importance,
+    Texts,
+    is_reference,
+    is_secret,
+    keys_in,
+    shown,
+    text_of,
+    under,
+)
 from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
 from acktrail.connect.runtime.task_execution import FlushPolicy
-from acktrail.errors import AcktrailError, InvalidConfiguration
+from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
+from acktrail.secrets import Providers, resolve_all
 
 SINK_PREFIX: Final = "sink."
 SINK_CLASS: Final = "sink.class"
 DEFAULT_SINK: Final = "DeltaSink"
 _MS: Final = 1_000
+_CONNECTOR: Final = "connector."
+_SHORTEST: Final = 4
+"""A shorter text is in every second word: hiding it would hide the error, and show where it stands."""
 
 
 COMMON: Final = keys_in(__package__, "common_keys.toml")
+WORKER: Final = keys_in(__package__, "worker_keys.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +121,7 @@ def validate(config: Mapping[str, Any], hidden: Collection[str] = ()) -> tuple[C
         except KeyError:
             continue
         except AcktrailError as error:
-            wrong[key] = error.message + (f"; {error.hint}" if error.hint else "")
+            wrong[key] = error.with_hint
     values = [
         replace(value, errors=(wrong[value.name],)) if value.name in wrong else value
         for value in keys.validate(config, hidden)
@@ -160,3 +186,237 @@ def plan(config: Mapping[str, Any], hidden: Collection[str] = ()) -> ConnectorPl
             restarts=parsed["task.restarts.max"],
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedConfig:
+    """`given`: as a person wrote it, `values`: resolved, by key. `wrong`: what is wrong with references, by
+    key. `redact` hides every secret of it."""
+
+    given: Texts
+    values: Texts
+    wrong: Mapping[str, tuple[str, ...]]
+    redact: Redaction
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Keys whose values come from a reference."""
+        return frozenset(name for name, value in self.values.items() if self.given.get(name) != value)
+
+    def plan(self) -> ConnectorPlan:
+        """Raises InvalidConfiguration with all that is wrong; other errors of a plug-in, without the secrets."""
+        with self.redact.errors():
+            if self.wrong:
+                raise InvalidConfiguration(self.wrong)
+            try:
+                return plan(self.values, self.hidden)
+            except InvalidConfiguration:
+                raise
+            except (ConfigurationError, InputError) as error:
+                raise InvalidConfiguration({"connector.class": (error.with_hint,)}) from None
+
+    def validated(self) -> list[tuple[ConfigKey | None, ConfigValue]]:
+        """Every key that was given or that there is, with its value as it may be shown."""
+        with self.redact.errors():
+            keys, found = validate(self.values, self.hidden)
+            return [(keys.keys.get(each.name), self._shown(keys.keys.get(each.name), each)) for each in found]
+
+    def _shown(self, key: ConfigKey | None, value: ConfigValue) -> ConfigValue:
+        """A key's text as it may be shown, and its errors: those of its reference, else its own."""
+        raw, kind = self.given.get(value.name), ConfigType.STRING if key is None else key.type
+        if isinstance(raw, str) and is_reference(raw):
+            text: str | None = raw
+        else:
+            text = shown_text(value.name, kind, text_of(kind, value.value))
+            text = None if text is None else self.redact(str(text))
+        errors = tuple(map(self.redact, self.wrong.get(value.name, ()) or value.errors))
+        return ConfigValue(name=self.redact(value.name), value=text, errors=errors)
+
+
+def resolve_config(given: Texts, providers: Providers) -> ResolvedConfig:
+    """Resolve what can be resolved; what cannot is in `wrong`."""
+    own = replace(providers, seen=set())
+    values, wrong = dict[str, Any](), dict[str, tuple[str, ...]]()
+    for name, text in given.items():
+        values[name], error = _resolved(name, text, own)
+        wrong |= error
+    with Redaction(own.seen).errors():
+        definitions, _ = validate(values)
+    passwords = [name for name, key in definitions.keys.items() if key.type is ConfigType.PASSWORD]
+    redact = Redaction([*own.seen, *secrets_of(given, values, passwords)])
+    return ResolvedConfig(given=given, values=values, wrong=wrong, redact=redact)
+
+
+def _resolved(name: str, text: Any, providers: Providers) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """A value and what is wrong with its references."""
+    try:
+        value = providers.resolve(text) if isinstance(text, str) else text
+    except AcktrailError as error:
+        return text, {name: (f"{name}: {error.message}",)}
+    if shapes(name) and value != text:
+        return text, {name: (f"{name}: names of connectors, plug-ins and transforms are no references",)}
+    return value, {}
+
+
+class Redaction:
+    """Hides `secrets` in a text, in any case, also where it quotes them as Python, JSON or a URL does."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms: set[str] = set()
+        for secret in secrets:
+            for form in (secret, secret.strip(), *secret.splitlines()):
+                if len(form) >= _SHORTEST:
+                    forms |= _forms(form)
+        longest_first = sorted(forms, key=lambda form: (-len(form), form))
+        found = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(found, re.IGNORECASE) if found else None
+
+    def __call__(self, text: str) -> str:
+        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+
+    def value(self, value: Any) -> Any:
+        """A value of JSON without the secrets in its texts."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {self.value(key): self.value(each) for key, each in value.items()}
+        return [self.value(each) for each in value] if isinstance(value, list | tuple) else value
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors within the block come out without the secrets. Raises ConfigurationError in place of one that is not
+        acktrail's: a plug-in's own, which may show anything."""
+        try:
+            yield
+        except AcktrailError as error:
+            raise self.error(error) from None
+        except Exception as error:  # noqa: BLE001  # a plug-in raises what it likes
+            raise ConfigurationError(self(f"{type(error).__name__}: {error}")) from None
+
+    def error(self, error: AcktrailError) -> AcktrailError:
+        """The same error without the secrets, and without what caused it."""
+        error.message, error.hint = self(error.message), self(error.hint)
+        error.args = (error.message,)
+        error.data = {key: self(value) if isinstance(value, str) else value for key, value in error.data.items()}
+        if isinstance(error, InvalidConfiguration):
+            error.errors = {self(key): tuple(map(self, texts)) for key, texts in error.errors.items()}
+            error.data["errors"] = {key: list(texts) for key, texts in error.errors.items()}
+        error.__cause__, error.__suppress_context__ = None, True
+        return error
+
+
+def _forms(text: str) -> set[str]:
+    """A text as it is quoted. In some scripts a letter's other case depends on the whole text: both are made."""
+    cases = {text, text.upper(), text.lower()}
+    return {
+        form
+        for each in cases
+        for form in (
+            each,
+            repr(each)[1:-1],
+            json.dumps(each)[1:-1],
+            json.dumps(each, ensure_ascii=False)[1:-1],
+            quote(each, safe="", errors="replace"),
+            quote(each, errors="replace"),
+            quote_plus(each, errors="replace"),
+        )
+    }
+
+
+def secrets_of(given: Mapping[str, Any], resolved: Mapping[str, Any], passwords: Collection[str] = ()) -> list[str]:
+    """The secrets of a configuration: what a reference led to, and texts of keys whose name or type (`passwords`) says
+    that they are secret."""
+    found = []
+    for name, value in resolved.items():
+        is_one = (name in passwords or is_secret(name)) and not is_reference(value)
+        if isinstance(value, str) and (given.get(name) != value or is_one):
+            found.append(value)
+    return found
+
+
+def shown_text(name: str, kind: ConfigType | None, text: Any) -> Any:
+    """A configured text as it may be shown: a password is hidden unless it is a reference to one."""
+    if kind is ConfigType.PASSWORD and text and not is_reference(text):
+        return HIDDEN
+    return shown(name, text)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The parsed values of ``WORKER``, by key; `defaults` are those of ``[connector]``."""
+
+    values: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, file: Path) -> WorkerConfig:
+        """From a file. Raises ConfigurationError when it cannot be read, InvalidConfiguration with all that is wrong in
+        it. References to secrets stay in `defaults` as they are; those in the worker's own keys are resolved, relative
+        paths from the file's folder."""
+        flat = _flat(_content(file, tomllib.loads, "key = value, texts in quotes"))
+        own = {key: value for key, value in flat.items() if not key.startswith(_CONNECTOR)}
+        return cls.of({**flat, **resolve_all(own, str(file), base=file.absolute().parent)})
+
+    @classmethod
+    def of(cls, texts: Mapping[str, Any]) -> WorkerConfig:
+        """From texts by key."""
+        parsed = WORKER.parse(texts)
+        for given, needed in (
+            ("rest.tls.certificate", "rest.tls.key"),
+            ("rest.basic.user", "rest.basic.password"),
+        ):
+            if (parsed[given] is None) != (parsed[needed] is None):
+                raise InvalidConfiguration({needed: (f"{given} and {needed} go together",)})
+        return cls(parsed)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def file(self, key: str) -> Path | None:
+        """A value that names a file or folder."""
+        return None if self[key] is None else Path(self[key])
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        return under(self.values, _CONNECTOR)
+
+    @property
+    def providers(self) -> Providers:
+        """Where references to secrets may lead."""
+        return Providers(
+            folders=tuple(map(Path, self["config.providers.allowed.paths"])) or None,
+            variables=tuple(self["config.providers.allowed.variables"]) or None,
+        )
+
+
+def connector_file(file: Path) -> tuple[str, dict[str, Any]]:
+    """The name and configuration in a JSON file, in either of Connect's forms: ``{"name": ..., "config": {...}}`` or
+    the configuration alone. Raises ConfigurationError."""
+    form = '{"name": ..., "config": {...}}'
+    content = _content(file, json.loads, form)
+    config = content.get("config", content) if isinstance(content, dict) else None
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(config, dict) or not isinstance(name, str) or not name:
+        raise ConfigurationError(f"{file} has no connector's name", hint=form)
+    return name, config
+
+
+def _content(file: Path, parse: Callable[[str], Any], form: str) -> Any:
+    try:
+        return parse(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}", hint="check the path") from error
+    except ValueError as error:
+        raise ConfigurationError(f"cannot read {file}: {error}", hint=form) from error
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as keys with dots; numbers and truth values as the texts that a connector's JSON would have."""
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            flat[prefix + name] = text_of(ConfigType.BOOLEAN, value)
+        else:
+            flat[prefix + name] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat

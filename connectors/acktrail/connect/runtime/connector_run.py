@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 from typing import Final
 
 from acktrail.backoff import Notice, Outage, passing
-from acktrail.connect.contract import Config, SinkTask, SinkTaskContext, SourceTask, WorkLease
-from acktrail.connect.runtime.connector_config import ConnectorPlan
-from acktrail.connect.runtime.resolved_config import Redaction
-from acktrail.connect.runtime.task_thread import TaskParts, TaskThread, TransformedSource
-from acktrail.connect.runtime.worker_answers import RunState, RunStatus, TargetState
+from acktrail.connect.contract import Config, WorkLease
+from acktrail.connect.runtime.connector_config import ConnectorPlan, Redaction
+from acktrail.connect.runtime.connector_state import RunState, RunStatus, TargetState, trace_of
+from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError
-from acktrail.times import new_run_id
 
 _STANDBY_S: Final = 2.0
 
@@ -67,7 +64,6 @@ class ConnectorRun:
         self._target = target
         self._status = RunStatus(state=RunState.UNASSIGNED)
         self._tasks: list[TaskThread] = []
-        self._configs: list[Config] = []
         self._is_source_started = False
         self._is_sink_started = False
         self._restarts = False
@@ -148,10 +144,10 @@ class ConnectorRun:
             states = [self._status.state, *(task.status.state for task in self._tasks)]
         return RunState.FAILED in states
 
-    def tasks(self) -> list[tuple[Config, TaskThread]]:
-        """The tasks and their parts of the work, in their order; none when stopped or standing by."""
+    def tasks(self) -> list[TaskThread]:
+        """In their order; none when stopped or standing by."""
         with self._lock:
-            return list(zip(self._configs, self._tasks, strict=True))
+            return list(self._tasks)
 
     def positions(self) -> Mapping[SourcePartition, Position]:
         """What was committed, as the sink's storage has it. Waits for cluster and storage, and raises what reaching
@@ -220,11 +216,11 @@ class ConnectorRun:
                 self.plan.sink.start()
                 self._is_sink_started = True
             self._start_source()
-            configs = list(self._configs or self.plan.source.task_configs(self.plan.tasks_max))
         if not self._tasks:
+            configs = self.plan.source.task_configs(self.plan.tasks_max)
             tasks = [self._new_task(number, config) for number, config in enumerate(configs)]
             with self._lock:
-                self._tasks, self._configs = tasks, configs
+                self._tasks = tasks
             for task in tasks:
                 task.start()
         for number, task in enumerate(self._tasks):
@@ -233,7 +229,7 @@ class ConnectorRun:
 
     def _renew(self, number: int, before: TaskThread) -> None:
         before.join()
-        task = self._new_task(number, self._configs[number])
+        task = self._new_task(number, before.config)
         with self._lock:
             if self._target is not TargetState.STARTED or self._ending.is_set():
                 return
@@ -241,32 +237,7 @@ class ConnectorRun:
         task.start()
 
     def _new_task(self, number: int, config: Config) -> TaskThread:
-        plan = self.plan
-
-        def make(run_id: str) -> tuple[SourceTask, SinkTask]:
-            source: SourceTask = plan.source.task(config)
-            chain = plan.transforms()
-            if chain or plan.errors.tolerates_refusals:
-                source = TransformedSource(source, chain, plan.errors)
-            context = SinkTaskContext(
-                connector=plan.name,
-                run_id=run_id,
-                cluster_id=plan.source.cluster_id,
-                reads_logs=plan.source.reads_logs,
-                dead_letter_table=plan.errors.dead_letter_table if plan.errors.tolerates_refusals else None,
-            )
-            return source, plan.sink.task(context)
-
-        name = f"{plan.name}-{number}"
-        parts = TaskParts(
-            name=name,
-            make=make,
-            flush=plan.flush,
-            errors=plan.errors,
-            new_run_id=new_run_id,
-            committed=lambda wanted: plan.sink.positions(plan.name, wanted),
-        )
-        return TaskThread(parts, lambda event, text: self._notice(event, f"task {number} {text}"), self.redact)
+        return TaskThread(self.plan, number, config, self._notice, self.redact)
 
     def _end_tasks(self, leaves: RunState = RunState.STOPPED) -> None:
         """End all tasks and wait for it; none are left but those that are PAUSED."""
@@ -276,7 +247,7 @@ class ConnectorRun:
             task.join()
         if leaves is not RunState.PAUSED:
             with self._lock:
-                self._tasks, self._configs = [], []
+                self._tasks = []
 
     def _start_source(self) -> None:
         """The caller holds the source's lock."""
@@ -306,11 +277,7 @@ class ConnectorRun:
 
     def _fail(self, error: Exception) -> None:
         self._failed = True
-        if isinstance(error, AcktrailError):
-            trace = error.message + (f"; {error.hint}" if error.hint else "")
-        else:
-            trace = "".join(traceback.format_exception(error))
-        self._set(RunState.FAILED, trace)
+        self._set(RunState.FAILED, trace_of(error))
         self._notice("connector_failed", f"failed: {error}")
 
     def _set(self, state: RunState, trace: str = "") -> None:

@@ -16,11 +16,10 @@ from threading import Event
 from typing import Final
 
 from acktrail.connect.activity import stop_on_signals
-from acktrail.connect.runtime.config_store import ConfigStore
+from acktrail.connect.runtime.connector_config import WorkerConfig, connector_file
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.worker import Worker
-from acktrail.connect.runtime.worker_answers import LeaseRule
-from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
+from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.worker import LeaseRule, Worker
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Condition, Event, Thread
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from acktrail.connect.contract import CommittedPositions, SinkTask, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import LogSpan, Position, RowCounts, SourceBatch, SourcePartition
@@ -16,6 +16,8 @@ from acktrail.errors import ForeignCluster, InputError
 _AHEAD_BYTES: Final = 12 * 1024 * 1024
 """With more, memory grows and nothing becomes faster."""
 _LOOK_UP_S: Final = 0.1
+Change = Callable[[SourceBatch], SourceBatch]
+"""What transforms make of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,11 @@ class Progress:
     partitions_finished: int
     partitions: int
     pending_rows: int = 0
+
+
+_SUMMED: Final = (
+    *("records_read", "records_quarantined", "bytes_read", "gap_count", "gap_offsets", "gaps", "commits", "counts"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +76,10 @@ class TaskSummary:
 
     def followed_by(self, later: TaskSummary) -> TaskSummary:
         """What two runs did, one after the other."""
-        return replace(
-            later,
-            records_read=self.records_read + later.records_read,
-            records_quarantined=self.records_quarantined + later.records_quarantined,
-            bytes_read=self.bytes_read + later.bytes_read,
-            gap_count=self.gap_count + later.gap_count,
-            gap_offsets=self.gap_offsets + later.gap_offsets,
-            gaps=self.gaps + later.gaps,
-            commits=self.commits + later.commits,
-            rows={name: self.rows.get(name, 0) + later.rows.get(name, 0) for name in {**self.rows, **later.rows}},
-            positions={**self.positions, **later.positions},
-            counts=self.counts + later.counts,
-        )
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(later, name) for name in _SUMMED}
+        rows = Counter(self.rows)
+        rows.update(later.rows)
+        return replace(later, **sums, rows=dict(rows), positions={**self.positions, **later.positions})
 
 
 class ReadAhead:
@@ -89,11 +87,12 @@ class ReadAhead:
 
     From entry to exit the task belongs to the thread: no other may touch it. It ends when the task is finished, when
     `stop` is set (what was read before can still be taken), or when the block is left. `is_over`: nothing more will
-    come; `is_finished`: because the task gave everything. `partitions` as of the task, at its last poll.
+    come; `is_finished`: because the task gave everything. `partitions` as of the task, at its last poll. Each batch
+    passes `changed`.
     """
 
-    def __init__(self, task: SourceTask, stop: Event, *, poll_s: float) -> None:
-        self._task = task
+    def __init__(self, task: SourceTask, stop: Event, *, poll_s: float, changed: Change) -> None:
+        self._task, self._change = task, changed
         self._stop = stop
         self._poll_s = poll_s
         self._waiting: deque[tuple[SourceBatch, int]] = deque()
@@ -149,7 +148,7 @@ class ReadAhead:
 
     def _hand_over(self, batches: Sequence[SourceBatch]) -> None:
         """All of a poll at once: the other thread wakes up once."""
-        measured = [(batch, size_of(batch)) for batch in batches]
+        measured = [(batch, size_of(batch)) for batch in map(self._change, batches)]
         if not measured:
             return
         with self._changed:
@@ -168,8 +167,9 @@ def size_of(batch: SourceBatch) -> int:
 class TaskExecution:
     """Runs `source` into `sink`: to its end if it has one, else until it is stopped. The source is polled on a thread
     of its own, the sink is used on the caller's: reading continues during a commit. `clock` gives seconds that never
-    decrease, `committed` is handed to the source. `progress` is called after every batch and every commit.
-    `refused` makes dead letters of a batch whose rows the sink refuses; None: such a batch ends the run."""
+    decrease, `committed` is handed to the source, `changed` makes of a batch what the sink gets. `progress` is called
+    after every batch and every commit. `refused` makes dead letters of a batch whose rows the sink refuses; None: such
+    a batch ends the run."""
 
     def __init__(
         self,
@@ -181,9 +181,11 @@ class TaskExecution:
         clock: Callable[[], float] = time.monotonic,
         committed: CommittedPositions = lambda _: {},
         progress: Callable[[Progress], None] = lambda _: None,
+        changed: Change = lambda batch: batch,
         refused: Callable[[SourceBatch, InputError], SourceBatch] | None = None,
     ) -> None:
-        self._source, self._sink, self._run_id, self._refused = source, sink, run_id, refused
+        self._source, self._sink, self._run_id = source, sink, run_id
+        self._change, self._refused = changed, refused
         self._policy = policy or FlushPolicy()
         self._clock, self._committed, self._progress = clock, committed, progress
         self._pending = self._done = TaskSummary()
@@ -227,7 +229,7 @@ class TaskExecution:
     def _move(self, stop: Event) -> None:
         """Put each batch and flush when it is time to, while the next batches are being read."""
         flushed_at = self._clock()
-        with ReadAhead(self._source, stop, poll_s=self._policy.poll_s) as reading:
+        with ReadAhead(self._source, stop, poll_s=self._policy.poll_s, changed=self._change) as reading:
             while not reading.is_over:
                 try:
                     taken = reading.take(self._policy.poll_s)

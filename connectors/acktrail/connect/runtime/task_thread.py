@@ -1,51 +1,44 @@
-"""One task on a thread of its own: runs, survives outages, restarts, fails; and the source and sink are made again for
-every attempt. Rows may pass through transforms; what these refuse becomes dead letters, where that is tolerated."""
+"""One task on a thread of its own: runs, survives outages, restarts, fails. Source and sink are made again for every
+attempt: only the storage knows what landed before. Rows may pass through transforms; what these refuse becomes dead
+letters, where that is tolerated."""
 
 from __future__ import annotations
 
 import time
-import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Final
 
 import pyarrow as pa
 
 from acktrail.backoff import Notice, Outage, passing
-from acktrail.connect.contract import CommittedPositions, Gauge, SinkTask, SourceTask, SourceTaskContext, Transform
-from acktrail.connect.runtime.connector_config import ErrorPolicy
-from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution, TaskSummary
-from acktrail.connect.runtime.worker_answers import RunState, RunStatus
-from acktrail.connect.source_batches import Position, RowCounts, SourceBatch, SourcePartition, all_dead, dead_letters
+from acktrail.connect.contract import Config, Gauge, SinkTaskContext, SourceTask, Transform
+from acktrail.connect.runtime.connector_config import ConnectorPlan, ErrorPolicy
+from acktrail.connect.runtime.connector_state import RunState, RunStatus, trace_of
+from acktrail.connect.runtime.task_execution import Change, Progress, TaskExecution, TaskSummary
+from acktrail.connect.source_batches import RowCounts, SourceBatch, all_dead, dead_letters
 from acktrail.errors import AcktrailError, InputError, LogChanged
+from acktrail.times import new_run_id
 
 _FORGET_S: Final = 600.0
 _GAPS_KEPT: Final = 1_000
 _LASTING_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskParts:
-    """What a task is made of. `make` gives a new source task and a new sink task for every attempt: only the storage
-    knows what landed before."""
-
-    name: str
-    make: Callable[[str], tuple[SourceTask, SinkTask]]
-    flush: FlushPolicy
-    errors: ErrorPolicy
-    new_run_id: Callable[[], str]
-    committed: CommittedPositions
-
-
 class TaskThread:
-    """Runs a task until it is finished, stopped or failed. ``status`` may be asked from any thread."""
+    """Runs the part `config` of a connector's work until it is finished, stopped or failed. Any thread may ask for its
+    status."""
 
-    def __init__(self, parts: TaskParts, notice: Notice, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, plan: ConnectorPlan, number: int, config: Config, notice: Notice, redact: Callable[[str], str] = str
+    ) -> None:
         """`notice` hides secrets itself; `redact` hides them in traces."""
-        self._parts, self._notice, self._redact = parts, notice, redact
-        self._outage = Outage(notice, timeout_s=parts.errors.timeout_s, longest_pause_s=parts.errors.longest_pause_s)
+        self._plan, self.config, self._redact = plan, config, redact
+        self._notice: Notice = lambda event, text: notice(event, f"task {number} {text}")
+        errors = plan.errors
+        self._outage = Outage(self._notice, timeout_s=errors.timeout_s, longest_pause_s=errors.longest_pause_s)
         self._stop = Event()
         self._lock = Lock()
         self._status = RunStatus(state=RunState.UNASSIGNED)
@@ -59,7 +52,7 @@ class TaskThread:
         """Errors that ended an attempt, by the name of their class."""
         self.last_success_at: float | None = None
         """When rows were last read or a commit went well, in seconds since the epoch."""
-        self._thread = Thread(target=self._live, name=f"acktrail-{parts.name}", daemon=True)
+        self._thread = Thread(target=self._live, name=f"acktrail-{plan.name}-{number}", daemon=True)
 
     def start(self) -> None:
         self._set(RunState.RUNNING)
@@ -148,20 +141,29 @@ class TaskThread:
         if isinstance(error, AcktrailError) or not self._may_restart():
             return None
         self._notice("task_restarted", f"restarts after {type(error).__name__}: {error}")
-        return min(2.0 ** (len(self._failures) - 2), self._parts.errors.longest_pause_s)
+        return min(2.0 ** (len(self._failures) - 2), self._plan.errors.longest_pause_s)
 
     def _attempt(self) -> None:
-        run_id, self._began_at = self._parts.new_run_id(), time.monotonic()
-        source, sink = self._parts.make(run_id)
-        self._source = source
+        plan, run_id, self._began_at = self._plan, new_run_id(), time.monotonic()
+        tolerates = plan.errors.tolerates_refusals
+        source = self._source = plan.source.task(self.config)
+        context = SinkTaskContext(
+            connector=plan.name,
+            run_id=run_id,
+            cluster_id=plan.source.cluster_id,
+            reads_logs=plan.source.reads_logs,
+            dead_letter_table=plan.errors.dead_letter_table if tolerates else None,
+        )
+        sink = plan.sink.task(context)
         run = self._run = TaskExecution(
             source,
             sink,
             run_id=run_id,
-            policy=self._parts.flush,
-            committed=self._parts.committed,
+            policy=plan.flush,
+            committed=lambda wanted: plan.sink.positions(plan.name, wanted),
             progress=self._progressed,
-            refused=self._dead if self._parts.errors.tolerates_refusals else None,
+            changed=transformed(plan.transforms(), plan.errors),
+            refused=self._dead if tolerates else None,
         )
         try:
             run.run(self._stop)
@@ -172,7 +174,7 @@ class TaskThread:
             sink.stop()
 
     def _dead(self, batch: SourceBatch, error: InputError) -> SourceBatch:
-        return all_dead(batch, error.message, self._parts.errors.dead_letter_table)
+        return all_dead(batch, error.message, self._plan.errors.dead_letter_table)
 
     def _progressed(self, progress: Progress) -> None:
         # What was read can still meet a storage that takes nothing; where nothing comes, time shows that all is well.
@@ -186,64 +188,37 @@ class TaskThread:
         while self._failures and now - self._failures[0] > _FORGET_S:
             self._failures.popleft()
         self._failures.append(now)
-        return len(self._failures) <= self._parts.errors.restarts
+        return len(self._failures) <= self._plan.errors.restarts
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, AcktrailError):
-            trace = error.message + (f"; {error.hint}" if error.hint else "")
-        else:
-            trace = "".join(traceback.format_exception(error))
-        self._set(RunState.FAILED, self._redact(trace))
+        self._set(RunState.FAILED, self._redact(trace_of(error)))
         self._notice("task_failed", f"failed: {error}")
 
 
-class TransformedSource(SourceTask):
-    """Applies a chain of transforms to every batch of `source`."""
+def transformed(chain: Sequence[Transform], errors: ErrorPolicy) -> Change:
+    """What `chain` makes of each batch: rows that it refuses are dead letters where that is tolerated, else its error
+    is raised."""
 
-    def __init__(self, source: SourceTask, chain: Sequence[Transform], errors: ErrorPolicy) -> None:
-        self._source, self._chain, self._errors = source, chain, errors
+    def applied(batch: SourceBatch, table: str, rows: pa.Table) -> tuple[str, pa.Table, RowCounts]:
+        count = rows.num_rows
+        try:
+            name, kept = table, rows
+            for transform in chain:
+                name, kept = transform.apply(name, kept)
+            return name, kept, RowCounts(filtered=count - kept.num_rows)
+        except (AcktrailError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
+            if not errors.tolerates_refusals:
+                raise
+            letters = dead_letters(batch, table, rows, str(error))
+            return errors.dead_letter_table, letters, RowCounts(dead=count)
 
-    def start(self, context: SourceTaskContext) -> None:
-        self._source.start(context)
-
-    def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
-        """The source's batches, changed. Raises what a transform raises, unless refusals are tolerated."""
-        return [self._changed(batch) for batch in self._source.poll(timeout_s)]
-
-    def stop(self) -> None:
-        self._source.stop()
-
-    def commit(self, positions: Mapping[SourcePartition, Position]) -> None:
-        self._source.commit(positions)
-
-    def gauges(self) -> Sequence[Gauge]:
-        return self._source.gauges()
-
-    @property
-    def is_finished(self) -> bool:
-        return self._source.is_finished
-
-    @property
-    def partitions(self) -> tuple[int, int]:
-        return self._source.partitions
-
-    def _changed(self, batch: SourceBatch) -> SourceBatch:
-        changed: dict[str, list[pa.Table]] = {}
+    def change(batch: SourceBatch) -> SourceBatch:
+        tables: dict[str, list[pa.Table]] = {}
         counts = batch.row_counts
         for table, rows in batch.rows.items():
-            try:
-                name, kept = self._applied(table, rows)
-                counts += RowCounts(filtered=rows.num_rows - kept.num_rows)
-            except (AcktrailError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
-                if not self._errors.tolerates_refusals:
-                    raise
-                name, kept = self._errors.dead_letter_table, dead_letters(batch, table, rows, str(error))
-                counts += RowCounts(dead=rows.num_rows)
-            changed.setdefault(name, []).append(kept)
-        rows = {name: parts[0] if len(parts) == 1 else pa.concat_tables(parts) for name, parts in changed.items()}
-        return replace(batch, rows=rows, counts=counts)
+            name, kept, more = applied(batch, table, rows)
+            tables.setdefault(name, []).append(kept)
+            counts += more
+        return replace(batch, rows={name: pa.concat_tables(parts) for name, parts in tables.items()}, counts=counts)
 
-    def _applied(self, table: str, rows: pa.Table) -> tuple[str, pa.Table]:
-        for transform in self._chain:
-            table, rows = transform.apply(table, rows)
-        return table, rows
+    return change if chain else lambda batch: batch

@@ -6,30 +6,24 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from acktrail.connect import plugins
 from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, Texts
-from acktrail.connect.contract import Config, LeaseTerms, WorkLease
-from acktrail.connect.runtime.config_store import ConfigStore, StoredConnector
-from acktrail.connect.runtime.connector_config import ConnectorPlan, validate
+from acktrail.connect.contract import LeaseTerms, WorkLease
+from acktrail.connect.runtime.connector_config import ConnectorPlan, Redaction, resolve_config, shown_text, validate
 from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.resolved_config import Redaction, resolve_config, shown_text
-from acktrail.connect.runtime.task_thread import TaskThread
-from acktrail.connect.runtime.worker_answers import (
-    ConnectorConflict,
-    Fields,
-    LeaseRule,
-    NotStopped,
+from acktrail.connect.runtime.connector_state import (
+    ConfigStore,
     RunState,
     RunStatus,
+    StoredConnector,
     TargetState,
-    offset_of,
-    position_of,
 )
+from acktrail.connect.runtime.task_thread import TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.secrets import Providers
@@ -38,6 +32,44 @@ _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.01
 _STOP_S: Final = 60.0
 _LEAVE_S: Final = 10.0
+
+
+class ConnectorConflict(InputError):
+    """The connector is not in the state that this needs, or its name is taken."""
+
+
+class NotStopped(InputError):
+    """Offsets can only be changed while the connector is stopped."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+            f"specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint",
+            data={"connector": name},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRule:
+    """The name of this worker among those that may run the same connectors, and how long a lease lasts."""
+
+    owner: str
+    ttl_s: float
+
+
+Fields = Mapping[str, Any]
+"""An object of JSON: a source partition or a position as REST shows it."""
+
+
+def _offset_of(position: Position) -> Mapping[str, Any]:
+    """A position as REST shows it: a number is ``{"offset": number}``."""
+    return {"offset": position} if isinstance(position, int) else position
+
+
+def _position_of(offset: Mapping[str, Any]) -> Position:
+    """The inverse of ``_offset_of``."""
+    number = offset.get("offset")
+    return number if set(offset) == {"offset"} and isinstance(number, int) else offset
 
 
 class _ChangeLock:
@@ -111,7 +143,7 @@ class Worker:
             return run.status
         return RunStatus(state=RunState.FAILED, trace=run.message)
 
-    def tasks(self, name: str) -> list[tuple[Config, TaskThread]]:
+    def tasks(self, name: str) -> list[TaskThread]:
         """The tasks in their order, at once. Raises UnknownName."""
         run = self._known(name)
         return run.tasks() if isinstance(run, ConnectorRun) else []
@@ -123,7 +155,7 @@ class Worker:
 
     def tables(self, name: str) -> list[str]:
         """The tables that the connector's tasks wrote since they were made. Raises UnknownName."""
-        return sorted({self.redaction(name)(table) for _, task in self.tasks(name) for table in task.summary.rows})
+        return sorted({self.redaction(name)(table) for task in self.tasks(name) for table in task.summary.rows})
 
     def cluster_id(self) -> str | None:
         """The one Kafka cluster that the connectors are of; None: not known, or several."""
@@ -197,7 +229,7 @@ class Worker:
         what reaching cluster or storage raises."""
         run = self._planned(name)
         fields_of = run.plan.source.fields_of
-        return [(fields_of(each), offset_of(position)) for each, position in run.positions().items()]
+        return [(fields_of(each), _offset_of(position)) for each, position in run.positions().items()]
 
     def alter_offsets(self, name: str, entries: Iterable[tuple[Fields, Fields | None]]) -> None:
         """Set the positions of a stopped connector, as REST shows them; None: remove one. Raises UnknownName,
@@ -208,7 +240,7 @@ class Worker:
         positions: dict[SourcePartition, Position | None] = {}
         for fields, offset in entries:
             source_partition = source.source_partition(fields)
-            position = None if offset is None else position_of(offset)
+            position = None if offset is None else _position_of(offset)
             if position is not None:
                 _check_position(run, source_partition, position)
             if source_partition in positions:

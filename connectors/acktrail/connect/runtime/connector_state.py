@@ -1,21 +1,55 @@
-"""The configurations and target states of a worker's connectors, as files of a folder or in memory."""
+"""What a person wants of a worker's connectors, kept as files of a folder or in memory; and the states they are in."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import traceback
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from acktrail.connect.runtime.worker_answers import TargetState
-from acktrail.errors import ConfigurationError
+from acktrail.errors import AcktrailError, ConfigurationError
 
 _LONGEST: Final = 200
 _SHOWN: Final = 100
+
+
+class RunState(StrEnum):
+    """What a connector or a task does. UNASSIGNED: it waits for its first start, or another worker runs it."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+
+
+class TargetState(StrEnum):
+    """What a person wants. PAUSED keeps the tasks, STOPPED has none: only then positions can be changed."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A state, and why: `trace` is one line and its hint for an error that was raised on purpose, else a traceback. A
+    running task has a trace while an outage lasts, and while it may not see everything (``SourceTask.limits``)."""
+
+    state: RunState
+    trace: str = ""
+
+
+def trace_of(error: Exception) -> str:
+    """What `RunStatus.trace` says of an error."""
+    return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

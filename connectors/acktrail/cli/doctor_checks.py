@@ -1,5 +1,5 @@
 """What ``acktrail doctor`` looks at: Java, the cluster and its rights, the tables; with ``--acls`` the fewest ACLs that
-are needed, as commands; with ``--read-tables`` every row.
+are needed, as commands.
 
 Listings leave out what this principal may not DESCRIBE. So groups and topics that exported state records name are
 asked for by name as well.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from acktrail.cli.progress import table_progress
 from acktrail.config import KafkaConfig, TablesConfig, java_home
 from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import TABLES
@@ -20,10 +19,8 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.model.acls import ALL, Acl, command, needed
-from acktrail.tables.cluster_check import ensure_same_cluster, reads_as_own
+from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.damage_report import DamageReport, find_damage
-from acktrail.tables.exported.raw_bytes import contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.known_names import KnownNames, known_names
 
@@ -32,7 +29,6 @@ _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its list
 _PLACEHOLDER: Final = "User:PRINCIPAL"
 _STATUS: Final = {True: "ok", False: "missing", None: "note"}
 _NOT_KNOWN: Final = "not known: there is nothing of this name, or nothing that may be seen"
-_REPAIR: Final = "`acktrail tables repair` shows what can be repaired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,62 +222,3 @@ def table_checks(config: TablesConfig, cluster_id: str | None) -> Iterator[Docto
     if cluster_id is not None and there:
         yield _tried("tables' cluster", lambda: ensure_same_cluster(tables, cluster_id, there), f"cluster {cluster_id}")
     yield _tried("tables, writing", tables.probe_write, f"{tables.root} can be written")
-
-
-def reading_checks(config: TablesConfig) -> Iterator[DoctorCheck]:
-    """What ``find_damage`` reports, as `acktrail tables repair` shows it; raw bytes that contradict decoded columns;
-    then the number of rows of each other table. Reads everything."""
-    tables = Tables(config)
-    with table_progress() as progress:
-        try:
-            report = find_damage(tables, progress)
-        except AcktrailError as error:
-            yield missing("tables, reading", error)
-            return
-        for each in report.damages:
-            detail = f"{each.file} {each.cause}"
-            yield DoctorCheck(what=f"table {each.table}", status="missing", detail=detail, hint=_REPAIR)
-        yield _tried("records and ranges", lambda: _records(report))
-        damaged = {each.table for each in report.damages}
-        if RECORDS not in damaged:
-            yield _tried("records and raw bytes", lambda: _bytes(tables, progress))
-        for name in TABLES:
-            if name not in damaged and name != RECORDS and tables.exists(name):
-                yield _tried(f"table {name}", lambda name=name: _rows(tables, name, progress))  # type: ignore[misc]  # bound now
-
-
-def _records(report: DamageReport) -> str:
-    if report.presence is None:
-        raise ConfigurationError("cannot be compared before the damage above is repaired", hint=_REPAIR)
-    faults = report.record_faults()
-    if faults:
-        raise ConfigurationError("; ".join(faults), hint=_REPAIR)
-    return f"{report.presence.rows.total():,} records, each in one range"
-
-
-def _bytes(tables: Tables, progress: Callable[[str, int], None]) -> str:
-    snapshot = tables.snapshot(RECORDS)
-    if snapshot is None:
-        return "no records"
-    if not reads_as_own(snapshot):
-        return "not compared: the records are in another dialect"
-    read = 0
-    for file in snapshot.files():
-        for rows in contradictions(tables, [file.path]):
-            if rows.num_rows:
-                place = f"state partition {rows['state_partition'][0]}, offset {rows['offset'][0]}"
-                raise ConfigurationError(
-                    f"{file.path}: raw bytes and decoded columns differ at {place}: {rows['columns'][0]}",
-                    hint="restore the file from the storage's own versions or a backup",
-                )
-        read += file.rows or 0
-        progress(RECORDS, read)
-    return f"{read:,} records agree with their bytes"
-
-
-def _rows(tables: Tables, name: str, progress: Callable[[str, int], None]) -> str:
-    rows, snapshot = 0, tables.snapshot(name)
-    for batch in () if snapshot is None else snapshot.batches():
-        rows += batch.num_rows
-        progress(name, rows)
-    return f"{rows:,} rows"

@@ -144,48 +144,29 @@ def group_json(answer: GroupAnswer) -> dict[str, Any]:
     }
 
 
-def offsets_text(answer: GroupAnswer, group: GroupDescription, *, verbose: bool) -> str:
-    """One line a share partition; `verbose` adds the topic id."""
+def offsets_text(answer: GroupAnswer, group: GroupDescription) -> str:
+    """One line a share partition."""
     if not answer.offsets:
         return f"share group {printable(group.group_id)!r} ({group.state}) has no offsets"
-    headers = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG", *(["TOPIC-ID"] if verbose else [])]
+    headers = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")
     rows = [
-        (
-            *(answer.group_id, o.topic, o.partition, o.leader_epoch, o.start_offset),
-            o.lag if o.error is None else o.error,
-            *([o.topic_id] if verbose else []),
-        )
+        (answer.group_id, o.topic, o.partition, o.leader_epoch, o.start_offset, o.lag if o.error is None else o.error)
         for o in answer.offsets
     ]
     return table(headers, rows)
 
 
-def members_text(group: GroupDescription, *, verbose: bool) -> str:
-    """One line a member; `verbose` adds rack and subscribed topics."""
+def members_text(group: GroupDescription) -> str:
+    """One line a member."""
     if not group.members:
         return f"share group {printable(group.group_id)!r} ({group.state}) has no members"
-    headers = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH", "#PARTITIONS", "ASSIGNMENT"]
+    headers = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "MEMBER-EPOCH", "#PARTITIONS", "ASSIGNMENT")
     rows = [
         (
             *(group.group_id, member.member_id, member.client_host, member.client_id, member.member_epoch),
             sum(len(part.partitions) for part in member.assignment),
             "; ".join(f"{part.topic}:{','.join(map(str, part.partitions))}" for part in member.assignment),
-            *([member.rack, ",".join(member.subscribed_topics)] if verbose else []),
         )
         for member in group.members
     ]
-    return table([*headers, *(["RACK", "SUBSCRIBED"] if verbose else [])], rows)
-
-
-def states_text(answers: Sequence[GroupAnswer], *, verbose: bool) -> str:
-    """One line a group: coordinator, state, members, lag; `verbose` adds epochs and assignor."""
-    headers = ["GROUP", "COORDINATOR", "STATE", "#MEMBERS", "LAG"]
-    rows = [
-        (
-            *(one.group_id, group.coordinator_id, group.state, len(group.members), one.lag if one.offsets else None),
-            *([group.group_epoch, group.assignment_epoch, group.assignor] if verbose else []),
-        )
-        for one in answers
-        if (group := one.group) is not None
-    ]
-    return table([*headers, *(["GROUP-EPOCH", "ASSIGNMENT-EPOCH", "ASSIGNOR"] if verbose else [])], rows)
+    return table(headers, rows)

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from acktrail.branches import load, registered
+from acktrail.cli.common_options import spread
 
 
 class NamedCommands(TyperGroup):
@@ -54,7 +55,7 @@ class NamedCommands(TyperGroup):
             found = load(target)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-            alone.command()(found)
+            alone.command()(spread(found))
             found = alone
         command = typer.main.get_command(found)
         command.name = cmd_name

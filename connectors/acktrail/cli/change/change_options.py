@@ -1,23 +1,17 @@
-"""Options that several commands of ``acktrail change`` and ``acktrail groups`` have.
-
-A class of options is one parameter of a command that is `spread`: each of its fields is an option.
-"""
+"""Options that several commands of ``acktrail change`` and ``acktrail groups`` have."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables, optional_lean_tables
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.cli.common_options import OfBoth, OfCluster, OfTables, spread
+
+__all__ = ["OfBoth", "OfCluster", "OfTables", "spread"]
 
 _LONGEST: Final = 1_000_000.0
 
@@ -45,52 +39,6 @@ Why = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 WithoutState = Annotated[
     bool, typer.Option("--without-state", help="Plan even if the state topic cannot be read: nothing is counted.")
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class OfTables:
-    """Which tables a command works with, and in which form it answers."""
-
-    tables: TablesRoot = None
-    tables_options: TablesOptions = None
-    as_json: AsJson = False
-
-    @property
-    def needed(self) -> TablesConfig:
-        """The tables. Raises ConfigurationError: none are named."""
-        return lean_tables(self.tables, self.tables_options)
-
-    @property
-    def optional(self) -> TablesConfig | None:
-        """The tables; None: none are named."""
-        return optional_lean_tables(self.tables, self.tables_options)
-
-
-@dataclass(frozen=True, slots=True)
-class OfCluster:
-    """Which cluster a command asks, and in which form it answers."""
-
-    bootstrap_server: BootstrapServer = None
-    client_config: ClientConfig = None
-    as_json: AsJson = False
-
-    @property
-    def kafka(self) -> KafkaConfig:
-        """How to reach it. Raises ConfigurationError: no broker is named."""
-        return KafkaConfig.from_environment(self.bootstrap_server, self.client_config)
-
-
-@dataclass(frozen=True, slots=True)
-class OfBoth(OfTables):
-    """Which tables and which cluster a command works with, and in which form it answers."""
-
-    bootstrap_server: BootstrapServer = None
-    client_config: ClientConfig = None
-
-    @property
-    def kafka(self) -> KafkaConfig:
-        """How to reach the cluster. Raises ConfigurationError: no broker is named."""
-        return KafkaConfig.from_environment(self.bootstrap_server, self.client_config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +80,3 @@ class Because:
     def named(self) -> dict[str, str]:
         """As a plan keeps it."""
         return {"reason": self.reason, "requested_by": self.requested_by}
-
-
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` as Typer takes it: in place of each class of options its fields."""
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: of.annotation for name, of in signature.parameters.items() if is_dataclass(of.annotation)
-    }
-    parameters: list[inspect.Parameter] = []
-    for name, of in signature.parameters.items():
-        parameters += _parameters(groups[name]) if name in groups else [of.replace(kind=of.KEYWORD_ONLY)]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        made = {name: group(**{of.name: given.pop(of.name) for of in fields(group)}) for name, group in groups.items()}
-        command(**given, **made)
-
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # Typer reads it
-    return run
-
-
-def _parameters(group: Any) -> list[inspect.Parameter]:
-    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(of.name, kind, default=of.default, annotation=hints[of.name]) for of in fields(group)]

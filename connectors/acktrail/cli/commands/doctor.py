@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import OfBoth
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
@@ -22,9 +21,6 @@ _IN_COMMENT: Final = {"ok": "is there", "missing": "MISSING", "note": "not known
 if TYPE_CHECKING:
     from acktrail.cli.doctor_checks import DoctorCheck
 
-_Asked = tuple[list[str], list[str], list[str]]
-"""Purposes of ACLs, groups and topics."""
-
 
 def _known(named: list[str] | None) -> list[str] | None:
     for purpose in named or ():
@@ -34,13 +30,8 @@ def _known(named: list[str] | None) -> list[str] | None:
 
 
 def doctor(
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
-    read_tables: Annotated[
-        bool, typer.Option("--read-tables", help="Read every table to its last row and compare what they hold.")
-    ] = False,
+    *,
+    at: OfBoth,
     acls: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,7 +46,6 @@ def doctor(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="With --acls: for this topic alone; may be repeated.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Look at Java, the cluster, its versions, the ACLs and the tables; change nothing.
 
@@ -65,13 +55,9 @@ def doctor(
 
     With --acls the fewest ACLs for an export, another connector, a reset or a migration (on its target cluster) are
     shown as commands of kafka-acls.sh; so are those for an export when a right is missing.
-
-    With --read-tables every row is read: records are compared with ranges, decoded columns with raw bytes.
     """
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    asked = (acls or [], group or [], topic or [])
-    checks = list(_checks(kafka, tables, tables_options, asked, read_tables=read_tables))
-    if as_json:
+    checks = list(_checks(at.kafka, at, acls or [], (group or [], topic or [])))
+    if at.as_json:
         echo_rows(map(asdict, checks))
     else:
         typer.echo(table(("CHECK", "STATUS", "DETAIL"), [(c.what, c.status, c.detail) for c in checks]))
@@ -85,14 +71,15 @@ def doctor(
 
 
 def _checks(
-    kafka: KafkaConfig, tables: TablesRoot, tables_options: TablesOptions, asked: _Asked, *, read_tables: bool
+    kafka: KafkaConfig, at: OfBoth, acls: list[str], named: tuple[list[str], list[str]]
 ) -> Iterator[DoctorCheck]:
+    """`named`: groups and topics that ACLs are asked for."""
     from acktrail.cli import doctor_checks
     from acktrail.kafka.admin import ShareGroupAdmin
 
     yield doctor_checks.java_check()
     try:
-        target = lean_tables(tables, tables_options)
+        target = at.needed
     except AcktrailError as error:
         target, failure = None, doctor_checks.missing("tables", error)
     cluster_id = None
@@ -106,11 +93,8 @@ def _checks(
             found = list(doctor_checks.cluster_checks(admin, kafka, target))
             yield from found
             is_short = any(check.status == "missing" and check.what.startswith(_RIGHTS) for check in found)
-            acls, groups, topics = asked
-            yield from doctor_checks.acl_checks(admin, kafka, acls or [Purpose.EXPORT] * is_short, groups, topics)
+            yield from doctor_checks.acl_checks(admin, kafka, acls or [Purpose.EXPORT] * is_short, *named)
     if target is None:
         yield failure
-        return
-    yield from doctor_checks.table_checks(target, cluster_id)
-    if read_tables:
-        yield from doctor_checks.reading_checks(target)
+    else:
+        yield from doctor_checks.table_checks(target, cluster_id)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from acktrail.cli import arrow_without_pandas
 from acktrail.cli.commands.copied_logs import (
     DialectName,
     Files,
@@ -18,9 +17,8 @@ from acktrail.cli.commands.copied_logs import (
     report_damage,
     report_left_out,
 )
-from acktrail.cli.common_options import AsJson, BootstrapServer, ClientConfig, TablesOptions, TablesRoot
+from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.progress import table_progress
-from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError, InputError, NotAllAnswered
 from acktrail.plain_tables import printable
 from acktrail.stderr_lines import LiveLine
@@ -41,10 +39,8 @@ _ACTIONS: Final = {
 
 
 def export(
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
+    *,
+    at: OfBoth,
     state_only: Annotated[bool, typer.Option("--state-only", help="Ask no broker for groups and offsets.")] = False,
     observation: Annotated[
         bool,
@@ -57,7 +53,6 @@ def export(
     flush_records: Annotated[
         int | None, typer.Option("--flush-records", min=1, help="Commit after this many records.")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Export share-group state and offsets into Delta tables, exactly once.
 
@@ -67,13 +62,11 @@ def export(
 
     Example: acktrail run export --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
-    arrow_without_pandas.forgo_pandas()
+    kafka, target = at.kafka, at.needed
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.runtime.task_execution import FlushPolicy
     from acktrail.export import export_run
 
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.from_environment(tables, tables_options)
     policy = FlushPolicy(rows=flush_records) if flush_records else None
     try:
         with LiveLine() as line, stop_on_signals() as stop:
@@ -85,10 +78,10 @@ def export(
                     kafka, target, run_id=run_id, asks_brokers=not state_only, stop=stop, policy=policy, progress=shown
                 )
     except NotAllAnswered as error:
-        show_summary(error.summary, as_json=as_json)
+        show_summary(error.summary, as_json=at.as_json)
         raise
-    show_summary(summary, as_json=as_json)
-    if not as_json and "group_observations" not in summary.rows:
+    show_summary(summary, as_json=at.as_json)
+    if not at.as_json and "group_observations" not in summary.rows:
         from acktrail.tables.delta.store import Tables
         from acktrail.view.health.table_facts import no_share_group
 
@@ -134,8 +127,8 @@ def _gap(gap: ExportGap) -> str:
 def import_files(
     files: Files,
     cluster: Annotated[str, typer.Option("--cluster", help="Id of the cluster that the records are from.")],
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
+    *,
+    at: OfTables,
     dialect: DialectName = "auto",
     state_partition: StatePartition = None,
     topic_id: Annotated[
@@ -151,7 +144,6 @@ def import_files(
         typer.Option("--allow-gaps", help="Record as lost the offsets between the tables' end and the first record."),
     ] = False,
     run_id: RunId = None,
-    as_json: AsJson = False,
 ) -> None:
     """Import copied records of __share_group_state into the tables, exactly once.
 
@@ -160,7 +152,7 @@ def import_files(
 
     Example: acktrail tables import __share_group_state-*/*.log --tables /data/copy --cluster 4L6g3nShT-eMCtK--X86sw
     """
-    arrow_without_pandas.forgo_pandas()
+    target = at.needed
     from acktrail.export import import_run
     from acktrail.offline.read.log_segment import ReadReport
     from acktrail.times import new_run_id
@@ -174,9 +166,9 @@ def import_files(
         topic_id=_checked(topic_id),
         allow_gaps=allow_gaps,
     )
-    summary = import_run.import_files(plan, TablesConfig.from_environment(tables, tables_options), reading)
+    summary = import_run.import_files(plan, target, reading)
     report_left_out(reading)
-    typer.echo(json.dumps(asdict(summary)) if as_json else _import_text(summary))
+    typer.echo(json.dumps(asdict(summary)) if at.as_json else _import_text(summary))
 
 
 def _checked(topic_id: str | None) -> str | None:
@@ -209,15 +201,12 @@ def _import_text(summary: ImportSummary) -> str:
 
 
 def repair(
-    bootstrap_server: BootstrapServer = None,
-    client_config: ClientConfig = None,
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
+    *,
+    at: OfBoth,
     execute: Annotated[
         bool, typer.Option("--execute", help="Repair the tables; without it nothing is changed.")
     ] = False,
     run_id: RunId = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show what is wrong with the tables, and repair it with --execute.
 
@@ -227,20 +216,20 @@ def repair(
 
     Example: acktrail tables repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
-    arrow_without_pandas.forgo_pandas()
+    kafka, target = at.kafka, at.needed
     from acktrail.export import repair_run
     from acktrail.times import new_run_id
 
-    kafka = KafkaConfig.from_environment(bootstrap_server, client_config)
-    target = TablesConfig.from_environment(tables, tables_options)
     with table_progress() as progress:
         if execute:
             found = repair_run.repair(kafka, target, run_id=run_id or new_run_id(), progress=progress)
         else:
             found = repair_run.preview(kafka, target, progress)
-    typer.echo(json.dumps(_repair_json(found, executed=execute)) if as_json else _repair_text(found, executed=execute))
+    typer.echo(
+        json.dumps(_repair_json(found, executed=execute)) if at.as_json else _repair_text(found, executed=execute)
+    )
     if not execute and not found.report.is_sound:
-        if not as_json:
+        if not at.as_json:
             typer.echo("nothing was changed; to repair the tables: --execute", err=True)
         raise typer.Exit(ConfigurationError.exit_code)
 

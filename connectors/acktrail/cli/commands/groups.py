@@ -3,6 +3,7 @@ configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,8 +11,8 @@ import typer
 from acktrail.cli import group_answers
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_or_execute
-from acktrail.cli.common_options import command_group
-from acktrail.cli.group_answers import describe_all, raise_first
+from acktrail.cli.common_options import OfBoth, OfCluster, command_group, spread
+from acktrail.cli.group_answers import describe_all, members_text, offsets_text, raise_first
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import ChangeRefused, ConfigurationError, InputError
 from acktrail.plain_tables import printable, table
@@ -29,7 +30,7 @@ Groups = Annotated[list[str], typer.Argument(help="Share groups by id.")]
 
 
 @app.command("list")
-@options.spread
+@spread
 def list_groups(
     patterns: Annotated[
         list[str] | None, typer.Argument(metavar="[PATTERN]...", help="Group ids or patterns: billing, 'team-*'.")
@@ -42,7 +43,7 @@ def list_groups(
     ] = None,
     names: Annotated[bool, typer.Option("--names", help="Print the ids alone: no group is described.")] = False,
     *,
-    at: options.OfCluster,
+    at: OfCluster,
 ) -> None:
     """List share groups with state, number of members and total lag.
 
@@ -71,7 +72,7 @@ def list_groups(
 
 
 @app.command()
-@options.spread
+@spread
 def describe(
     groups: Annotated[list[str] | None, typer.Argument(help="Share groups by id.")] = None,
     patterns: Annotated[
@@ -80,21 +81,17 @@ def describe(
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group.")] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Only topics that match: orders, 'orders-*'.")] = None,
     members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show state, members and lag of each group instead.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="More columns.")] = False,
     *,
-    at: options.OfCluster,
+    at: OfCluster,
 ) -> None:
     """Describe share groups: start offset and lag of every share partition.
 
     `-` is not known: a start offset that was never initialized, a lag that Kafka does not report (before 4.2, or before
     the first acknowledgement). START-OFFSET is what the broker has recorded; it moves lazily. A group that cannot be
-    described is an error after the others are shown.
+    described is an error after the others are shown. --json has also what no column shows: epochs, topic ids, racks.
     """
     from acktrail.kafka.admin import ShareGroupAdmin
 
-    if members and state:
-        raise InputError("--members and --state exclude each other", hint="give one of them")
     with ShareGroupAdmin(at.kafka) as admin:
         wanted = group_answers.selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
         answers = describe_all(admin, wanted, topic)
@@ -102,31 +99,58 @@ def describe(
         echo_rows(map(group_answers.group_json, answers))
     else:
         found = [(answer, answer.group) for answer in answers if answer.group is not None]
-        if state and found:
-            text = group_answers.states_text(answers, verbose=verbose)
-        elif members:
-            text = "\n\n".join(group_answers.members_text(group, verbose=verbose) for _, group in found)
-        else:
-            text = "\n\n".join(group_answers.offsets_text(answer, group, verbose=verbose) for answer, group in found)
+        texts = (members_text(group) if members else offsets_text(answer, group) for answer, group in found)
+        text = "\n\n".join(texts)
         typer.echo(text, nl=bool(text))
     raise_first(answers)
 
 
 @app.command()
-@options.spread
+@spread
 def delete(
     groups: Groups,
     execute: options.Execute = False,
     *,
     because: options.Because,
     wait_empty: options.WaitEmpty = 0.0,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Show what a deletion would take away; with --execute delete the groups. They must have no members.
 
     Groups of other types are refused: Kafka would delete them. The plan says where a group would begin should it come
     back. `acktrail change undo` sets the start offsets again; acknowledgements and archived records cannot come back.
     """
+    _plan_deletion(groups, (), execute, because, wait_empty, at)
+
+
+@app.command("delete-offsets")
+@spread
+def delete_offsets(
+    group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
+    execute: options.Execute = False,
+    *,
+    because: options.Because,
+    wait_empty: options.WaitEmpty = 0.0,
+    at: OfBoth,
+) -> None:
+    """Show what a deletion would take away; with --execute delete it. Groups must have no members.
+
+    Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
+    share.auto.offset.reset decides where it begins. `acktrail change undo` sets the start offsets again.
+    """
+    _plan_deletion(group, topic, execute, because, wait_empty, at)
+
+
+def _plan_deletion(
+    groups: Sequence[str],
+    topics: Sequence[str],
+    execute: bool,
+    because: options.Because,
+    wait_empty: float,
+    at: OfBoth,
+) -> None:
+    """Of `topics` alone where some are named, else of the groups."""
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
     from acktrail.change.groups.group_change_plan import plan_deletion
@@ -135,45 +159,17 @@ def delete(
     with Cluster(at.kafka) as cluster:
         if wait_empty > 0:
             api.wait_until_empty(cluster, groups, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, groups, **because.named, tables=target)
-        keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
-
-
-@app.command("delete-offsets")
-@options.spread
-def delete_offsets(
-    group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
-    topic: Annotated[list[str], typer.Option("--topic", help="A topic, whole. May be repeated.")],
-    execute: options.Execute = False,
-    *,
-    because: options.Because,
-    wait_empty: options.WaitEmpty = 0.0,
-    at: options.OfBoth,
-) -> None:
-    """Show what a deletion would take away; with --execute delete it. Groups must have no members.
-
-    Everything goes: start offsets, acknowledgements, archived records. Should the group come back, its
-    share.auto.offset.reset decides where it begins. `acktrail change undo` sets the start offsets again.
-    """
-    from acktrail.change import api
-    from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.group_change_plan import plan_deletion
-
-    target = at.needed if execute else at.optional
-    with Cluster(at.kafka) as cluster:
-        if wait_empty > 0:
-            api.wait_until_empty(cluster, group, timeout_s=wait_empty)
-        plan = plan_deletion(cluster, group, topic, **because.named, tables=target)
+        plan = plan_deletion(cluster, groups, topics, **because.named, tables=target)
         keep_or_execute(cluster, plan, target, execute=execute, as_json=at.as_json)
 
 
 @config.command()
-@options.spread
+@spread
 def show(
     groups: Groups,
     every: Annotated[bool, typer.Option("--all", help="Also what is not set on the group itself.")] = False,
     *,
-    at: options.OfCluster,
+    at: OfCluster,
 ) -> None:
     """Show what is set on groups; with --all everything that is in force."""
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -199,7 +195,7 @@ def show(
 
 
 @config.command("set")
-@options.spread
+@spread
 def set_(
     group: Annotated[list[str], typer.Option("--group", help="Share group by id. May be repeated.")],
     settings: Annotated[list[str] | None, typer.Argument(help="name=value, one or more.")] = None,
@@ -209,7 +205,7 @@ def set_(
     execute: options.Execute = False,
     *,
     because: options.Because,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Show what would change; with --execute change it. The groups may be at work.
 

@@ -1,24 +1,23 @@
-"""``acktrail config``: the named profiles, whether each can be reached, an overview of all clusters; the DAG files."""
+"""``acktrail config``: the named profiles, an overview of all clusters; the DAG files."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from acktrail import config
 from acktrail.cli import arrow_without_pandas
 from acktrail.cli.common_options import AsJson
+from acktrail.cli.text.health_text import health_json
 from acktrail.cli.text.json_text import echo_rows
-from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
+from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.plain_tables import printable, table
-from acktrail.profiles import Profile
-from acktrail.times import ago_text, instant_text, utc_text
+from acktrail.times import ago_text
 
 if TYPE_CHECKING:
     from acktrail.view.health.cluster_health import ClusterHealth
@@ -32,72 +31,36 @@ _WORDS: Final = {
     "verdicts": "last reconciliation, verdicts",
     "findings": "findings",
 }
-_BY_CHECK: Final = ("cluster_id", "cluster_error", "tables_present", "tables_error")
-ResultT = TypeVar("ResultT")
+_LISTED: Final = ("bootstrap_servers", "client_config", "client_properties", "tables", "tables_options")
+_STALE: Final = dt.timedelta(hours=2)
 
 Names = Annotated[list[str] | None, typer.Option("--name", help="Only this profile; may be repeated.")]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCluster:
-    """A profile as the file has it, and what was found about it. Secrets are in neither: of `client_properties` only
-    the names are here. `error`: what is wrong with the profile itself; the other errors are of what they are named
-    after. `tables_present`: None where they were not looked at, or cannot be read."""
-
-    name: str
-    bootstrap_servers: str | None = None
-    client_config: str | None = None
-    client_properties: tuple[str, ...] = ()
-    tables: str | None = None
-    tables_options: str | None = None
-    error: str | None = None
-    cluster_id: str | None = None
-    cluster_error: str | None = None
-    tables_present: int | None = None
-    tables_error: str | None = None
-    exit_code: int = 0
-    """0, or that of the first error."""
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.error, self.cluster_error, self.tables_error)))
-
-
 @app.callback(invoke_without_command=True)
-def profiles(
-    ctx: typer.Context,
-    check: Annotated[
-        bool, typer.Option("--check", help="Connect to each cluster and look at its tables; change nothing.")
-    ] = False,
-    names: Names = None,
-    as_json: AsJson = False,
-) -> None:
+def profiles(ctx: typer.Context, names: Names = None, as_json: AsJson = False) -> None:
     """List the named profiles; `acktrail --profile NAME COMMAND` works with one of them.
 
     They are in $ACKTRAIL_PROFILES, or in acktrail/profiles.toml in the user's configuration folder. Nothing secret is
-    shown. With --check the exit code is 3 when something has to be corrected, 4 when a cluster is only out of reach.
+    shown. The exit code is 3 when one of them has to be corrected. `acktrail --profile NAME doctor` connects to one.
 
-    Example: acktrail config profiles --check
+    Example: acktrail config profiles --json
     """
     if ctx.invoked_subcommand is not None:
         return
     found = [_listed(each) for each in _wanted(names)]
-    if check:
-        arrow_without_pandas.forgo_pandas()
-        found = _each(_checked, found)
     if as_json:
-        echo_rows(_json(each, checked=check) for each in found)
+        echo_rows(found)
     else:
-        typer.echo(_check_text(found) if check else _list_text(found))
-        for each in found:
-            for error in each.errors:
-                typer.echo(f"{each.name}: {printable(error)}", err=True)
-    codes = [each.exit_code for each in found if each.exit_code]
-    if codes:
-        outage = RetryableError.exit_code
-        raise typer.Exit(outage if set(codes) == {outage} else ConfigurationError.exit_code)
+        rows = [(each["name"], each["bootstrap_servers"], each["tables"]) for each in found]
+        typer.echo(table(("PROFILE", "BROKERS", "TABLES"), rows, numbers=()))
+    wrong = [each for each in found if each["error"] is not None]
+    for each in () if as_json else wrong:
+        typer.echo(f"{each['name']}: {printable(each['error'])}", err=True)
+    if wrong:
+        raise typer.Exit(ConfigurationError.exit_code)
 
 
 @app.command()
@@ -105,17 +68,19 @@ def overview(names: Names = None, as_json: AsJson = False) -> None:
     """One line for each cluster, the one to look at first on top: from the tables alone, no broker is asked.
 
     Export, share groups, gaps, open findings and the last reconciliation. What is not known is unknown, with its
-    reason. The exit code is 0 in any case: `acktrail run validate` is the gate.
+    reason. The JSON form is that of `acktrail status`, an object for each profile. The exit code is 0 in any case:
+    `acktrail run validate` is the gate.
 
     Example: acktrail config profiles overview --json
     """
     arrow_without_pandas.forgo_pandas()
-    now = dt.datetime.now(dt.UTC)
-    found = _each(partial(_looked_at, now=now), [each.name for each in map(_listed, _wanted(names))])
+    now, wanted = dt.datetime.now(dt.UTC), _wanted(names)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(zip(wanted, pool.map(partial(_health, now=now), wanted), strict=True))
     found.sort(key=lambda pair: pair[0])
     found.sort(key=lambda pair: pair[1].urgency(now), reverse=True)
     if as_json:
-        echo_rows(_overview_json(*pair, now) for pair in found)
+        echo_rows({"profile": name, **health_json(each, now, each.to_act_on(now, _STALE))} for name, each in found)
         return
     headers = ("CLUSTER", "LAST EXPORT", "NEWEST RECORD", "GROUPS", "GAPS", "FINDINGS", "RECONCILED", "VERDICTS")
     typer.echo(table(headers, [_overview_row(name, each, now) for name, each in found], numbers=(3,)))
@@ -137,90 +102,28 @@ def _wanted(names: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(names or all_of_them.names))
 
 
-def _listed(name: str) -> NamedCluster:
+def _listed(name: str) -> dict[str, Any]:
+    """A profile as the file has it: of client properties the names alone, for their values may be secret."""
     try:
-        own: Profile = config.profiles().profile(name)
+        own = config.profiles().profile(name)
     except AcktrailError as error:
-        return NamedCluster(name=name, error=_line(error), exit_code=ConfigurationError.exit_code)
-    return NamedCluster(
-        name=name,
-        bootstrap_servers=own.bootstrap_servers,
-        client_config=own.client_config,
-        client_properties=tuple(sorted(own.kafka)),
-        tables=own.tables,
-        tables_options=own.tables_options,
-    )
+        return {"name": name, **dict.fromkeys(_LISTED), "error": _line(error)}
+    values = (own.bootstrap_servers, own.client_config, sorted(own.kafka), own.tables, own.tables_options)
+    return {"name": name, **dict(zip(_LISTED, values, strict=True)), "error": None}
 
 
-def _each(work: Callable[[Any], ResultT], items: Sequence[Any]) -> list[ResultT]:
-    """Several at once: a cluster that does not answer must not delay the others."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, items))
-
-
-def _checked(listed: NamedCluster) -> NamedCluster:
-    if listed.error is not None:
-        return listed
-    return _tables_checked(_connected(listed))
-
-
-def _connected(listed: NamedCluster) -> NamedCluster:
-    from acktrail.kafka.admin import ShareGroupAdmin
-
-    try:
-        with ShareGroupAdmin(config.KafkaConfig.from_environment(profile=listed.name)) as admin:
-            return replace(listed, cluster_id=admin.cluster_id)
-    except AcktrailError as error:
-        return replace(listed, cluster_error=_line(error), exit_code=_code(error))
-
-
-def _tables_checked(listed: NamedCluster) -> NamedCluster:
-    from acktrail.format.columns.schemas.table_schemas import TABLES
-    from acktrail.tables.cluster_check import ensure_same_cluster
-    from acktrail.tables.delta.store import Tables
-
-    try:
-        tables = Tables(config.TablesConfig.from_environment(profile=listed.name))
-        present = [name for name in TABLES if tables.exists(name)]
-        listed = replace(listed, tables_present=len(present))
-        if listed.cluster_id is not None:
-            ensure_same_cluster(tables, listed.cluster_id, present)
-    except AcktrailError as error:
-        return replace(listed, tables_error=_line(error), exit_code=listed.exit_code or _code(error))
-    return listed
-
-
-def _looked_at(name: str, now: dt.datetime) -> tuple[str, ClusterHealth]:
+def _health(name: str, now: dt.datetime) -> ClusterHealth:
     from acktrail.tables.delta.store import Tables
     from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
 
     try:
-        return name, cluster_health(Tables(config.TablesConfig.from_environment(profile=name)), now)
+        return cluster_health(Tables(config.TablesConfig.from_environment(profile=name)), now)
     except AcktrailError as error:
-        return name, ClusterHealth(unknown=dict.fromkeys(_WORDS, _line(error)))
-
-
-def _code(error: AcktrailError) -> int:
-    return error.exit_code if isinstance(error, RetryableError) else ConfigurationError.exit_code
+        return ClusterHealth(unknown=dict.fromkeys(_WORDS, _line(error)))
 
 
 def _line(error: AcktrailError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
-
-
-def _list_text(found: Sequence[NamedCluster]) -> str:
-    rows = [(each.name, each.bootstrap_servers, each.tables) for each in found]
-    return table(("PROFILE", "BROKERS", "TABLES"), rows, numbers=())
-
-
-def _check_text(found: Sequence[NamedCluster]) -> str:
-    rows = [(each.name, each.cluster_id, "yes" if each.cluster_id else "no", each.tables_present) for each in found]
-    return table(("PROFILE", "CLUSTER", "REACHABLE", "TABLES"), rows, numbers=(3,))
-
-
-def _json(each: NamedCluster, *, checked: bool) -> dict[str, Any]:
-    left_out = ("exit_code",) if checked else ("exit_code", *_BY_CHECK)
-    return {name: value for name, value in asdict(each).items() if name not in left_out}
 
 
 def _overview_row(name: str, each: ClusterHealth, now: dt.datetime) -> tuple[object, ...]:
@@ -246,26 +149,6 @@ def _counts(counts: Mapping[str, int] | None) -> str:
         return _UNKNOWN
     shown = [f"{counts[name]:,} {name}" for name in sorted(counts, key=lambda name: name == "match")]
     return ", ".join(shown) or "none"
-
-
-def _overview_json(name: str, each: ClusterHealth, now: dt.datetime) -> dict[str, Any]:
-    exported, newest, reconciled = each.exported_at, each.newest_record_ms, each.reconciled_at
-    gaps, offsets = each.lasting_gaps or (None, None)
-    return {
-        "profile": name,
-        "cluster_id": each.cluster_id,
-        "exported_at": None if exported is None else utc_text(exported, "milliseconds"),
-        "export_age_s": None if exported is None else round((now - exported).total_seconds(), 1),
-        "newest_record_at": instant_text(newest),
-        "newest_record_age_s": None if newest is None else round(now.timestamp() - newest / 1000, 1),
-        "share_groups": None if each.groups is None else len(each.groups),
-        "gaps": gaps,
-        "gap_offsets": offsets,
-        "reconciled_at": None if reconciled is None else utc_text(reconciled, "milliseconds"),
-        "verdicts": each.verdicts,
-        "findings": each.severities,
-        "unknown": dict(each.unknown),
-    }
 
 
 def dags() -> None:

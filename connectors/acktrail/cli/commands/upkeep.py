@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from acktrail.cli import arrow_without_pandas
-from acktrail.cli.common_options import AsJson, TablesOptions, TablesRoot
-from acktrail.config import TablesConfig
+from acktrail.cli.common_options import OfTables
 from acktrail.errors import InputError
 from acktrail.times import duration_ms, instant_text
 
@@ -22,8 +20,8 @@ _SHORTEST_VACUUM: Final = 86_400_000
 
 
 def maintain(
-    tables: TablesRoot = None,
-    tables_options: TablesOptions = None,
+    *,
+    at: OfTables,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without it nothing is changed.")] = False,
     keep: Annotated[
         str | None,
@@ -39,7 +37,6 @@ def maintain(
         str,
         typer.Option("--vacuum-after", help="Remove files that the tables have not needed for this long; at least 1d."),
     ] = "7d",
-    as_json: AsJson = False,
 ) -> None:
     """Show what upkeep the tables need, and do it with --execute.
 
@@ -49,18 +46,17 @@ def maintain(
 
     Example: acktrail tables maintain --tables /data/acktrail --keep 365d --execute
     """
-    arrow_without_pandas.forgo_pandas()
+    config = at.needed
     from acktrail.tables.upkeep import maintenance
 
-    config = TablesConfig.from_environment(tables, tables_options)
     policy = maintenance.MaintenancePolicy(
         keep_ms=None if keep is None else duration_ms("--keep", keep),
         keep_bytes=None if keep_size is None else _size(keep_size),
         vacuum_after_ms=_vacuum_after_ms(vacuum_after),
     )
     report = maintenance.maintain(config, policy) if execute else maintenance.preview(config, policy)
-    typer.echo(json.dumps(asdict(report)) if as_json else _report_text(report))
-    if not execute and not as_json:
+    typer.echo(json.dumps(asdict(report)) if at.as_json else _report_text(report))
+    if not execute and not at.as_json:
         typer.echo("nothing was changed; to do it: --execute", err=True)
 
 

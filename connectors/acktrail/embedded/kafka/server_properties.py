@@ -33,6 +33,7 @@ _NODE: Final = {
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
     "group.share.min.record.lock.duration.ms": "1000",
+    "metadata.max.idle.interval.ms": "0",  # a controller that says twice a second that it is there doubles idle work
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": "16777216",

@@ -11,10 +11,10 @@ from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, InputError, UnknownName
+from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX
 from acktrail.model.share_partition import SharePartition, state_partition_of
-from acktrail.reconcile.derived_columns import state_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_jobs.commands.pipeline_commands import reconcile
@@ -59,7 +59,7 @@ def test_every_state_is_that_of_the_plain_fold(world: World) -> None:
             world.delete_group(group)
         world.observe(f"r{seed}")
     summary = reconcile(world.config, "r2")
-    found = {_key(row): state_of(row) for row in world.rows("share_partition_states", "r2")}
+    found = {_key(row): replayed_state_of(row) for row in world.rows("share_partition_states", "r2")}
     assert len(found) > 10
     assert found == world.states
     assert summary.verdicts == {"match": len(world.states)}

@@ -12,9 +12,9 @@ from jobs.test_history import Written, live
 from jobs.world import BEGAN_AT, WRITTEN_MS, World, batch, key_of, snapshot, update
 
 from acktrail.config import TablesConfig
+from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.state_at import states_of_topic, topic_at_time
 from acktrail.tables.delta.store import Tables
 
@@ -41,7 +41,7 @@ def found(world: World, at_ms: int | None) -> dict[SharePartition, SharePartitio
         SharePartition(**{name: row[name] for name in ("group_id", "topic_id", "partition")}): row for row in rows
     }
     assert len(states) == len(rows)
-    return {key: state_of(row) for key, row in states.items() if row["snapshot_epoch"] is not None}
+    return {key: replayed_state_of(row) for key, row in states.items() if row["snapshot_epoch"] is not None}
 
 
 def test_any_moment_is_a_fold_of_what_was_there(lived: tuple[World, Written]) -> None:

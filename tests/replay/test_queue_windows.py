@@ -1,141 +1,236 @@
-"""Two engines of statuses agree: the model, one window at a time, and columns for all of them at once."""
+"""What the rules of statuses say; and that the documents have every status with its words."""
 
 from __future__ import annotations
 
-import datetime as dt
+import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from definitions.queue_rules import Judgement, judge
-from definitions.queue_window import QueueContext, QueueObservation, next_window
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
+from samples.queue_observations import Judgement, QueueObservation, judge, next_window
 
 from acktrail.format.columns.schemas.table_schemas import STATUS_WINDOW
-from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
-from acktrail.model.reconciliation import Verdict
+from acktrail.model.queue_status import LONGEST, RULES, STATUS_TABLE, WINDOW, QueueStatus, Urgency
 from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
 
-_SMALL = st.integers(0, 4)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_US = dt.timedelta(microseconds=1)
+DOCUMENT = Path(__file__).parents[2] / "docs/quality.md"
 
 
-@st.composite
-def observations(draw: st.DrawFn, at: int) -> QueueObservation:
-    """One with few different numbers, so that all rules apply to some windows; mostly known."""
-
-    def number(most: int = 6) -> int | None:
-        return None if draw(st.integers(0, 14)) == 0 else draw(st.integers(0, most))
-
-    counts = [number(2), number(2), number(2)]
-    return QueueObservation(
-        observed_at=at,
-        recorded_at=draw(st.none() | st.integers(0, at)),
-        first_unfinished_offset=number(),
-        log_start_offset=number(),
-        log_end_offset=number(9),
-        unfinished_records=number(3),
-        state_epoch=number(2),
-        archiving_records=number(1),
-        acknowledged=counts[0],
-        released=counts[1],
-        archived=counts[2],
-    )
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> dict[str, Any]:
-    length = draw(st.integers(1, LONGEST))
-    every = draw(st.sampled_from([1_000, WINDOW // 4, WINDOW]))
-    still = draw(st.booleans())
-    window = [draw(observations(every * (1 + number))) for number in range(length)]
-    if still:  # nothing but one column changes
-        name = draw(
-            st.sampled_from(
-                ["log_end_offset", "unfinished_records", "archiving_records", "released", "log_start_offset"]
-            )
-        )
-        window = [
-            QueueObservation(**{**asdict(window[0]), "observed_at": each.observed_at, name: asdict(each)[name]})
-            for each in window
-        ]
-    status = draw(st.none() | st.sampled_from(list(QueueStatus)))
-    newest = window[-1].observed_at
-    return {
-        "previous": None if status is None else Judgement(status=status, since=7, reason=""),
-        "window": window,
-        "context": QueueContext(
-            completeness=draw(st.sampled_from(["complete", "complete", "complete", "gap", None])),
-            verdict=draw(st.sampled_from(["match", "match", "match", *Verdict, None])),
-            verdict_reason=draw(st.sampled_from(["so it is", None])),
-            critical_finding=draw(st.sampled_from([None, None, None, "past_log_end: so it is"])),
-            members=draw(st.none() | st.integers(0, 2)),
-            first_look_at=window[0].observed_at,
-            no_members_since=draw(st.sampled_from([None, window[0].observed_at, newest])),
-            lost_records=draw(st.sampled_from([None, 0, 0, 3])),
-            archived_seen=draw(st.none() | st.integers(0, 9)),
-            unseen_at=draw(st.none() | st.integers(0, newest)),
-        ),
+def seen(start: int, end: int, *, at: int = 0, log_start: int = 0, **more: Any) -> QueueObservation:
+    """An observation of a queue whose records from `start` to before `end` are unfinished."""
+    own: dict[str, Any] = {"unfinished_records": end - max(start, log_start), "archiving_records": 0}
+    counts = dict.fromkeys(("acknowledged", "released", "archived"), 0)
+    fields = {
+        "first_unfinished_offset": start,
+        "log_start_offset": log_start,
+        "log_end_offset": end,
+        **own,
+        **counts,
+        **more,
     }
+    return QueueObservation(observed_at=at, **fields)
 
 
-def window_array(windows: list[list[QueueObservation]]) -> pa.Array:
-    return pa.array([[asdict(each) for each in window] for window in windows], STATUS_WINDOW)
+def judged(
+    *window: QueueObservation, previous: QueueStatus | None = None, completeness: str | None = "complete", **more: Any
+) -> Judgement:
+    before = None if previous is None else Judgement(status=previous, since=0)
+    own = {"members": 1, "first_look_at": 0, **more}
+    return judge(before, window, completeness=completeness, **own)
 
 
-@given(st.lists(cases(), max_size=12))
-@example([])
-def test_columns_judge_as_the_model_does(rows: list[dict[str, Any]]) -> None:
-    """Status, since when, the words of the reason and what is unseen are the same for every window."""
-    given_rows = [
-        {
-            **asdict(row["context"]),
-            "previous_status": None if row["previous"] is None else row["previous"].status.value,
-            "previous_since": None if row["previous"] is None else row["previous"].since,
-        }
-        for row in rows
-    ]
-    judged = judge_windows(
-        window_array([row["window"] for row in rows]), pa.Table.from_pylist(given_rows, schema=CONTEXT)
+def status(*window: QueueObservation, **more: Any) -> str:
+    return judged(*window, **more).status.value
+
+
+def test_what_is_held_for_one_observation_is_not_stuck() -> None:
+    """Two observations at one offset are none, three are; and without anything that moves it is lag, not a stop."""
+    assert status(seen(5, 9), seen(5, 12)) == "ok"
+    assert status(seen(5, 9), seen(5, 12), seen(5, 15)) == "stuck"
+    assert status(seen(5, 9), seen(5, 9, acknowledged=2), seen(5, 9)) == "stuck"
+    assert status(seen(5, 9), seen(5, 9), seen(5, 9)) == "lagging"
+
+
+def test_a_pause_of_the_producers_is_no_recovery() -> None:
+    """Stuck until the start offset moves or nothing is unfinished."""
+    flat = [seen(5, 9)] * LONGEST
+    assert status(*flat, previous=QueueStatus.STUCK) == "stuck"
+    assert status(*flat, previous=QueueStatus.LAGGING) == "lagging"
+    assert status(*flat[1:], seen(6, 9), previous=QueueStatus.STUCK) == "ok"
+    assert status(*flat[1:], seen(9, 9), previous=QueueStatus.STUCK) == "ok"
+
+
+def test_retention() -> None:
+    """Records that were removed unfinished, or that the next step of the log start would remove; not those of a group
+    that keeps up."""
+    assert status(seen(5, 50), seen(5, 50, log_start=20)) == "retention_risk"
+    assert status(seen(30, 50), seen(31, 50, log_start=20)) == "retention_risk"
+    assert status(seen(30, 50), seen(60, 90, log_start=20)) == "ok"
+    assert status(seen(95, 96, log_start=0), seen(97, 98, log_start=90), seen(99, 99, log_start=90)) == "ok"
+    assert status(seen(50, 50), seen(50, 50, log_start=50)) == "idle"
+
+
+def test_deliveries_that_end_badly() -> None:
+    """A releaser's records end archived after some deliveries, a rejecter's at the first; a few of both are normal."""
+    assert status(seen(0, 9, released=4, archived=1)) == "release_loop"
+    assert status(seen(9, 9, archived=4)) == "reject_storm"
+    assert status(seen(9, 9, acknowledged=5, released=2, archived=1)) == "ok"
+    waiting = seen(0, 9, archiving_records=2)
+    assert status(waiting, waiting, waiting) == "archiving_stuck"
+    assert status(waiting, seen(0, 9, archiving_records=2, archived=1), waiting) == "stuck"
+
+
+def test_what_is_not_known_is_unknown() -> None:
+    """No state, an incomplete one, no start offset, no ends of the log; what is certain nevertheless comes first."""
+    nothing = QueueObservation(observed_at=0)
+    assert status(nothing, completeness=None) == "state_unknown"
+    assert status(seen(9, 9), completeness="gap") == "state_unknown"
+    assert status(nothing) == "state_unknown"
+    assert status(QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=4)) == "idle"
+    assert status(seen(9, 9), verdict="unknown", verdict_reason="why") == "state_unknown"
+    rejected = QueueObservation(observed_at=0, acknowledged=0, released=0, archived=3)
+    assert status(rejected, completeness="gap") == "reject_storm"
+
+
+def test_what_is_new_is_called_new() -> None:
+    """One observation shows no trend, and no trouble in a group that has members; trouble that needs none shows."""
+    assert status(seen(1, 9)) == "new"
+    assert status(QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)) == "new"
+    assert status(*[QueueObservation(observed_at=0, log_start_offset=0, log_end_offset=9)] * 2) == "state_unknown"
+    assert status(seen(1, 9, archived=2)) == "reject_storm"
+    assert status(seen(1, 9), members=0) == "unattended"
+
+
+def test_records_that_wait_without_members_are_unattended() -> None:
+    """From the first observation on, whatever happened before; where nothing was ever delivered, too. It says since
+    when, and whether that is the first look."""
+    second = 1_000_000
+    first = judged(seen(0, 400, at=second), members=0, first_look_at=second, no_members_since=second)
+    assert first.status is QueueStatus.UNATTENDED
+    assert first.reason == "400 records wait, no members since the first look, 1970-01-01T00:00:01Z"
+    later = judged(seen(0, 404, released=9), members=0, first_look_at=0, no_members_since=second)
+    assert (later.status, later.reason) == ("unattended", "404 records wait, no members since 1970-01-01T00:00:01Z")
+    never = QueueObservation(observed_at=0, log_start_offset=4, log_end_offset=9)
+    assert judged(never, never, members=0).reason.startswith("5 records wait, none was ever delivered, no members")
+    assert status(seen(9, 9), members=0) == "idle"
+    assert status(seen(5, 50, log_start=20), members=0) == "retention_risk"
+
+
+def test_what_the_retention_removed_is_counted() -> None:
+    """Unfinished records below the log start; and records of a log that nothing was ever delivered of."""
+    begun = judged(seen(0, 200, log_start=120), lost_records=120)
+    assert begun.status is QueueStatus.RETENTION_RISK
+    assert begun.reason.startswith(
+        "120 records were removed unfinished: the log starts at 120, above first unfinished offset 0; 80"
     )
-    for row, found in zip(rows, judged.to_pylist(), strict=True):
-        expected = judge(row["previous"], row["window"], row["context"])
-        times = [None if at is None else (at - _EPOCH) // _US for at in (found["status_since"], found["unseen_at"])]
-        assert (found["status"], times, found["reason"]) == (
-            expected.status,
-            [expected.since, expected.unseen_at],
-            expected.reason,
-        )
+    never = QueueObservation(observed_at=0, log_start_offset=120, log_end_offset=200)
+    lost = judged(never, lost_records=120, members=0)
+    assert (lost.status, lost.reason[:52]) == ("retention_risk", "120 records were removed that were never delivered: ")
+    assert "80 are left" in lost.reason
 
 
-@given(cases())
-def test_a_status_never_contradicts_a_critical_finding_or_a_verdict(row: dict[str, Any]) -> None:
-    """With a critical finding the status says it, in its words; where the verdict is no match nothing is called well,
-    new or a reset."""
-    context = row["context"]
-    found = judge(row["previous"], row["window"], context)
-    if context.critical_finding is not None:
-        assert found.status is QueueStatus.INCONSISTENT
-        assert found.reason.startswith(context.critical_finding)
-    elif context.verdict not in (None, "match"):
-        assert STATUS_TABLE[found.status].urgency is not Urgency.NOTHING
+def test_what_ended_has_ended() -> None:
+    """Counts older than the window have no colour, nor a storm or a loop whose newest deliveries end well, or whose
+    consumers have left and end nothing any more."""
+    late = WINDOW + 1
+    for name, bad in (("archived", "reject_storm"), ("released", "release_loop")):
+        storm = seen(9, 9, **{name: 4})
+        after = "archived_unseen" if name == "archived" else "ok"
+        more = {"unseen_at": 0} if name == "archived" else {}
+        assert status(storm, seen(9, 9), **more) == bad
+        assert status(storm, seen(9, 9, acknowledged=1), **more) == after
+        assert status(storm, seen(9, 9), members=0, **more) == after
+        assert status(storm, seen(9, 9, at=late), **more) == ("idle" if name == "released" else after)
+        old = seen(9, 9, at=late, recorded_at=0, **{name: 4})
+        assert status(old) == ("idle" if name == "released" else after)
+
+
+def test_archived_records_are_seen_until_somebody_acknowledges_them() -> None:
+    """Whatever comes after them, and whatever the status is then; the newest observation that adds some counts."""
+    storm = judged(seen(400, 400, at=5, archived=400), archived_seen=400)
+    assert (storm.status, storm.unseen_at) == ("reject_storm", 5)
+    well = seen(410, 410, at=WINDOW + 9, acknowledged=10)
+    after = judged(well, unseen_at=5, archived_seen=400)
+    assert (after.status, after.unseen_at) == ("archived_unseen", 5)
+    assert "400 records are archived in all, and not acknowledged" in after.reason
+    alone = judged(seen(410, 420), members=0, unseen_at=5, archived_seen=400)
+    assert alone.status is QueueStatus.UNATTENDED
+    assert alone.reason.endswith("; 400 records are archived in all, and not acknowledged")
+    assert judged(well, archived_seen=400).status is QueueStatus.OK
+    assert judged(seen(9, 9, acknowledged=5, archived=1)).unseen_at is None
+
+
+def test_a_reset_is_seen() -> None:
+    """The start offset falls, or the state epoch rises."""
+    assert status(seen(9, 9, state_epoch=1), seen(2, 9, state_epoch=2)) == "rewound"
+    assert status(seen(9, 9, state_epoch=1), seen(9, 9, state_epoch=2)) == "rewound"
+
+
+@given(st.integers(0, 9), st.integers(1, LONGEST), st.sampled_from(list(QueueStatus)))
+def test_an_idle_topic_is_never_bad(end: int, length: int, previous: QueueStatus) -> None:
+    """Nothing unfinished, nothing that moves: idle, whatever was before; retention may empty the log."""
+    window = [seen(end, end, log_start=number * end // 9) for number in range(length)]
+    found = QueueStatus(status(*window, previous=previous))
+    assert found is QueueStatus.IDLE
+    assert STATUS_TABLE[found].urgency is Urgency.NOTHING
+
+
+def test_a_critical_finding_and_a_verdict_come_before_what_is_well() -> None:
+    """A critical finding is the status, in its words; where the verdict is no match nothing is called well or new."""
+    found = judged(seen(5, 50, log_start=20), critical_finding="past_log_end: so it is", verdict="past_log_end")
+    assert (found.status, found.reason) == (QueueStatus.INCONSISTENT, "past_log_end: so it is")
+    for window in ([seen(9, 9)], [seen(1, 9)], [seen(9, 9, state_epoch=1), seen(2, 9, state_epoch=2)]):
+        assert status(*window, verdict="unknown") == "state_unknown"
+
+
+def test_unknown_observations_are_passed_over() -> None:
+    """Rules compare the known ones around them, and say so in numbers."""
+    hole = QueueObservation(observed_at=0)
+    found = judged(seen(5, 9), hole, seen(5, 12), hole, seen(5, 15, acknowledged=2, archived=1))
+    assert (found.status, found.reason) == (
+        "stuck",
+        (
+            "first unfinished offset 5 stays in the newest 3 observations with 10 records unfinished; meanwhile the log "
+            "end moved by 6 and 3 records were finished; 1 members"
+        ),
+    )
+    assert status(hole, seen(9, 9, log_start=0), hole, seen(9, 9, log_start=3), hole) == "state_unknown"
+    assert status(seen(9, 9, state_epoch=1), hole, seen(9, 9, state_epoch=2)) == "rewound"
+    assert status(seen(9, 9), seen(9, 9), members=None) == "idle"
+    lag = judged(seen(1, 5), hole, seen(2, 7), seen(3, 9))
+    assert lag.reason.startswith("6 records are unfinished, 4 were in the oldest of 3 observations, and never fewer")
+
+
+def test_many_windows_are_judged_at_once() -> None:
+    """Windows of any length side by side: each row is what it is alone, without rows there are none."""
+    assert judge_windows(pa.array([], STATUS_WINDOW), CONTEXT.empty_table()).num_rows == 0
+    windows = [[seen(5, 9)], [seen(5, 9), seen(5, 12), seen(5, 15)], [seen(9, 9)] * LONGEST, [seen(1, 9, archived=2)]]
+    context = pa.Table.from_pylist(
+        [{"completeness": "complete", "members": n, "first_look_at": 0} for n in range(4)], schema=CONTEXT
+    )
+    held = pa.array([[asdict(each) for each in window] for window in windows], STATUS_WINDOW)
+    found = judge_windows(held, context).to_pylist()
+    alone = [judged(*window, members=n) for n, window in enumerate(windows)]
+    assert [(row["status"], row["reason"]) for row in found] == [(each.status, each.reason) for each in alone]
+    newest = pa.array([asdict(seen(9, 9, at=WINDOW // 2))] * 5, STATUS_WINDOW.value_type)
+    kept = newest_windows(pa.concat_arrays([held, pa.array([None], STATUS_WINDOW)]), newest)
+    assert [len(row) for row in kept.to_pylist()] == [2, 4, LONGEST, 2, 1]
 
 
 @given(st.lists(st.integers(1, WINDOW), max_size=20), st.integers(0, 3))
 def test_a_window_is_a_time_and_counts_are_kept(pauses: list[int], slow: int) -> None:
     """However often somebody looks: no more than ten observations, the newest three whatever their age, the others not
-    older than the window, and no count within it is lost; columns keep the same ones."""
+    older than the window, and no count within it is lost."""
     window: list[QueueObservation] = []
     at, seen = 0, []
     for number, pause in enumerate(pauses):
         at += 1 + (pause >> (2 * slow))
         newest = QueueObservation(observed_at=at, acknowledged=number % 3, released=1, archived=None)
         seen.append(newest)
-        columns = newest_windows(window_array([window]), pa.array([asdict(newest)], STATUS_WINDOW.value_type))
         window = next_window(window, newest)
-        assert columns.to_pylist() == window_array([window]).to_pylist()
         assert window[-3:] == seen[-3:] or len(window) == LONGEST
         assert len(window) <= LONGEST
         assert window[-1] == newest
@@ -145,11 +240,16 @@ def test_a_window_is_a_time_and_counts_are_kept(pauses: list[int], slow: int) ->
         assert sum(one.acknowledged or 0 for one in window) >= sum(one.acknowledged or 0 for one in within)
 
 
-@given(st.lists(st.none() | st.integers(0, LONGEST), max_size=6))
-def test_a_window_keeps_the_newest_observations(lengths: list[int | None]) -> None:
-    """The newest observation comes last; of eleven within the window one is dropped, of rows of any lengths."""
-    before = [None if n is None else [QueueObservation(observed_at=at) for at in range(n)] for n in lengths]
-    held = pa.array([None if w is None else [asdict(each) for each in w] for w in before], STATUS_WINDOW)
-    newest = QueueObservation(observed_at=99)
-    found = newest_windows(held, pa.array([asdict(newest)] * len(lengths), STATUS_WINDOW.value_type))
-    assert found.to_pylist() == window_array([next_window(own or (), newest) for own in before]).to_pylist()
+def test_rules_are_in_the_order_of_the_statuses() -> None:
+    """The first rule that applies is the worst."""
+    order = list(STATUS_TABLE)
+    ranks = [order.index(status) for status, _ in RULES.values()]
+    assert ranks == sorted(ranks)
+    assert set(range(len(order))) == set(ranks)
+
+
+def test_the_document_has_the_table_of_statuses() -> None:
+    """docs/quality.md has every status, worst first, with its meaning, urgency and advice."""
+    row = re.compile(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| (\w+) \| ([^|]+) \|$", re.MULTILINE)
+    found = [cells for cells in row.findall(DOCUMENT.read_text("utf-8")) if cells[0] in set(QueueStatus)]
+    assert found == [(s.value, its.meaning, its.urgency.value, its.advice) for s, its in STATUS_TABLE.items()]

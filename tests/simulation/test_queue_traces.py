@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from definitions.queue_rules import Judgement, judge
-from definitions.queue_window import QueueContext, QueueObservation, next_window
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples.queue_observations import Judgement, QueueObservation, judge, next_window
 from simulation.leader_random_walk import KEY, LeaderFixture
 
 from acktrail.model.queue_status import LONGEST, STATUS_TABLE, WINDOW, QueueStatus, Urgency
@@ -19,6 +18,7 @@ from acktrail_simulation.error_codes import ErrorCode
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 LIMIT = 5
 LEAST_ROUNDS, MOST_ROUNDS = 3, 14
+few = settings(max_examples=20)
 EVERY = WINDOW // LONGEST
 """Between two observations."""
 
@@ -65,10 +65,8 @@ class Trace:
         self.counts.clear()
         self.window = next_window(self.window, seen)
         previous = self.judged[-1] if self.judged else None
-        context = QueueContext(
-            completeness="complete", members=1, unseen_at=None if previous is None else previous.unseen_at
-        )
-        self.judged.append(judge(previous, self.window, context))
+        unseen_at = None if previous is None else previous.unseen_at
+        self.judged.append(judge(previous, self.window, completeness="complete", members=1, unseen_at=unseen_at))
         return self.judged[-1].status
 
 
@@ -86,6 +84,7 @@ def statuses(rounds: list[int], act: Callable[[Trace], None]) -> list[QueueStatu
 ROUNDS = st.lists(st.integers(1, 6), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS)
 
 
+@few
 @given(st.lists(st.integers(0, 6), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS))
 def test_a_group_that_finishes_everything_is_never_bad(rounds: list[int]) -> None:
     """However many records come, and where none come. Once what came has left the window it is idle."""
@@ -94,6 +93,7 @@ def test_a_group_that_finishes_everything_is_never_bad(rounds: list[int]) -> Non
     assert found[-1] is QueueStatus.IDLE
 
 
+@few
 @given(ROUNDS, st.integers(0, LONGEST + 3))
 def test_a_record_that_is_held_stops_the_group(rounds: list[int], pause: int) -> None:
     """Everything above the first record is finished, and it stays: stuck from the third observation to the last, also
@@ -103,12 +103,14 @@ def test_a_record_that_is_held_stops_the_group(rounds: list[int], pause: int) ->
 
 
 @pytest.mark.parametrize(("how", "status"), [(RELEASE, QueueStatus.RELEASE_LOOP), (REJECT, QueueStatus.REJECT_STORM)])
+@few
 @given(rounds=ROUNDS)
 def test_a_group_that_finishes_nothing_shows_at_once(how: int, status: QueueStatus, rounds: list[int]) -> None:
     """From the first observation on; the broker archives what was delivered five times."""
     assert set(statuses(rounds, lambda trace: trace.settle(how))) == {status}
 
 
+@few
 @given(st.lists(st.integers(4, 9), min_size=LEAST_ROUNDS, max_size=MOST_ROUNDS))
 def test_a_group_that_is_too_slow_lags(rounds: list[int]) -> None:
     """One batch is finished where two come: lagging from the third observation on, and never stuck."""

@@ -137,114 +137,86 @@ STATUS_TABLE: Final = MappingProxyType(
 """Every status, worst first."""
 
 
-class QueueRule(StrEnum):
-    """What decided on a status."""
-
-    CRITICAL = "critical"
-    RETENTION_PASSED = "retention_passed"
-    RETENTION_UNDELIVERED = "retention_undelivered"
-    RETENTION_NEXT = "retention_next"
-    UNATTENDED = "unattended"
-    NEVER_ATTENDED = "never_attended"
-    STUCK = "stuck"
-    ARCHIVING_STUCK = "archiving_stuck"
-    REJECT_STORM = "reject_storm"
-    RELEASE_LOOP = "release_loop"
-    ARCHIVED_UNSEEN = "archived_unseen"
-    LAGGING = "lagging"
-    NO_MATCH = "no_match"
-    NO_STATE = "no_state"
-    NOT_COMPLETE = "not_complete"
-    NOT_INITIALIZED = "not_initialized"
-    NOT_KNOWN = "not_known"
-    REWOUND = "rewound"
-    FIRST_SEEN = "first_seen"
-    NEVER_DELIVERED = "never_delivered"
-    EMPTY = "empty"
-    IDLE = "idle"
-    OK = "ok"
-
-
-RULES: Final[Mapping[QueueRule, tuple[QueueStatus, str]]] = MappingProxyType(
+RULES: Final[Mapping[str, tuple[QueueStatus, str]]] = MappingProxyType(
     {
-        QueueRule.CRITICAL: (QueueStatus.INCONSISTENT, "{critical_finding}"),
-        QueueRule.RETENTION_PASSED: (
+        "critical": (QueueStatus.INCONSISTENT, "{critical_finding}"),
+        "retention_passed": (
             QueueStatus.RETENTION_RISK,
             (
                 "{lost} records were removed unfinished: the log starts at {log_start}, above first unfinished offset "
                 "{start}; {lag} more are unfinished; {members}"
             ),
         ),
-        QueueRule.RETENTION_UNDELIVERED: (
+        "retention_undelivered": (
             QueueStatus.RETENTION_RISK,
             (
                 "{lost} records were removed that were never delivered: the log starts at {log_start}; {waiting} are "
                 "left; {members}"
             ),
         ),
-        QueueRule.RETENTION_NEXT: (
+        "retention_next": (
             QueueStatus.RETENTION_RISK,
             (
                 "first unfinished offset {start} is {distance} above the log start, which moved by {step} at once; "
                 "{lag} records are unfinished; {members}"
             ),
         ),
-        QueueRule.UNATTENDED: (QueueStatus.UNATTENDED, "{lag} records wait, {absence}"),
-        QueueRule.NEVER_ATTENDED: (
+        "unattended": (QueueStatus.UNATTENDED, "{lag} records wait, {absence}"),
+        "never_attended": (
             QueueStatus.UNATTENDED,
             (
                 "{waiting} records wait, none was ever delivered, {absence}; the group begins where "
                 "share.auto.offset.reset says"
             ),
         ),
-        QueueRule.STUCK: (
+        "stuck": (
             QueueStatus.STUCK,
             (
                 "first unfinished offset {start} stays in the newest {flat} observations with {lag} records "
                 "unfinished; meanwhile the log end moved by {grown} and {done} records were finished; {members}"
             ),
         ),
-        QueueRule.ARCHIVING_STUCK: (
+        "archiving_stuck": (
             QueueStatus.ARCHIVING_STUCK,
             (
                 "{archiving} records are archiving, some in each of the newest {archiving_for} observations, and none "
                 "was archived in between"
             ),
         ),
-        QueueRule.REJECT_STORM: (QueueStatus.REJECT_STORM, _COUNTS),
-        QueueRule.RELEASE_LOOP: (QueueStatus.RELEASE_LOOP, _COUNTS),
-        QueueRule.ARCHIVED_UNSEEN: (
+        "reject_storm": (QueueStatus.REJECT_STORM, _COUNTS),
+        "release_loop": (QueueStatus.RELEASE_LOOP, _COUNTS),
+        "archived_unseen": (
             QueueStatus.ARCHIVED_UNSEEN,
             "more records were archived than acknowledged, which ended at {unseen_at}; " + _UNSEEN,
         ),
-        QueueRule.LAGGING: (
+        "lagging": (
             QueueStatus.LAGGING,
             (
                 "{lag} records are unfinished, {lag_first} were in the oldest of {known} observations, and never fewer "
                 "than before; {members}"
             ),
         ),
-        QueueRule.NO_MATCH: (QueueStatus.STATE_UNKNOWN, "{verdict}: {verdict_reason}"),
-        QueueRule.NO_STATE: (QueueStatus.STATE_UNKNOWN, "no state of it was replayed"),
-        QueueRule.NOT_COMPLETE: (QueueStatus.STATE_UNKNOWN, "its replayed state is not complete: {completeness}"),
-        QueueRule.NOT_INITIALIZED: (QueueStatus.STATE_UNKNOWN, _NOT_INITIALIZED),
-        QueueRule.NOT_KNOWN: (QueueStatus.STATE_UNKNOWN, "the ends of its log are not known"),
-        QueueRule.REWOUND: (
+        "no_match": (QueueStatus.STATE_UNKNOWN, "{verdict}: {verdict_reason}"),
+        "no_state": (QueueStatus.STATE_UNKNOWN, "no state of it was replayed"),
+        "not_complete": (QueueStatus.STATE_UNKNOWN, "its replayed state is not complete: {completeness}"),
+        "not_initialized": (QueueStatus.STATE_UNKNOWN, _NOT_INITIALIZED),
+        "not_known": (QueueStatus.STATE_UNKNOWN, "the ends of its log are not known"),
+        "rewound": (
             QueueStatus.REWOUND,
             "a reset: the start offset fell by {back}, the state epoch rose by {epochs}; {lag} records are unfinished",
         ),
-        QueueRule.FIRST_SEEN: (
+        "first_seen": (
             QueueStatus.NEW,
             "the first observation: {lag} records are unfinished, nothing to compare with; {members}",
         ),
-        QueueRule.NEVER_DELIVERED: (QueueStatus.NEW, "the first observation: " + _NOT_INITIALIZED),
-        QueueRule.EMPTY: (QueueStatus.IDLE, "it is not initialized, and its log is empty"),
-        QueueRule.IDLE: (QueueStatus.IDLE, "nothing is unfinished, and nothing moves"),
-        QueueRule.OK: (QueueStatus.OK, "{lag} records unfinished; " + _COUNTS),
+        "never_delivered": (QueueStatus.NEW, "the first observation: " + _NOT_INITIALIZED),
+        "empty": (QueueStatus.IDLE, "it is not initialized, and its log is empty"),
+        "idle": (QueueStatus.IDLE, "nothing is unfinished, and nothing moves"),
+        "ok": (QueueStatus.OK, "{lag} records unfinished; " + _COUNTS),
     }
 )
-"""The status of each rule, and its reason with the names of numbers and texts."""
+"""The status of each rule, the first that applies decides, and its reason with the names of numbers and texts."""
 
 
-SAYS_UNSEEN: Final = frozenset({QueueRule.REJECT_STORM, QueueRule.ARCHIVED_UNSEEN})
+SAYS_UNSEEN: Final = frozenset({"reject_storm", "archived_unseen"})
 """Rules that say it themselves."""

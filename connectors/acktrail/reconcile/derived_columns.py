@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.record_columns import BatchColumns, NumberColumn
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import DURABLE_STATES, HIGHEST_DELIVERY_COUNT, TERMINAL_STATES, DeliveryState
-from acktrail.model.replay import SharePartitionState, counts_by_state
+from acktrail.model.replay import counts_by_state
 
 STATE_RULES: Final = {
     "batch_first_le_last": "a batch ends before it begins",
@@ -42,11 +41,6 @@ _Numbers = dict[str, NumberColumn]
 def int64(number: int | None) -> int | None:
     """`number`, or None where it is too great for a column: records can name any offset."""
     return number if number is None or abs(number) < 1 << 63 else None
-
-
-def state_of(row: Mapping[str, Any]) -> SharePartitionState | None:
-    """The state in a row of ``SHARE_PARTITION_STATES``; None when it has none."""
-    return None if row["snapshot_epoch"] is None else replayed_state_of(row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,8 +170,9 @@ class Descriptions:
 
     def beside(self, keys: pa.Table) -> dict[str, pa.Array]:
         """Columns for each row of `keys` (``KEY_COLUMNS``), null where nothing was answered. `topic`,
-        `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end, the fields of a
-        ``DescribedPartition``."""
+        `described_topic`, `topic_status`, `group_state`; and for each phase, with its name at the end: `is_listed` (its
+        group described it), `start_offset` (null: not initialized), `lag`, `error` (why the description failed),
+        `is_group_present` (null: the group could not be queried), `is_authorized`, and the log's start and end."""
         own = self.topics.take(first_matches([keys["topic_id"]], [self.topics["topic_id"]]))
         described = self.shares["topic"].take(_matches(keys, self.shares, KEY_COLUMNS))
         samples = {phase: self._sample(keys, phase) for phase in PHASES}

@@ -1,37 +1,35 @@
-"""Replayed states and descriptions to verdicts, as columns.
+"""Replayed states and descriptions to verdicts, as columns: the rules of ``acktrail.model.reconciliation``.
 
-``acktrail.model.reconciliation.reconcile`` decides. Rows on which both sides plainly agree, which are nearly all of a
-healthy cluster's, are recognized by columns (``_agree``) and get the same verdict, reason and lags without it.
+Of each rule there is a mask of the rows where it applies if none before it does. For example::
+
+    replayed start offset 7     described 9 before and after    `start_behind`: live_ahead
+    replayed start offset 7     described 5 before, 9 after     `agreement`: match
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.binary_column import BoolArray
+from acktrail.format.columns.binary_column import BoolArray, Int64Array
+from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.record_columns import NumberColumn
 from acktrail.format.columns.schemas.table_schemas import RECONCILIATIONS
 from acktrail.format.columns.share_partition_keys import key_codes, state_partitions_of
 from acktrail.model.batches import TERMINAL_STATES
-from acktrail.model.reconciliation import (
-    Completeness,
-    DescribedPartition,
-    ReconciliationInput,
-    TopicStatus,
-    Verdict,
-    reconcile,
-)
+from acktrail.model.reconciliation import RULES, Completeness, TopicStatus
+from acktrail.model.replay import unfinished_records
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.derived_columns import StateBatches, int64, is_large, state_of
+from acktrail.reconcile.derived_columns import StateBatches, int64, is_large
 from acktrail.reconcile.observed_run import PHASES, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
+from acktrail.replay.rule_reasons import rule_reasons
 
 RECONCILED: Final = pa.schema(
     [
@@ -49,14 +47,18 @@ RECONCILED: Final = pa.schema(
 )
 """A verdict, with what findings say beside it."""
 _FOUND_ON: Final = RECONCILED.field("found_on")
-_SAMPLE: Final = tuple(DescribedPartition.__slots__)
 _VERDICTS: Final = pa.schema(
     [RECONCILIATIONS.field(name) for name in ("verdict", "reason", "durable_lag", "unfinished_records")]
 )
 _UNRELIABLE: Final = pa.array([Completeness.GAP.value, Completeness.UNREADABLE.value])
 _END: Final = "log_end_offset"
 _LOWEST: Final = np.iinfo(np.int64).min
+_GREATEST: Final = np.iinfo(np.int64).max
 _SAID: Final = ("start_offset", "lag", "log_start_offset", _END)
+_SAID_IN_TEXTS: Final = ["start_offset", *(f"{name}_{phase}" for name in ("start_offset", "error") for phase in PHASES)]
+_GONE: Final = pa.array([TopicStatus.DELETED.value, TopicStatus.RECREATED.value])
+_VERDICT_NAMES: Final = pa.array([verdict.value for verdict, _ in RULES.values()])
+_TEMPLATES: Final = [template for _, template in RULES.values()]
 _Columns = dict[str, pa.ChunkedArray | pa.Array]
 _Numbers = dict[str, NumberColumn]
 
@@ -146,96 +148,148 @@ def _moved(columns: _Columns) -> pa.Array:
 
 
 def verdicts_of(evidence: pa.Table) -> pa.Table:
-    """Verdict, reason and lags of each row: what ``reconcile`` gives for it. `evidence`: the columns of a replayed
-    state (null: none), the fields of ``DescribedPartition`` with ``_before`` and ``_after`` at the end of their names,
-    `topic_status`, `incomplete`, `was_initialized`."""
-    batches = StateBatches.of(evidence)
-    agree = _agree(evidence, batches)
-    found = pa.table(_agreements(evidence, batches), schema=_VERDICTS)
-    others = np.flatnonzero(~agree)
-    if not len(others):
-        return found
-    rows = evidence.take(pa.array(others)).to_pylist()
-    one_by_one = [reconcile(_evidence(row)) for row in rows]
-    plain = pa.table(
-        {
-            "verdict": [one.verdict.value for one in one_by_one],
-            "reason": [one.reason for one in one_by_one],
-            "durable_lag": [int64(one.durable_lag) for one in one_by_one],
-            "unfinished_records": [int64(one.unfinished_records) for one in one_by_one],
-        },
-        schema=_VERDICTS,
-    )
-    places = np.arange(len(agree))
-    places[others] = len(agree) + np.arange(len(others))
-    return pa.concat_tables([found, plain]).take(pa.array(places))
+    """Verdict, reason and lags of each row. `evidence`: the columns of ``REPLAYED`` of a state (null: none), what
+    ``Descriptions.beside`` gives, `incomplete` and `was_initialized`."""
+    compared = _Compared(evidence)
+    masks = {**_masks_of_descriptions(evidence, compared), **_masks_of_numbers(evidence, compared)}
+    chosen = np.select([masks[rule] for rule in RULES], range(len(RULES)))
+    is_reliable = compared.has_state & ~_has(evidence["incomplete"])
+    columns = {
+        "verdict": _VERDICT_NAMES.take(pa.array(chosen)),
+        "reason": rule_reasons(chosen, _TEMPLATES, compared.texts),
+        "durable_lag": _lags(compared, is_reliable),
+        "unfinished_records": _unfinished(evidence, compared, is_reliable),
+    }
+    return pa.table(columns, schema=_VERDICTS)
 
 
-def _evidence(row: Mapping[str, Any]) -> ReconciliationInput:
-    before, after = (DescribedPartition(**{name: row[f"{name}_{phase}"] for name in _SAMPLE}) for phase in PHASES)
-    return ReconciliationInput(
-        durable=state_of(row),
-        before=before,
-        after=after,
-        topic_status=None if row["topic_status"] is None else TopicStatus(row["topic_status"]),
-        incomplete=row["incomplete"],
-        was_initialized=row["was_initialized"],
-    )
+class _Compared:
+    """The numbers that rules compare, each of shape (rows,). Start offsets that are not known are before all others."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.has_state = _has(rows["snapshot_epoch"])
+        said = {f"{name}_{phase}": _numbers(rows[f"{name}_{phase}"]) for name in _SAID for phase in PHASES}
+        self.start, self.count = (_numbers(rows[name]) for name in ("start_offset", "delivery_complete_count"))
+        starts, lags, ends = ([said[f"{name}_{phase}"] for phase in PHASES] for name in ("start_offset", "lag", _END))
+        self.log_start, self.log_end = _newest(said, "log_start_offset"), _newest(said, _END)
+        self.farthest = np.maximum(*map(_or_lowest, ends))
+        is_beyond = pc.and_(pc.is_null(rows["end_offset"]), pc.greater(pc.list_value_length(rows["batches"]), 0))
+        self.ends = _numbers(pc.if_else(pc.fill_null(is_beyond, fill_value=False), _GREATEST, rows["end_offset"]))
+        self.own, described = _or_lowest(self.start), [*map(_or_lowest, starts)]
+        self.low, self.high = np.minimum(*described), np.maximum(*described)
+        self.has_lags = self.start.mask & self.count.mask & lags[0].mask & lags[1].mask
+        self.progress = self.start.values + self.count.values
+        self.least = np.minimum(*(e.values for e in ends)) - np.maximum(*(lag.values for lag in lags))
+        self.most = np.maximum(*(e.values for e in ends)) - np.minimum(*(lag.values for lag in lags))
+        small = reduce(np.logical_and, (~is_large(each.values) for each in (self.start, *lags, *ends)))
+        is_at_start = (self.own == self.low) & (self.own == self.high)
+        self.has_progress = is_at_start & self.has_lags & ends[0].mask & ends[1].mask & small
+        self._rows, self._said = rows, rows.select(_SAID_IN_TEXTS)
+
+    def texts(self, name: str, rows: pa.Array) -> pa.Array:
+        """What `name` stands for in the sentences of some rows."""
+        if name in _TEXTS:
+            return _TEXTS[name](self._said.take(rows))
+        numbers = {"progress": self.progress, "least": self.least, "most": self.most, "end_offset": self.ends.values}
+        numbers |= {"log_end": self.farthest, "log_start": self.log_start.values}
+        column = pa.array(numbers[name]) if name in numbers else self._rows[name].combine_chunks()
+        return column.take(rows).cast(pa.string())
 
 
-def _agree(rows: pa.Table, batches: StateBatches) -> BoolArray:
-    """Rows with a verdict of ``match`` for certain: a reliable state, two sound descriptions with a start offset, and
-    none of the rules after that applies. All numbers are small enough to add."""
-    start, count, numbers = batches.starts, _numbers(rows["delivery_complete_count"]), _samples(rows)
-    agree = batches.regular & batches.known & _has(rows["snapshot_epoch"]) & ~_has(rows["incomplete"])
-    for phase in PHASES:
-        for name in ("is_listed", "is_group_present", "is_authorized"):
-            agree &= pc.fill_null(rows[f"{name}_{phase}"], fill_value=False).to_numpy()
-        agree &= ~_has(rows[f"error_{phase}"]) & numbers[f"start_offset_{phase}"].mask
-    for column in numbers.values():
-        agree &= ~is_large(column.values)
-    starts, lags, ends = ([numbers[f"{name}_{phase}"] for phase in PHASES] for name in ("start_offset", "lag", _END))
-    low, high = (extreme(*(column.values for column in starts)) for extreme in (np.minimum, np.maximum))
-    agree &= (low <= start) & (start <= high)
-    progress = start + count.values
-    least = np.minimum(*(e.values for e in ends)) - np.maximum(*(lag.values for lag in lags))
-    most = np.maximum(*(e.values for e in ends)) - np.minimum(*(lag.values for lag in lags))
-    compared = (low == high) & count.mask & lags[0].mask & lags[1].mask & ends[0].mask & ends[1].mask
-    agree &= ~compared | ((least <= progress) & (progress <= most))
-    log_end = np.maximum(*(np.where(e.mask, e.values, _LOWEST) for e in ends))
-    agree &= ~(ends[0].mask | ends[1].mask) | (batches.end_offsets().values <= log_end)
-    log_start = _newest(numbers, "log_start_offset")
-    return agree & (~log_start.mask | (start >= log_start.values))
-
-
-def _agreements(rows: pa.Table, batches: StateBatches) -> _Columns:
-    """What ``reconcile`` gives where both sides agree; in other rows these columns mean nothing."""
-    numbers, count = _samples(rows), _numbers(rows["delivery_complete_count"])
-    log_start, log_end = _newest(numbers, "log_start_offset"), _newest(numbers, _END)
-    first = np.maximum(batches.starts, log_start.values)
-    done = batches.covered(batches.is_in(TERMINAL_STATES), first, log_end.values)
-    lag, backlog = log_end.values - batches.starts - count.values, np.maximum(log_end.values - first - done, 0)
+def _masks_of_descriptions(rows: pa.Table, compared: _Compared) -> dict[str, BoolArray]:
+    """The rows where each rule applies that asks whether something is there."""
+    has_state, initialized = compared.has_state, _is(rows["was_initialized"])
+    before, after = (_is(rows[f"is_listed_{phase}"]) for phase in PHASES)
+    present = [_is(rows[f"is_group_present_{phase}"]) for phase in PHASES]
+    unlisted, status = has_state & ~before, rows["topic_status"]
     return {
-        "verdict": pa.repeat(Verdict.MATCH.value, rows.num_rows),
-        "reason": _reasons(rows, count.mask & _has(rows["lag_before"]) & _has(rows["lag_after"])),
-        "durable_lag": pa.array(lag, mask=~(log_end.mask & count.mask)),
-        "unfinished_records": pa.array(backlog, mask=~(log_start.mask & log_end.mask)),
+        **{f"refused_{phase}": ~_is(rows[f"is_authorized_{phase}"]) for phase in PHASES},
+        "topic_refused": _is(pc.equal(status, TopicStatus.NOT_AUTHORIZED.value)) & ~before & ~after,
+        "incomplete": _has(rows["incomplete"]),
+        **{f"failed_{phase}": _has(rows[f"error_{phase}"]) for phase in PHASES},
+        **{f"no_group_{phase}": ~_has(rows[f"is_group_present_{phase}"]) for phase in PHASES},
+        "appeared": after & ~before,
+        "vanished": before & ~after,
+        "missing": ~has_state & before,
+        "group_gone": unlisted & ~initialized & ~present[0] & ~present[1],
+        "topic_gone": unlisted & ~initialized & _is(pc.is_in(status, value_set=_GONE)),
+        "not_in_group": unlisted & ~initialized & present[0] & present[1] & _has(status),
+        "initialized": unlisted & initialized,
+        "topic_unseen": unlisted & ~_has(status),
+        "group_changed": unlisted,
     }
 
 
-def _reasons(rows: pa.Table, are_lags_known: BoolArray) -> pa.ChunkedArray:
-    before, after = rows["start_offset_before"], rows["start_offset_after"]
-    low, high = (pc.cast(f(before, after), pa.string()) for f in (pc.min_element_wise, pc.max_element_wise))
-    start = pc.cast(rows["start_offset"], pa.string())
-    described = pc.if_else(pc.equal(before, after), high, pc.binary_join_element_wise(low, "to", high, " "))
-    suffix = pc.if_else(pa.array(are_lags_known), "", "; lag not known")
-    return pc.binary_join_element_wise(
-        "replayed start offset ", start, ", described start offset ", described, suffix, ""
-    )
+def _masks_of_numbers(rows: pa.Table, compared: _Compared) -> dict[str, BoolArray]:
+    """The rows where each rule applies that compares numbers: both sides have some, or neither has any."""
+    has_state, initialized = compared.has_state, _is(rows["was_initialized"])
+    behind, ahead = has_state & (compared.own < compared.low), has_state & (compared.own > compared.high)
+    is_less = has_state & compared.has_progress & (compared.progress < compared.least)
+    is_more = has_state & compared.has_progress & (compared.progress > compared.most)
+    ends, first = compared.ends, _numbers(rows["first_unfinished_offset"])
+    is_uninitialized = ~compared.start.mask & ~_has(rows["start_offset_after"])
+    return {
+        "reset": initialized & (behind | ahead),
+        "reset_behind": initialized & is_less,
+        "reset_ahead": initialized & is_more,
+        "start_behind": behind,
+        "progress_behind": is_less,
+        "start_ahead": ahead,
+        "progress_ahead": is_more,
+        "past_log_end": ends.mask & (compared.farthest != _LOWEST) & (ends.values > compared.farthest),
+        "before_log_start": first.mask & compared.log_start.mask & (first.values < compared.log_start.values),
+        "neither": ~has_state,
+        "not_initialized": is_uninitialized,
+        "no_lag": ~compared.has_lags,
+        "agreement": np.ones_like(has_state),
+    }
 
 
-def _samples(rows: pa.Table) -> _Numbers:
-    return {f"{name}_{phase}": _numbers(rows[f"{name}_{phase}"]) for name in _SAID for phase in PHASES}
+def _lags(compared: _Compared, is_reliable: BoolArray) -> pa.Array:
+    """The lags as a broker computes them (``durable_lag``)."""
+    start, count, end = compared.start, compared.count, compared.log_end
+    known = is_reliable & start.mask & count.mask & end.mask & ~is_large(start.values) & ~is_large(end.values)
+    return pa.array(end.values - start.values - count.values, mask=~known)
+
+
+def _unfinished(rows: pa.Table, compared: _Compared, is_reliable: BoolArray) -> pa.Array:
+    """``unfinished_records`` of each row: of those with regular batches as columns."""
+    batches, log_start, log_end = StateBatches.of(rows), compared.log_start, compared.log_end
+    known = is_reliable & batches.known & log_start.mask & log_end.mask
+    regular = batches.regular & ~is_large(log_start.values) & ~is_large(log_end.values)
+    first = np.maximum(batches.starts, log_start.values)
+    done = batches.covered(batches.is_in(TERMINAL_STATES), first, log_end.values)
+    counts = np.maximum(log_end.values - first - done, 0)
+    for row in np.flatnonzero(known & ~regular).tolist():
+        state = replayed_state_of(rows.slice(row, 1).to_pylist()[0])
+        count = int64(unfinished_records(state, int(log_start.values[row]), int(log_end.values[row])))
+        counts[row], known[row] = count or 0, count is not None
+    return pa.array(counts, mask=~known)
+
+
+def _start_text(column: pa.ChunkedArray) -> pa.Array:
+    text = pc.binary_join_element_wise("start offset ", pc.cast(column, pa.string()), "")
+    return pc.fill_null(text, "no start offset").combine_chunks()
+
+
+def _described_text(rows: pa.Table) -> pa.Array:
+    both = [rows[f"start_offset_{phase}"] for phase in PHASES]
+    low, high = pc.min_element_wise(*both, skip_nulls=False), pc.max_element_wise(*both)
+    span = pc.binary_join_element_wise(_start_text(low), "to", pc.cast(high, pa.string()), " ")
+    is_one = pc.or_(pc.fill_null(pc.equal(*both), fill_value=False), pc.is_null(high))
+    return pc.if_else(is_one, _start_text(high), span).combine_chunks()
+
+
+def _said_text(phase: str, rows: pa.Table) -> pa.Array:
+    return pc.fill_null(pc.binary_join_element_wise(": ", rows[f"error_{phase}"], ""), "").combine_chunks()
+
+
+_TEXTS: Final[Mapping[str, Callable[[pa.Table], pa.Array]]] = {
+    "start": lambda rows: _start_text(rows["start_offset"]),
+    "start_before": lambda rows: _start_text(rows["start_offset_before"]),
+    "described": _described_text,
+    **{f"said_{phase}": partial(_said_text, phase) for phase in PHASES},
+}
 
 
 def _newest(numbers: _Numbers, name: str) -> NumberColumn:
@@ -244,10 +298,20 @@ def _newest(numbers: _Numbers, name: str) -> NumberColumn:
     return NumberColumn(values=np.where(after.mask, after.values, before.values), known=after.mask | before.mask)
 
 
+def _or_lowest(column: NumberColumn) -> Int64Array:
+    return np.where(column.mask, column.values, _LOWEST)
+
+
 def _numbers(column: pa.ChunkedArray) -> NumberColumn:
     return NumberColumn.of_arrow(column.combine_chunks())
 
 
 def _has(column: pa.ChunkedArray) -> BoolArray:
     mask: BoolArray = pc.is_valid(column).to_numpy()
+    return mask
+
+
+def _is(column: pa.ChunkedArray) -> BoolArray:
+    """Where it is true, and known."""
+    mask: BoolArray = pc.fill_null(column, fill_value=False).to_numpy()
     return mask

@@ -1,13 +1,53 @@
-"""The statuses of all share partitions at once: ``judge`` of ``tests/support/definitions/queue_rules.py`` by columns.
+"""How the newest observations of share partitions become their statuses, for all of them at once.
+
+The idea is Burrow's (LinkedIn's monitor of consumer groups): a window of the newest observations, and no threshold. The
+window is a time, ``WINDOW``: what is older has no colour any more, however often somebody looks. A status is read off
+the order of numbers: what moved, what stayed, which of two is greater. The first rule that applies decides; they are in
+the order of ``STATUS_TABLE``, worst first.
+
+================  =====================================================================================================
+inconsistent      the run has a critical finding about the share partition
+retention_risk    the log start is above the start offset (``DeleteRecords`` and the log's retention move it; a leader
+                  follows it later), or it moved while nothing of the share partition was ever delivered
+retention_risk    a step of the log start as long as the longest one within the window would remove unfinished records,
+                  and the group has not finished what was in the log when the window began
+unattended        records wait, and the group has no members: unfinished ones, or the whole log where nothing was ever
+                  delivered. It needs no second observation
+stuck             the start offset stays in the newest observations, at least 3, all with unfinished records, while
+                  records above it are finished or the log end moves. It stays stuck until the start offset moves or
+                  nothing is unfinished: a pause of the producers is no recovery
+archiving_stuck   records are archiving in each of the newest observations, at least 3, and none was archived in between
+                  (KIP-1191: the leader writes them to the dead-letter topic first)
+reject_storm      within the window more records were archived than acknowledged, and no fewer than released. A record
+                  that consumers reject is archived at once
+release_loop      within the window more deliveries were released than acknowledged. A record that consumers release, or
+                  whose lock ends, is released up to the limit of deliveries, then archived
+archived_unseen   more records were archived than acknowledged, that is over, and it has not been acknowledged
+lagging           at least 3 observations, all with unfinished records, never fewer than before, and the group has not
+                  finished what was in the log one observation ago
+state_unknown     the verdict is no match, the newest observation lacks the start offset, an end of the log or the lag,
+                  or the replayed state is not complete. What the counts above show is certain nevertheless, and comes
+                  first
+rewound           the start offset fell or the state epoch rose within the window: a reset
+new               the only observation has unfinished records, or none was ever delivered: nothing to compare with
+idle              nothing is unfinished, and nothing moved within the window; or the share partition is not initialized
+                  and its log is empty
+ok                else
+================  =====================================================================================================
+
+A storm or a loop is over where the newest observation in which anything ended shows none of it, or where the group has
+no members and nothing ended since the observation before. An observation that is not known shows nothing: rules compare
+the known ones around it. Counts are those of the delivery history between two observations; the oldest of a first
+window counts from the first record on. They are as old as the newest state record, where that is older than the
+observation.
 
 Windows are arrays with a row for each share partition and a column for each observation, so that a rule asks all of
-them at once; property tests hold this and the definition to the same statuses and reasons.
+them at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from string import Formatter
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,10 +65,10 @@ from acktrail.model.queue_status import (
     SAYS_UNSEEN,
     STILL_UNSEEN,
     WINDOW,
-    QueueRule,
     QueueStatus,
 )
 from acktrail.model.reconciliation import Completeness, Verdict
+from acktrail.replay.rule_reasons import rule_reasons
 
 CONTEXT: Final = schema(
     (STRING, "previous_status"),
@@ -39,11 +79,12 @@ CONTEXT: Final = schema(
     (INT64, "lost_records", "archived_seen"),
     (INSTANT, "unseen_at"),
 )
-"""What is known beside a window, as of its newest observation: status and time of the judgement before (null: none),
-and as in ``QueueContext`` of ``definitions/queue_window.py``; null: not known. `critical_finding`: rule and
-detail of the worst critical one, null: none. `no_members_since`: the first observation in a row without members, null:
-it has some. `archived_seen`: archived in any exported record. `unseen_at`: the newest observation at which more was
-archived than acknowledged, null: somebody has acknowledged that."""
+"""What is known beside a window, as of its newest observation: status and time of the judgement before (null: none);
+of all others null: not known. `completeness` null: no state was replayed. `critical_finding`: rule and detail of the
+worst critical one, null: none. `no_members_since`: the first observation in a row without members, null: it has some.
+`lost_records`: removed by the retention before they were finished. `archived_seen`: archived in any exported record.
+`unseen_at`: the newest observation at which more was archived than acknowledged, null: somebody has acknowledged
+that."""
 JUDGED: Final = schema((STRING, "status"), (INSTANT, "status_since"), (STRING, "reason"), (INSTANT, "unseen_at"))
 """The judgement of each row; `unseen_at` goes into the next one's context."""
 MOST: Final = 1 << 58
@@ -52,6 +93,8 @@ MOST: Final = 1 << 58
 _FIELDS: Final = tuple(STATUS_WINDOW.value_type.names)
 _OFFSETS: Final = ("first_unfinished_offset", "log_start_offset", "log_end_offset", "unfinished_records")
 _NAMES: Final = pa.array([status.value for status, _ in RULES.values()])
+_TEMPLATES: Final = [template for _, template in RULES.values()]
+_SAYS_UNSEEN: Final = [place for place, rule in enumerate(RULES) if rule in SAYS_UNSEEN]
 _Numbers = dict[str, Int64Array]
 
 
@@ -69,19 +112,22 @@ def judge_windows(windows: pa.Array, context: pa.Table) -> pa.Table:
     chosen = np.select([masks[rule] for rule in RULES], range(len(RULES)))
     status = _NAMES.take(pa.array(chosen))
     is_same = pc.fill_null(pc.equal(status, context["previous_status"]), fill_value=False)
-    texts = _texts(context, shown.observed_at, unseen_at)
+    text_of = partial(_text_of, found, _texts(context, shown.observed_at, unseen_at))
+    is_said = np.isin(chosen, _SAYS_UNSEEN) | ~unseen_at.is_valid().to_numpy(zero_copy_only=False)
+    pieces = (rule_reasons(chosen, _TEMPLATES, text_of), rule_reasons(is_said * 1, (STILL_UNSEEN, ""), text_of))
     columns = {
         "status": status,
         "status_since": pc.if_else(is_same, context["previous_since"], shown.observed_at),
-        "reason": _reasons(chosen, found, texts, unseen_at.is_valid()),
+        "reason": pc.binary_join_element_wise(*pieces, ""),
         "unseen_at": unseen_at,
     }
     return pa.table(columns, schema=JUDGED)
 
 
 def newest_windows(before: pa.Array, newest: pa.StructArray) -> pa.Array:
-    """``STATUS_WINDOW``: of each window of `before` (null: none) and the observation `newest` of the same row behind it
-    what ``next_window`` of ``definitions/queue_window.py`` keeps."""
+    """``STATUS_WINDOW``: the observations that matter of each window of `before` (null: none), and `newest` of the same
+    row behind them: those within ``WINDOW``, and the newest ``LEAST``. Of more than ``LONGEST`` the one between the two
+    that are closest leaves its counts to the next one, which is never the newest."""
     kind = STATUS_WINDOW.value_type
     lengths = pc.fill_null(pc.list_value_length(before), 0).to_numpy() + 1
     rows, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
@@ -240,7 +286,7 @@ def _most(mask: BoolArray, numbers: Int64Array) -> Int64Array:
     return most
 
 
-def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[QueueRule, BoolArray]:
+def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[str, BoolArray]:
     """The rows where each rule applies, if none before it does."""
     found = shown.numbers
     is_complete = _is(context["completeness"], Completeness.COMPLETE.value)
@@ -258,32 +304,29 @@ def _masks(shown: _Shown, context: pa.Table, unseen: BoolArray) -> dict[QueueRul
     was_stuck = _is(context["previous_status"], QueueStatus.STUCK.value)
     first = found["observations"] == 1
     return {
-        QueueRule.CRITICAL: _has(context["critical_finding"]),
-        QueueRule.RETENTION_PASSED: known & (distance < 0),
-        QueueRule.RETENTION_UNDELIVERED: undelivered & (found["lost"] > 0),
-        QueueRule.RETENTION_NEXT: known & is_near & (lag > 0) & (found["start"] < found["end_first"]),
-        QueueRule.UNATTENDED: known & deserted & (lag > 0),
-        QueueRule.NEVER_ATTENDED: undelivered & deserted & (waiting > 0),
-        QueueRule.STUCK: known & (stuck | (was_stuck & (flat > 1))),
-        QueueRule.ARCHIVING_STUCK: known & (found["archiving_for"] >= LEAST),
-        QueueRule.REJECT_STORM: (archived > acknowledged)
-        & (archived >= released)
-        & goes_on
-        & (found["last_archived"] > 0),
-        QueueRule.RELEASE_LOOP: (released > acknowledged) & goes_on & (found["last_released"] > 0),
-        QueueRule.ARCHIVED_UNSEEN: unseen,
-        QueueRule.LAGGING: known & grows & (found["start"] < found["end_before"]),
-        QueueRule.NO_MATCH: _has(context["verdict"]) & ~_is(context["verdict"], Verdict.MATCH.value),
-        QueueRule.NO_STATE: ~_has(context["completeness"]),
-        QueueRule.NOT_COMPLETE: ~is_complete,
-        QueueRule.NOT_INITIALIZED: undelivered & (waiting != 0) & ~first,
-        QueueRule.NOT_KNOWN: ~known & ~undelivered,
-        QueueRule.REWOUND: known & ((found["back"] > 0) | (found["epochs"] > 0)),
-        QueueRule.FIRST_SEEN: known & first & (lag > 0),
-        QueueRule.NEVER_DELIVERED: undelivered & (waiting != 0),
-        QueueRule.EMPTY: undelivered,
-        QueueRule.IDLE: known & (lag == 0) & still,
-        QueueRule.OK: np.ones_like(known),
+        "critical": _has(context["critical_finding"]),
+        "retention_passed": known & (distance < 0),
+        "retention_undelivered": undelivered & (found["lost"] > 0),
+        "retention_next": known & is_near & (lag > 0) & (found["start"] < found["end_first"]),
+        "unattended": known & deserted & (lag > 0),
+        "never_attended": undelivered & deserted & (waiting > 0),
+        "stuck": known & (stuck | (was_stuck & (flat > 1))),
+        "archiving_stuck": known & (found["archiving_for"] >= LEAST),
+        "reject_storm": (archived > acknowledged) & (archived >= released) & goes_on & (found["last_archived"] > 0),
+        "release_loop": (released > acknowledged) & goes_on & (found["last_released"] > 0),
+        "archived_unseen": unseen,
+        "lagging": known & grows & (found["start"] < found["end_before"]),
+        "no_match": _has(context["verdict"]) & ~_is(context["verdict"], Verdict.MATCH.value),
+        "no_state": ~_has(context["completeness"]),
+        "not_complete": ~is_complete,
+        "not_initialized": undelivered & (waiting != 0) & ~first,
+        "not_known": ~known & ~undelivered,
+        "rewound": known & ((found["back"] > 0) | (found["epochs"] > 0)),
+        "first_seen": known & first & (lag > 0),
+        "never_delivered": undelivered & (waiting != 0),
+        "empty": undelivered,
+        "idle": known & (lag == 0) & still,
+        "ok": np.ones_like(known),
     }
 
 
@@ -320,32 +363,8 @@ def _time(instants: Any) -> Any:
     return pc.strftime(pc.cast(instants, pa.timestamp("s"), safe=False), "%Y-%m-%dT%H:%M:%SZ")
 
 
-def _reasons(chosen: Int64Array, numbers: _Numbers, texts: Mapping[str, Any], unseen: pa.Array) -> pa.Array:
-    """The reason of each row, in the words of its rule."""
-    order, is_unseen = np.argsort(chosen, kind="stable"), unseen.to_numpy(zero_copy_only=False)
-    found = []
-    for number, (rule, (_, template)) in enumerate(RULES.items()):
-        rows = np.flatnonzero(chosen == number)
-        if len(rows):
-            reasons = _text(template, numbers, texts, pa.array(rows))
-            if rule not in SAYS_UNSEEN and is_unseen[rows].any():
-                longer = pc.binary_join_element_wise(reasons, _text(STILL_UNSEEN, numbers, texts, pa.array(rows)), "")
-                reasons = pc.if_else(pa.array(is_unseen[rows]), longer, reasons)
-            found.append(reasons)
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return pa.concat_arrays([pa.array([], pa.string()), *found]).take(pa.array(places))
-
-
-def _text(template: str, numbers: _Numbers, texts: Mapping[str, Any], rows: pa.Array) -> pa.Array:
-    pieces: list[Any] = []
-    for literal, name, _, _ in Formatter().parse(template):
-        pieces.append(literal)
-        if name is not None and name in texts:
-            piece = texts[name].take(rows)
-            pieces.append(piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece)
-        elif name is not None:
-            pieces.append(pa.array(numbers[name]).take(rows).cast(pa.string()))
-    if all(isinstance(piece, str) for piece in pieces):
-        return pa.repeat("".join(pieces), len(rows))
-    return pc.binary_join_element_wise(*pieces, "")
+def _text_of(numbers: _Numbers, texts: dict[str, Any], name: str, rows: pa.Array) -> pa.Array:
+    if name not in texts:
+        return pa.array(numbers[name]).take(rows).cast(pa.string())
+    found = texts[name].take(rows)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

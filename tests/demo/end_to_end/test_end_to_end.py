@@ -12,11 +12,10 @@ import pytest
 from demo.end_to_end.end_to_end_run import RUN_ID, Observed, dump_of
 from demo.workload_report import Fate, SharePartitionRun
 
-from acktrail.format.columns.model_values import changes_of
+from acktrail.format.columns.model_values import changes_of, replayed_state_of
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.record_history import StatusInterval, status_intervals
 from acktrail.model.status_changes import OffsetStatus, OffsetStatusKind, StatusChange, status_ranges
-from acktrail.reconcile.derived_columns import state_of
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.workload.scenario import Action
@@ -80,7 +79,7 @@ def test_states_are_those_that_the_coordinator_holds(observed: Observed, reconci
             state.start_offset,
             tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in state.batches),
         )
-        for state in map(state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
+        for state in map(replayed_state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
     }
     held = {
         key: (said.error_code, said.state_epoch, said.start_offset, said.batches)
@@ -125,7 +124,8 @@ def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[d
     for change in sorted(changes_of(rows), key=lambda change: (change.at.offset, change.first_offset)):
         of_key.setdefault(change.key, []).append(change)
     states = {
-        state.key: state for state in map(state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
+        state.key: state
+        for state in map(replayed_state_of, Tables(observed.tables).read("share_partition_states").to_pylist())
     }
     assert states.keys() <= of_key.keys()
     for key, changes in of_key.items():

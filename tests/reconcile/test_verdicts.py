@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from samples.random_records import disjoint_batches
 
+from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.model.batches import StateBatch
-from acktrail.model.reconciliation import DescribedPartition, ReconciliationInput, TopicStatus, Verdict, reconcile
+from acktrail.model.reconciliation import TopicStatus, Verdict
 from acktrail.model.replay import SharePartitionState, counts_by_state, durable_lag, unfinished_records
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
+from acktrail.reconcile.derived_columns import derived_columns
+from acktrail.reconcile.verdict_rows import verdicts_of
 
 KEY = SharePartition(group_id=GroupId("g1"), topic_id=TopicId("AQIDBAUGBwgJCgsMDQ4PEA"), partition=0)
 DISAGREE = {Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedPartition:
+    """One sample, in the columns of ``Descriptions.beside``."""
+
+    is_listed: bool
+    start_offset: int | None = None
+    lag: int | None = None
+    error: str | None = None
+    is_group_present: bool | None = True
+    is_authorized: bool = True
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+
+KINDS = {"is_listed": pa.bool_(), "is_group_present": pa.bool_(), "is_authorized": pa.bool_(), "error": pa.string()}
+EVIDENCE = pa.schema(
+    [
+        *(each for each in SHARE_PARTITION_STATES if each.name in {*SharePartitionState.__slots__, *KEY_COLUMNS}),
+        *(
+            (f"{f.name}_{p}", KINDS.get(f.name, pa.int64()))
+            for p in ("before", "after")
+            for f in fields(DescribedPartition)
+        ),
+        *(("topic_status", pa.string()), ("incomplete", pa.string()), ("was_initialized", pa.bool_())),
+    ]
+)
 
 
 def state(
@@ -45,24 +78,28 @@ def described(durable: SharePartitionState | None, end: int = 1_000, start: int 
     )
 
 
+def judged(
+    durable: SharePartitionState | None, before: DescribedPartition, after: DescribedPartition, **more: Any
+) -> dict[str, Any]:
+    own = {} if durable is None else {**asdict(durable), **asdict(durable.key)}
+    samples = {"before": before, "after": after}
+    row = {**own, **{f"{name}_{p}": value for p, each in samples.items() for name, value in asdict(each).items()}}
+    columns = pa.Table.from_pylist([{**row, "was_initialized": False, **more}], schema=EVIDENCE)
+    for name in ("end_offset", "first_unfinished_offset"):
+        columns = columns.append_column(name, derived_columns(columns)[name])
+    found: dict[str, Any] = verdicts_of(columns).to_pylist()[0]
+    return found
+
+
 def verdict(
     durable: SharePartitionState | None,
     before: DescribedPartition,
     after: DescribedPartition,
     *,
     topic: TopicStatus | None = TopicStatus.PRESENT,
-    incomplete: str | None = None,
-    was_initialized: bool = False,
+    **more: Any,
 ) -> Verdict:
-    evidence = ReconciliationInput(
-        durable=durable,
-        before=before,
-        after=after,
-        topic_status=topic,
-        incomplete=incomplete,
-        was_initialized=was_initialized,
-    )
-    return reconcile(evidence).verdict
+    return Verdict(judged(durable, before, after, topic_status=topic, **more)["verdict"])
 
 
 @st.composite
@@ -131,19 +168,13 @@ def test_an_incomplete_export_gets_the_verdict_unknown(
     """Whatever else is known: where records may be missing, the verdict is unknown, says why and gives no lag; only a
     missing right comes first, with no lag either."""
     sample = DescribedPartition(is_listed=listed, start_offset=start, log_start_offset=0, log_end_offset=100)
-    evidence = ReconciliationInput(
-        durable=state(7) if durable else None,
-        before=sample,
-        after=sample,
-        topic_status=topic,
-        incomplete="offsets 3 to 9 were pruned",
-    )
-    judged = reconcile(evidence)
+    why = "offsets 3 to 9 were pruned"
+    found = judged(state(7) if durable else None, sample, sample, topic_status=topic, incomplete=why)
     if topic is TopicStatus.NOT_AUTHORIZED and not listed:
-        assert judged.verdict is Verdict.NOT_AUTHORIZED
+        assert found["verdict"] == Verdict.NOT_AUTHORIZED
     else:
-        assert (judged.verdict, judged.reason) == (Verdict.UNKNOWN, "offsets 3 to 9 were pruned")
-    assert (judged.durable_lag, judged.unfinished_records) == (None, None)
+        assert (found["verdict"], found["reason"]) == (Verdict.UNKNOWN, why)
+    assert (found["durable_lag"], found["unfinished_records"]) == (None, None)
 
 
 LISTED = described(state(10))
@@ -219,22 +250,63 @@ def test_a_reset_in_between_is_not_called_ahead() -> None:
     assert verdict(state(15), UNLISTED, UNLISTED, was_initialized=True) is Verdict.UNKNOWN
 
 
-@given(st.integers(0, 99), st.integers(0, 99))
-def test_moved_is_set_when_the_descriptions_differ(one: int, other: int) -> None:
-    """`moved` tells exactly whether the two descriptions differ."""
-    evidence = ReconciliationInput(durable=state(one), before=described(state(one)), after=described(state(other)))
-    assert reconcile(evidence).moved is (one != other)
-
-
-@given(disjoint_batches(start=20), st.integers(0, 40), st.integers(0, 30))
+@given(disjoint_batches(start=20), st.booleans(), st.integers(0, 40), st.integers(0, 30))
 def test_the_backlog_counts_every_offset_that_can_still_be_delivered(
-    batches: tuple[StateBatch, ...], log_start: int, beyond: int
+    batches: tuple[StateBatch, ...], in_order: bool, log_start: int, beyond: int
 ) -> None:
-    """Offset by offset: inside the log, at or above the start offset, in no terminal state."""
-    durable, log_end = state(20, 0, batches), 20 + beyond
+    """Offset by offset: inside the log, at or above the start offset, in no terminal state; whatever the batches'
+    order."""
+    durable, log_end = state(20, 0, batches if in_order else batches[::-1]), 20 + beyond
     done = {o for b in batches if b.is_terminal for o in range(b.first_offset, b.last_offset + 1)}
     left = [o for o in range(max(20, log_start), log_end) if o not in done]
     assert unfinished_records(durable, log_start, log_end) == len(left)
+    sample = described(durable, log_end, log_start)
+    found = judged(durable, sample, sample)
+    assert (found["durable_lag"], found["unfinished_records"]) == (beyond, len(left))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ({}, {}, "replayed start offset 10, described start offset 10"),
+        ({}, {"start_offset": 5}, "replayed start offset 10, described start offset 5 to 10"),
+        ({"start_offset": None}, {}, "replayed start offset 10, described no start offset to 10"),
+        ({}, {"lag": None}, "replayed start offset 10, described start offset 10; lag not known"),
+        ({"lag": 880}, {"lag": 880}, "replayed progress 10, described at least 120"),
+        ({"lag": 995}, {"lag": 995}, "replayed progress 10, described at most 5"),
+        ({}, {"log_start_offset": 11}, "start offset 10, the log starts at 11"),
+        ({"log_end_offset": 9}, {"log_end_offset": 9, "lag": None}, "the state ends at offset 10, the log at 9"),
+        ({}, {"is_authorized": False}, "DESCRIBE on the group or its topics was missing after the export"),
+        (
+            {"is_authorized": False, "error": "no"},
+            {},
+            "DESCRIBE on the group or its topics was missing before the export: no",
+        ),
+        ({}, {"error": "asleep"}, "the description after the export failed: asleep"),
+        ({"is_group_present": None}, {}, "the group could not be described before the export"),
+        ({}, {"start_offset": 2**63 - 1}, f"replayed start offset 10, described start offset 10 to {2**63 - 1}"),
+    ],
+)
+def test_reasons_have_the_numbers_that_decided(before: dict[str, Any], after: dict[str, Any], reason: str) -> None:
+    """What the samples say where they differ from the usual one."""
+    usual = described(state(10))
+    found = judged(state(10), replace(usual, **before), replace(usual, **after), topic_status="present")
+    assert found["reason"] == reason
+
+
+@pytest.mark.parametrize("greatest", [2**61, 2**63 - 1])
+def test_offsets_that_are_too_great_to_add_are_still_compared(greatest: int) -> None:
+    """Records can name any offset: a start or a batch beyond the log is told, and no number is made up."""
+    usual = described(state(10))
+    far, wide = (
+        state(greatest),
+        state(10, 0, (StateBatch(first_offset=10, last_offset=greatest, delivery_state=0, delivery_count=1),)),
+    )
+    for durable in (far, wide):
+        sample = replace(usual, start_offset=durable.start_offset)
+        found = judged(durable, sample, sample, topic_status="present")
+        assert found["verdict"] == Verdict.PAST_LOG_END
+    assert judged(far, usual, usual)["verdict"] == Verdict.DURABLE_AHEAD
 
 
 @given(disjoint_batches(start=20))

@@ -193,8 +193,8 @@ def test_unknown_observations_are_passed_over() -> None:
     assert (found.status, found.reason) == (
         "stuck",
         (
-            "first unfinished offset 5 stays in the newest 3 observations with 10 records unfinished; meanwhile the log "
-            "end moved by 6 and 3 records were finished; 1 members"
+            "first unfinished offset 5 stays in the newest 3 observations with 10 records unfinished; meanwhile the "
+            "log end moved by 6 and 3 records were finished; 1 members"
         ),
     )
     assert status(hole, seen(9, 9, log_start=0), hole, seen(9, 9, log_start=3), hole) == "state_unknown"

@@ -105,7 +105,7 @@ def _write(
     folder = out or reports_folder() or Path()
     config = TablesConfig.from_environment(tables, tables_options)
     file, pack = write_evidence(config, run_id, folder, kept=_KEEP_ALL)
-    files = sum(len(of["log"]) + len(of["data"]) for of in pack["tables"])
+    files = sum(len(of["files"]) for of in pack["tables"])
     wrote = {"pack": str(file), "run_id": pack["facts"]["head"]["run_id"], "sha256": pack["sha256"], "files": files}
     text = f"evidence of run {printable(str(wrote['run_id']))}: {printable(str(file))}\nSHA-256 {wrote['sha256']}"
     typer.echo(json.dumps(wrote) if as_json else f"{text}, {files} files of {len(pack['tables'])} tables")
@@ -125,8 +125,7 @@ def _verify(
 
     Example: acktrail dashboard evidence verify evidence
     """
-    from acktrail_dashboard.evidence import packs_in, verify_pack
-    from acktrail_dashboard.file_hashes import FileFate
+    from acktrail_dashboard.evidence import FileFate, packs_in, verify_pack
 
     config = TablesConfig.from_environment(tables, tables_options)
     found = [verify_pack(config, file) for file in packs_in(place)]

@@ -1,38 +1,54 @@
 """The evidence of a run: what was read, checked and found, and hashes of the tables' files behind it, under a hash of
-its own; and whether a pack is still what the tables show. What cannot be compared is unknown, never passed."""
+its own; and whether a pack is still what the tables show. What cannot be compared is unknown, never passed.
+
+Data files and commits are written once and never changed. A maintenance may remove them: data files that the table's
+newest version does not have any more, and commits that the table is read without. Nothing else may be missing.
+
+Example: a pack has the files ``a`` and ``b`` at version 7. The table is at version 9 now, which has ``b`` and ``c``.
+
+    a missing    unknown: a later version removed it, and nothing can be compared
+    b missing    different: the newest version still has it
+    b changed    different: its bytes are others
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as fs
 
 from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, MalformedFile, UnknownName
+from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import as_json, summarize, summary_form
 from acktrail.view.run_tables import RunTables, rows_of_run, shown_run
-from acktrail_dashboard.file_hashes import ComparedFile, FileFate, FileHash, HashedTable, compare, hash_table
 from acktrail_dashboard.report import file_name, prune, write_whole
 
 EVIDENCE: Final = "acktrail-evidence"
 """The stem of a pack's file, before the run."""
 SCHEMA: Final = "acktrail-evidence/1"
 _LARGEST: Final = 256 << 20
+_PIECE: Final = 1 << 20
+_LOG: Final = "_delta_log/"
+_NUMBERED: Final = re.compile(r"^(\d{20})\.(json|checkpoint\.(?:.*\.)?parquet)$")
 _NAMED: Final = 5
 _ENGINES: Final = {"spark": "pyspark", "great_expectations": "great_expectations", "deltalake": "deltalake"}
 _OF_THE_RUN: Final = (
@@ -45,8 +61,28 @@ _TABLES: Final = (*_OF_THE_RUN, *_OF_ALL, "state_records", "offset_observations"
 _FACTS: Final = ("head", "totals", "exports", "gaps", "expectations", "findings")
 _RESULTS: Final = ("share_partition_states", "reconciliations")
 Pack = dict[str, Any]
-Known = dict[str, dict[tuple[str, int], str]]
-"""Hashes of data files by table, path and size."""
+Known = Mapping[str, Mapping[str, str]]
+"""Hashes of data files by table and path."""
+
+
+class FileFate(StrEnum):
+    """What a comparison shows: the same; another one, or gone without a trace; removed as a maintenance may, so that
+    nothing can be compared."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedTable:
+    """A version of a table: the hash in hex of each file by its path. These are the newest checkpoint with all commits
+    since, or all commits, and the data files."""
+
+    table: str
+    table_id: str
+    version: int
+    files: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +152,45 @@ def make_pack(tables: Tables, run_id: str, *, known: Known | None = None, broker
             **{name: _installed(package) for name, package in _ENGINES.items()},
         },
         "facts": run_facts(found, run_id),
-        "tables": [asdict(hash_table(of, (known or {}).get(name, {}))) for name, of in found.items()],
+        "tables": [asdict(_hashed_table(of, (known or {}).get(name, {}))) for name, of in found.items()],
     }
     return json.loads(json.dumps({**pack, "sha256": digest(pack)}))  # type: ignore[no-any-return]  # an object
+
+
+def _hashed_table(snapshot: TableSnapshot, known: Mapping[str, str]) -> HashedTable:
+    """The hashes of a version. A data file that is `known` is not read again, so that what changed since its first hash
+    shows."""
+    place, newest = snapshot.place, snapshot.version
+    with place.translated():
+        storage = place.storage()
+        log, base = _log_of(storage, newest)
+        own = sorted(path for path, number in log.items() if number >= base)
+        files = {path: _hashed(storage, path) for path in own}
+        files |= {path: known.get(path) or _hashed(storage, path) for path in sorted(_data_of(snapshot))}
+    return HashedTable(table=snapshot.name, table_id=snapshot.table_id, version=newest, files=files)
+
+
+def _log_of(storage: fs.FileSystem, newest: int) -> tuple[dict[str, int], int]:
+    """Commits and checkpoints up to a version, each with its own; and the version of the newest checkpoint, or 0."""
+    found = (_NUMBERED.match(each.base_name) for each in files_of(storage, _LOG, recursive=False))
+    log = {_LOG + each[0]: int(each[1]) for each in found if each and int(each[1]) <= newest}
+    return log, max((number for path, number in log.items() if not path.endswith(".json")), default=0)
+
+
+def _number(path: str) -> int:
+    return int(path.removeprefix(_LOG)[:20])
+
+
+def _data_of(snapshot: TableSnapshot) -> set[str]:
+    return {each.path for each in snapshot.files()}
+
+
+def _hashed(storage: fs.FileSystem, path: str) -> str:
+    found = hashlib.sha256()
+    with storage.open_input_stream(path) as stream:
+        while piece := stream.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def run_facts(snapshots: Mapping[str, TableSnapshot], run_id: str) -> dict[str, Any]:
@@ -190,11 +262,9 @@ def verify_pack(config: TablesConfig, file: Path) -> PackVerdict:
         parts.append(_part("pack", "parts of it are missing"))
         return PackVerdict(pack=str(file), run_id="", sha256=digest(pack), parts=tuple(parts), files={})
     tables = Tables(config)
-    for each in (each for of in hashed for each in _files_of(tables, of)):
+    for each in (each for of in hashed for each in _compared(tables, of)):
         counts[each.fate.value] += 1
-        if each.fate is not FileFate.SAME:
-            place = {"table": each.table, "file": each.path or None}
-            parts.append(PartVerdict(part="files", fate=each.fate, reason=each.reason, **place))
+        parts += [each] if each.fate is not FileFate.SAME else []
     parts.append(_facts_again(tables, hashed, run_id, facts, is_whole=counts[FileFate.DIFFERENT.value] == 0))
     return PackVerdict(pack=str(file), run_id=run_id, sha256=digest(pack), parts=tuple(parts), files=dict(counts))
 
@@ -203,21 +273,40 @@ def _part(part: str, reason: str) -> PartVerdict:
     return PartVerdict(part=part, fate=FileFate.DIFFERENT if reason else FileFate.SAME, reason=reason)
 
 
-def _files_of(tables: Tables, hashed: HashedTable) -> Iterator[ComparedFile]:
-    """The files of one table; one line where the table is gone, or another one is in its place."""
-    reason = ""
+def _compared(tables: Tables, hashed: HashedTable) -> Iterator[PartVerdict]:
+    """Every file of a table as the storage has it now; one line where the table is gone, or another one is there.
+    Nothing may be missing of a damaged table, nor of one that lost its newest commits."""
+    needed, reason = set(hashed.files), ""
     try:
         snapshot = tables.snapshot(hashed.table)
         if snapshot is None or snapshot.table_id != hashed.table_id:
             reason = "the table is gone" if snapshot is None else "another table is in its place"
+        elif snapshot.version >= hashed.version:
+            _, base = _log_of(snapshot.place.storage(), snapshot.version)
+            needed = {path for path in needed if path.startswith(_LOG) and _number(path) >= base} | _data_of(snapshot)
     except UnknownName:
         reason = "no table has this name"
     except ConfigurationError:
         pass  # a damaged one: its files show what is wrong
     if reason:
-        yield ComparedFile(table=hashed.table, path="", fate=FileFate.DIFFERENT, reason=reason)
+        yield PartVerdict(part="files", fate=FileFate.DIFFERENT, reason=reason, table=hashed.table)
         return
-    yield from compare(tables.place(hashed.table), hashed)
+    place = tables.place(hashed.table)
+    with place.translated():
+        storage = place.storage()
+        for path, expected in hashed.files.items():
+            fate, reason = _fate(storage, path, expected, is_needed=path in needed)
+            yield PartVerdict(part="files", fate=fate, reason=reason, table=hashed.table, file=path)
+
+
+def _fate(storage: fs.FileSystem, path: str, expected: str, *, is_needed: bool) -> tuple[FileFate, str]:
+    if storage.get_file_info(path).type == fs.FileType.File:
+        is_same = _hashed(storage, path) == expected
+        return (FileFate.SAME, "") if is_same else (FileFate.DIFFERENT, "its bytes are others")
+    if is_needed:
+        return FileFate.DIFFERENT, "it is missing, and no commit removed it"
+    how = "the log was cleaned up" if path.startswith(_LOG) else "a later version of the table removed it"
+    return FileFate.UNKNOWN, how
 
 
 def _facts_again(
@@ -245,16 +334,7 @@ def _at(tables: Tables, hashed: HashedTable) -> TableSnapshot:
 
 def _hashed_tables(pack: Pack) -> list[HashedTable]:
     """The hashes in a pack. Raises KeyError, TypeError, ValueError: something else stands there."""
-    return [
-        HashedTable(
-            table=str(of["table"]),
-            table_id=str(of["table_id"]),
-            version=int(of["version"]),
-            log=tuple(FileHash(**each) for each in of["log"]),
-            data=tuple(FileHash(**each) for each in of["data"]),
-        )
-        for of in pack["tables"]
-    ]
+    return [HashedTable(**{**of, "files": dict(of["files"]), "version": int(of["version"])}) for of in pack["tables"]]
 
 
 def _known(folder: Path) -> Known:
@@ -265,7 +345,7 @@ def _known(folder: Path) -> Known:
             pack = read_pack(file)
             if digest(pack) == pack["sha256"]:
                 return {
-                    of.table: {(each.path, each.size_bytes): each.sha256 for each in of.data}
+                    of.table: {path: each for path, each in of.files.items() if not path.startswith(_LOG)}
                     for of in _hashed_tables(pack)
                 }
     return {}

@@ -15,8 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.command import evidence as app
-from acktrail_dashboard.evidence import PackVerdict, digest, read_pack, verify_pack, write_evidence
-from acktrail_dashboard.file_hashes import FileFate
+from acktrail_dashboard.evidence import FileFate, PackVerdict, digest, read_pack, verify_pack, write_evidence
 
 
 @pytest.fixture
@@ -50,7 +49,8 @@ def test_a_pack_says_what_was_read_checked_and_found(file: Path) -> None:
     assert pack["versions"]["deltalake"]
     assert pack["versions"]["kafka"] is None
     of_ranges = next(of for of in pack["tables"] if of["table"] == "export_ranges")
-    assert (len(of_ranges["log"]), len(of_ranges["data"])) == (1 + sample_run().export_ranges.num_rows, 5)
+    log = [path for path in of_ranges["files"] if path.startswith("_delta_log/")]
+    assert (len(log), len(of_ranges["files"])) == (1 + sample_run().export_ranges.num_rows, len(log) + 5)
 
 
 def test_untouched_tables_verify_also_after_more_was_written(stored: TablesConfig, file: Path) -> None:
@@ -155,7 +155,12 @@ def test_a_file_keeps_the_hash_of_its_first_pack(stored: TablesConfig, file: Pat
 
 
 def _hashes(pack: dict[str, Any]) -> dict[tuple[str, str], str]:
-    return {(of["table"], each["path"]): each["sha256"] for of in pack["tables"] for each in of["data"]}
+    return {
+        (of["table"], path): each
+        for of in pack["tables"]
+        for path, each in of["files"].items()
+        if path.endswith(".parquet")
+    }
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "acktrail-evidence/2"}', "[" * 100_000, "\x00"])

@@ -19,8 +19,7 @@ from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.evidence import verify_pack
-from acktrail_dashboard.file_hashes import FileFate
+from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.workload.workload_run import run_workload
 
 pytestmark = [

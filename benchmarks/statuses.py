@@ -19,7 +19,7 @@ from acktrail.reconcile.past.trend_chunks import add_parts
 from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.tables.delta.store import Tables
-from acktrail.view.health import status_reader
+from acktrail.view import queue_rows
 
 _END: Any = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 _TRENDS = TABLES["queue_trends"]
@@ -40,7 +40,7 @@ def compare(share_partitions: int = 50_000, groups: int = 100, partitions: int =
         since = _END - dt.timedelta(days=days)
         for what, named in asked.items():
             taken = _seconds(
-                lambda named=named: status_reader.trend(tables, "group-001", since=since, until=_END, **named)
+                lambda named=named: queue_rows.trend(tables, "group-001", since=since, until=_END, **named)
             )
             beside = f"{groups * partitions:,} share partitions"
             rows.append(Row(what=f"chart {what}, {days} days", ours=f"{taken * 1_000:.0f} ms", beside=beside))

@@ -23,9 +23,8 @@ from acktrail_dags.dag_profiles import DagProfile, dag_profiles
 from acktrail_dags.run_target import table_run_id, tables_config
 from acktrail_dashboard.page_templates import rendered
 from acktrail_dashboard.web.access_guard import SafeHeaders
-from acktrail_dashboard.web.application import create_app
+from acktrail_dashboard.web.application import PAGES, create_app
 from acktrail_dashboard.web.pages.runs import newest_plans, run_context
-from acktrail_dashboard.web.site_map import PAGES
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _EXPORT: Final = "acktrail_export"

@@ -52,7 +52,7 @@ def _validate(
     """
     from acktrail.executors import default_executors
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.table_facts import no_share_group
+    from acktrail.view.cluster_health import no_share_group
     from acktrail_expectations.gate import choose_run, pass_gate, validate_run
     from acktrail_expectations.results import headline
 

@@ -21,7 +21,7 @@ from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
-from acktrail.view.health.table_facts import greatest
+from acktrail.view.cluster_health import greatest
 from acktrail_expectations.results import (
     QualityResult,
     ValidationSummary,

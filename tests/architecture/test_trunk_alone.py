@@ -16,7 +16,7 @@ PLACES: Final = ("connectors", "dags", "dashboards", "expectations", "spark_jobs
 BRANCHES: Final = {
     "demo": (),
     "drafts": ("format/wire/dialects/test_bytes.py", "offline/test_replay_dialects.py"),
-    "expansion": ("change/test_plan.py", "view/health/test_table_metrics.py::test_a_scrape_follows_the_tables"),
+    "expansion": ("change/test_plan.py", "view/test_table_metrics.py::test_a_scrape_follows_the_tables"),
     "plugins": ("connect/test_config_def.py",),
 }
 """Of each branch: tests of the trunk where it is asked for, and is not there. All tests: `make test-trunk`."""

@@ -20,9 +20,8 @@ from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, UnknownName
 from acktrail.profiles import read_profiles
 from acktrail.tables.delta.store import Tables
-from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
-from acktrail.view.health.open_findings import SeenFinding
-from acktrail.view.health.table_facts import GapsOfReason
+from acktrail.view.cluster_health import ClusterHealth, GapsOfReason, cluster_health
+from acktrail.view.finding_rows import FindingRow
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 HIDDEN = "hidden-w0rd"
@@ -345,9 +344,9 @@ def test_the_overview_shows_what_to_look_at_first_on_top(
     assert [each["offsets"] for each in one["gaps"].values()] == [2]
 
 
-def _found(severity: str) -> tuple[SeenFinding, ...]:
-    rest = dict.fromkeys(name for name in SeenFinding.__slots__ if name not in {"severity", "is_open"})
-    return (SeenFinding(severity=severity, is_open=True, **rest),)  # type: ignore[arg-type]  # no more is looked at
+def _found(severity: str) -> tuple[FindingRow, ...]:
+    rest = dict.fromkeys(name for name in FindingRow.__slots__ if name not in {"severity", "is_open"})
+    return (FindingRow(severity=severity, is_open=True, **rest),)  # type: ignore[arg-type]  # no more is looked at
 
 
 def test_urgency_puts_signs_before_age() -> None:

@@ -18,7 +18,7 @@ from samples.evidence_tables import put, write_evidence_tables
 from servers.web_server import web_server
 
 from acktrail_dashboard.page_templates import static_files
-from acktrail_dashboard.web.site_map import PAGES
+from acktrail_dashboard.web.application import PAGES
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.filterwarnings("ignore:Using `httpx`")]
 

@@ -23,8 +23,7 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.model.status_changes import RecordPosition
 from acktrail.reconcile.past.history_reader import HistoryReader
-from acktrail.tables.open_runs import open_runs
-from acktrail.view.health.open_findings import open_findings
+from acktrail.view.finding_rows import open_findings
 from acktrail_jobs.commands.pipeline_commands import reconcile
 from acktrail_jobs.views import register_views
 
@@ -120,9 +119,18 @@ def expected_answers(clock: Clock) -> dict[str, list[tuple[Any, ...]]]:
         ],
         "What does the export lack?": [(3, 70, 79, 10, "pruned", BEGAN_AT)],
         "Which findings are open, and since when?": [
-            (each.severity, each.rule, each.subject, each.detail, each.first_seen_at, each.times_seen, *each.evidence)
-            for each in open_findings(clock.tables, open_runs(clock.tables))
-            if each.evidence is not None
+            (
+                each.severity,
+                each.rule,
+                each.subject,
+                each.detail,
+                each.first_seen_at,
+                each.times_seen,
+                each.evidence_state_partition,
+                each.evidence_offset,
+            )
+            for each in open_findings(clock.tables)
+            if each.evidence_state_partition is not None
         ],
         "Which offsets were reset, and who approved it?": [
             (row["plan_id"], row["created_at"], ["g"], "to-earliest", None, None, ["ann"], "done")

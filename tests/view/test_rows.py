@@ -16,7 +16,8 @@ from acktrail.tables import open_runs
 from acktrail.tables.open_runs import OpenRuns
 from acktrail.view.check_rows import check_grid, check_result, newest_runs
 from acktrail.view.export_rows import BATCHES_SHOWN, BYTES_SHOWN, export_rows, gap_rows, hex_lines, record_evidence
-from acktrail.view.finding_rows import ROWS_A_PAGE, FindingFilter, FindingPage, finding_page, topic_names
+from acktrail.view.finding_rows import FindingFilter, FindingPage, finding_page, topic_names
+from acktrail.view.queue_rows import ROWS_A_PAGE
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
 
@@ -69,10 +70,10 @@ def test_every_finding_is_on_one_page_the_worst_first(found: list[tuple[str, str
         finding(number, severity=severity, rule=rule, run_id=run) for number, (severity, rule, run) in enumerate(found)
     ]
     lines = []
-    for at in range(1, page_of(known, shown=shown).count + 1):
+    for at in range(1, page_of(known, shown=shown).part.count + 1):
         page = page_of(known, at, shown=shown)
-        assert page.at == at
-        assert sum(count for _, count in page.severities) == sum(count for _, count in page.rules) == page.total
+        assert page.part.at == at
+        assert sum(count for _, count in page.severities) == sum(count for _, count in page.rules) == page.part.total
         assert len(page.rows) <= ROWS_A_PAGE
         lines += page.rows
     newest = {"a": "new", AUDITED: "audit"}
@@ -100,8 +101,8 @@ def test_findings_are_filtered_by_what_the_address_says() -> None:
     assert [line.subject for line in page_of(found, severity="info").rows] == ["s0002"]
     assert page_of(found, severity="info").severities == (("critical", 3), ("info", 1))
     assert [line.subject for line in page_of(found, group_id="'; drop table findings").rows] == ["s0004"]
-    assert page_of(found, first_seen=AT - timedelta(hours=1)).total == 3
-    assert page_of(found, rule="unknown", first_seen=AT - timedelta(hours=1)).total == 0
+    assert page_of(found, first_seen=AT - timedelta(hours=1)).part.total == 3
+    assert page_of(found, rule="unknown", first_seen=AT - timedelta(hours=1)).part.total == 0
     (line,) = page_of(found, rule="unknown").rows
     assert (line.topic, line.is_open) == ("orders", True)
 

@@ -38,6 +38,7 @@ _REASONS: Final = {
     SKIPPED_BY_REQUEST: ("warning", "a person moved the position past them"),
 }
 """Tone and meaning of the reasons of a gap."""
+GAP_REASONS: Final = tuple(_REASONS)
 _FOLDS: Final = {
     "commits": ("exported_at", "count_distinct"),
     "first_offset": ("first_offset", "min"),

@@ -10,10 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.tables.open_runs import OpenRuns
-from acktrail.view.wording import SEVERITIES, canonical, counted, instant, tally
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.open_runs import OpenRuns, open_runs
+from acktrail.view.queue_rows import ROWS_A_PAGE, ListPart, part_of
+from acktrail.view.wording import SEVERITIES, canonical, counted, instant, severity_rank, tally
 
-ROWS_A_PAGE: Final = 50
 SHOWN: Final = ("open", "gone", "all")
 """Findings that are open (see ``acktrail.tables.open_runs``), those that are not any more, and both."""
 
@@ -50,6 +51,12 @@ class FindingRow:
     run_id: str | None
     is_open: bool | None = None
 
+    @property
+    def urgency(self) -> tuple[Any, ...]:
+        """Sort key: open ones first, the worst first, of one severity the newest first."""
+        begun = 0.0 if self.first_seen_at is None else -self.first_seen_at.timestamp()
+        return not self.is_open, severity_rank(self.severity), begun, self.rule, self.subject
+
 
 FINDING_COLUMNS: Final = tuple(name for name in FindingRow.__slots__ if name != "is_open")
 """Columns of ``findings`` that a row has."""
@@ -57,13 +64,11 @@ FINDING_COLUMNS: Final = tuple(name for name in FindingRow.__slots__ if name != 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingPage:
-    """Part `at` (from 1) of `count` of the `total` findings that the filter lets through. `severities` and `rules`
-    count those that it would let through with any severity, or any rule."""
+    """A part of the findings that the filter lets through. `severities` and `rules` count those that it would let
+    through with any severity, or any rule."""
 
     rows: tuple[FindingRow, ...]
-    at: int
-    count: int
-    total: int
+    part: ListPart
     severities: tuple[tuple[str, int], ...]
     rules: tuple[tuple[str, int], ...]
 
@@ -78,14 +83,11 @@ def finding_page(
     by_rule = _equal(ranked, "severity", wanted.severity)
     found = _equal(by_severity, "severity", wanted.severity)
     order = [("rank", "ascending"), ("first_seen_at", "descending"), ("rule", "ascending"), ("subject", "ascending")]
-    count = max(1, -(-found.num_rows // ROWS_A_PAGE))
-    at = min(max(1, at), count)
-    page = found.sort_by(order).slice((at - 1) * ROWS_A_PAGE, ROWS_A_PAGE) if found.num_rows else found
+    part = part_of(found.num_rows, at)
+    page = found.sort_by(order).slice(part.first, ROWS_A_PAGE)
     return FindingPage(
         rows=tuple(finding_row(row, topics, runs) for row in page.drop_columns(["rank"]).to_pylist()),
-        at=at,
-        count=count,
-        total=found.num_rows,
+        part=part,
         severities=tally(map(canonical, by_severity["severity"].to_pylist()), SEVERITIES),
         rules=tally((rule or "" for rule in by_rule["rule"].to_pylist()), ()),
     )
@@ -98,6 +100,17 @@ def finding_row(row: Mapping[str, Any], topics: Mapping[str, str], runs: OpenRun
     topic = row["topic"] if row["topic"] is not None else topics.get(row["topic_id"] or "")
     is_open = None if runs is None else runs.is_open(row["rule"], row["run_id"])
     return FindingRow(**{**own, **texts, "severity": canonical(row["severity"]), "topic": topic, "is_open": is_open})
+
+
+def open_findings(tables: Tables, *, gone_too: bool = False) -> tuple[FindingRow, ...]:
+    """The findings that the newest runs saw, by `FindingRow.urgency`; with `gone_too` also those that only earlier ones
+    saw. Where no run is known there are none. Raises ConfigurationError, RetryableError: a table cannot be read."""
+    runs = open_runs(tables)
+    where = None if gone_too else pc.field("run_id").isin(list(runs.run_ids))
+    rows = tables.read("findings", columns=FINDING_COLUMNS, where=where).to_pylist() if runs.run_ids else []
+    is_named = all(row["topic"] is not None or row["topic_id"] is None for row in rows)
+    names = {} if is_named else topic_names(tables.read("topics", columns=["topic_id", "topic"]))
+    return tuple(sorted((finding_row(row, names, runs) for row in rows), key=lambda row: row.urgency))
 
 
 def seen_text(row: FindingRow) -> str:

@@ -25,11 +25,11 @@ from acktrail.connect.config_def import Password
 from acktrail.connect.rest.access import Access, is_loopback, is_same
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, UnknownName
+from acktrail_dashboard.branch_views import branch_views
 from acktrail_dashboard.page_templates import page_templates, rendered, static_files
 from acktrail_dashboard.web import access_guard
-from acktrail_dashboard.web.site_map import PAGES
-from acktrail_dashboard.web.table_reader import TableReader
-from acktrail_dashboard.web.web_page import Visit, WebPage
+from acktrail_dashboard.web.pages import changes, findings, groups, overview, runs
+from acktrail_dashboard.web.web_page import TableReader, Visit, WebPage
 
 _LOG: Final = logging.getLogger("acktrail.dashboard")
 _NEXT: Final = re.compile(r"[a-z-]{0,40}(\?[^\s\\]{0,4000})?")
@@ -42,6 +42,12 @@ _OPENED: Final = (
     "group_observations", "share_partition_states", "export_ranges",
 )  # fmt: skip
 """What the first pages read."""
+PAGES: Final[tuple[WebPage, ...]] = (
+    *(*overview.PAGES, *groups.PAGES, *findings.PAGES),
+    *(page for each in branch_views() for page in each.pages),
+    *(*changes.PAGES, *runs.PAGES),
+)
+"""All pages, in the order of the navigation."""
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
@@ -120,8 +126,9 @@ class _Dashboard:
         """Compile the templates and open the tables, so that the first visit does not wait for it."""
         for template in (*(page.template for page in self._pages), "problem.html"):
             page_templates().get_template(template)
+        visit = Visit(path="", root="", query={}, now=self._clock(), reader=self._reader)
         for table in _OPENED:
-            self._reader.exists(table, [])
+            visit.exists(table)
 
     def endpoint(self, page: WebPage) -> Callable[[Request], Response]:
         """What answers for `page`."""

@@ -1,31 +1,69 @@
-"""What a page is, and one visit of it: its address, the range of time that it shows, and what it read."""
+"""What a page is, and one visit of it: its address, the range of time that it shows, and what it reads.
+
+A table is read again only after a commit, and one that cannot be read is a note on the page, not an end.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from threading import RLock
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.errors import InputError
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ConfigurationError, InputError
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.tables.open_runs import OpenRuns
 from acktrail.tables.open_runs import open_runs as newest_runs
 from acktrail.times import duration_ms
+from acktrail.view import queue_rows
 from acktrail.view.finding_rows import topic_names
-from acktrail_dashboard.web.table_reader import TableProblem, TableReader
 
 AnswerT = TypeVar("AnswerT")
+_ANSWERS: Final = 128
+"""Answers that are kept; a newer version of a table is another answer."""
+_BYTES: Final = 128 << 20
+"""The answers that are kept have at most this number of bytes."""
 _LARGEST: Final = 2**63 - 1
 _RANGES: Final = ("1h", "6h", "24h", "7d", "30d", "90d")
 _USUAL: Final = "24h"
 _LONGEST: Final = timedelta(days=370)
 _HINT: Final = "give UTC times such as 2026-11-23T08:00, the earlier one first, at most 370 days apart"
+
+
+class TableReader:
+    """The tables of one root, for several threads one after the other, and the answers of their newest versions."""
+
+    def __init__(self, config: TablesConfig) -> None:
+        """Raises ConfigurationError: the root is none."""
+        self.tables: Final = Tables(config)
+        self.lock: Final = RLock()
+        """Held by callers that use `tables` themselves."""
+        self._answers: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
+
+    def answer(
+        self, name: str, question: tuple[object, ...], answer: Callable[[TableSnapshot], pa.Table]
+    ) -> pa.Table | None:
+        """The answer of a table's newest version, kept until the next one; None: there is no table."""
+        snapshot = self.tables.followed(name)
+        if snapshot is None:
+            return None
+        asked = (name, snapshot.table_id, snapshot.version, *question)
+        if asked not in self._answers:
+            self._answers[asked] = answer(snapshot)
+            sizes = sum(each.nbytes for each in self._answers.values())
+            while len(self._answers) > 1 and (len(self._answers) > _ANSWERS or sizes > _BYTES):
+                sizes -= self._answers.popitem(last=False)[1].nbytes
+        self._answers.move_to_end(asked)
+        return self._answers[asked]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,22 +128,39 @@ class Visit:
     query: Mapping[str, str]
     now: datetime
     reader: TableReader
-    problems: list[TableProblem] = field(default_factory=list)
+    problems: list[AcktrailError] = field(default_factory=list)
     range_names: ClassVar = _RANGES
 
     def read(self, table: str, *, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """Rows of a table's newest version that satisfy `where`, in no order; none where it does not exist, or cannot
         be read, which the page then reports."""
-        return self.reader.read(table, self.problems, columns=columns, where=where)
+        named = None if columns is None else tuple(columns)
+        question = ("read", named, str(where))
+        return self._rows(table, named, question, lambda snapshot: snapshot.read(columns=named, where=where))
+
+    def _rows(
+        self,
+        table: str,
+        columns: Sequence[str] | None,
+        question: tuple[object, ...],
+        answer: Callable[[TableSnapshot], pa.Table],
+    ) -> pa.Table:
+        found = self.ask(table, lambda _: self.reader.answer(table, question, answer), None)
+        return chosen_columns(table, columns).empty_table() if found is None else found
 
     def exists(self, table: str) -> bool:
         """Whether the table was ever created; True where that cannot be found out."""
-        return self.reader.exists(table, self.problems)
+        return self.ask(table, lambda tables: tables.followed(table) is not None, nothing=True)
 
     def ask(self, table: str, question: Callable[[Tables], AnswerT], nothing: AnswerT) -> AnswerT:
         """The answer of a reader of acktrail that needs the tables themselves; `nothing` where they cannot be read: the
         page then names `table` as a problem."""
-        return self.reader.ask(table, self.problems, question, nothing)
+        with self.reader.lock:
+            try:
+                return question(self.reader.tables)
+            except (AcktrailError, pa.ArrowException, OSError) as error:
+                self.problems.append(_problem(table, error))
+                return nothing
 
     def within(self, column: str) -> pc.Expression:
         """That a column of instants lies within the range of time, which is widened to whole minutes: rows that were
@@ -118,7 +173,10 @@ class Visit:
         """Rows of ``queue_trends`` within the range of time, ascending: of a group, or of one of its share
         partitions."""
         begin, end = (each.replace(second=0, microsecond=0) for each in (self.time_range.begin, self.time_range.end))
-        return self.reader.trend(self.problems, (group_id, topic_id, partition), begin, end + timedelta(minutes=1))
+        place, until, tables = (group_id, topic_id, partition), end + timedelta(minutes=1), self.reader.tables
+        question = ("trend", place, begin, until)
+        found = lambda _: queue_rows.trend(tables, *place, since=begin, until=until)  # noqa: E731
+        return self._rows("queue_trends", None, question, found)
 
     def text(self, name: str) -> str:
         """A parameter of the address; empty where it is not there."""
@@ -163,6 +221,16 @@ class Visit:
     def here(self, **changes: object) -> str:
         """The address of this page with some parameters changed (None: left out)."""
         return self.link(self.path, **{**self.query, **changes})
+
+
+def _problem(name: str, error: Exception) -> AcktrailError:
+    """Why a table cannot be read, and what to do."""
+    if isinstance(error, AcktrailError):
+        return error
+    if isinstance(error, pa.ArrowException):
+        message = f"table {name} has columns or files that this release cannot read"
+        return ConfigurationError(message, hint="it may be of a newer release: `acktrail doctor`")
+    return ConfigurationError(f"table {name} cannot be read", hint="look at the storage of the tables")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

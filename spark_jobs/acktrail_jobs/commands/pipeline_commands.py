@@ -80,7 +80,7 @@ def reconcile(
 def _reconcile_text(tables: TablesConfig, summary: ReconcileSummary) -> str:
     from acktrail.plain_tables import printable, table
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.table_facts import no_share_group
+    from acktrail.view.cluster_health import no_share_group
 
     nothing = None if summary.share_partitions else no_share_group(Tables(tables), summary.run_id)
     if nothing is not None:

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects.released import decode
-from acktrail.view.health.table_metrics import metrics_text
+from acktrail.view.table_metrics import metrics_text
 from acktrail_demo.faults.injections import export_gap
 from acktrail_demo.faults.library import FAULTS, StateFault
 

@@ -83,7 +83,7 @@ def export(
     show_summary(summary, as_json=at.as_json)
     if not at.as_json and "group_observations" not in summary.rows:
         from acktrail.tables.delta.store import Tables
-        from acktrail.view.health.table_facts import no_share_group
+        from acktrail.view.cluster_health import no_share_group
 
         nothing = no_share_group(Tables(target), summary.run_id)
         if nothing is not None:

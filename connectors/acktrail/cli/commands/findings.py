@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,10 +17,11 @@ from acktrail.cli.text.json_text import echo_rows
 from acktrail.errors import InputError
 from acktrail.plain_tables import printable
 from acktrail.times import time_ms
+from acktrail.view.wording import SEVERITIES
 
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.open_findings import SeenFinding
+    from acktrail.view.finding_rows import FindingRow
 
 
 def findings(
@@ -55,8 +57,7 @@ def findings(
     from_ms = None if since is None else time_ms("--since", since)
     config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
-    from acktrail.tables.open_runs import open_runs
-    from acktrail.view.health.open_findings import SEVERITIES, open_findings
+    from acktrail.view.finding_rows import open_findings
 
     if severity is not None and severity not in SEVERITIES:
         raise InputError(f"there is no severity {severity!r}", hint=f"use one of {', '.join(SEVERITIES)}")
@@ -65,16 +66,16 @@ def findings(
         _acknowledge(store, group or [], seen_by)
         return
     worse = None if severity is None else SEVERITIES[: SEVERITIES.index(severity) + 1]
-    tests: list[Callable[[SeenFinding], bool]] = [
+    tests: list[Callable[[FindingRow], bool]] = [
         lambda each: worse is None or each.severity in worse,
         lambda each: rule is None or fnmatch.fnmatchcase(each.rule, rule),
         lambda each: not group or (each.group_id is not None and _is_one_of(each.group_id, group)),
         lambda each: from_ms is None or _ms(each.first_seen_at) >= from_ms,
     ]
-    listed = open_findings(store, open_runs(store), closed_too=all_of_them)
+    listed = open_findings(store, gone_too=all_of_them)
     found = [each for each in listed if all(test(each) for test in tests)]
     if as_json:
-        echo_rows(map(health_text.finding_json, found))
+        echo_rows(map(asdict, found))
         return
     typer.echo(health_text.findings_text(found, dt.datetime.now(dt.UTC)))
 

@@ -41,7 +41,7 @@ def metrics(
     config = lean_tables(tables, tables_options)
     from acktrail.connect.activity import stop_on_signals
     from acktrail.connect.metrics.metrics_endpoint import collectors_served
-    from acktrail.view.health import table_metrics
+    from acktrail.view import table_metrics
 
     if listen is None:
         text = table_metrics.metrics_text(config)

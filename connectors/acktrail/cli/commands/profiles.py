@@ -20,7 +20,7 @@ from acktrail.plain_tables import printable, table
 from acktrail.times import ago_text
 
 if TYPE_CHECKING:
-    from acktrail.view.health.cluster_health import ClusterHealth
+    from acktrail.view.cluster_health import ClusterHealth
 
 _AT_ONCE: Final = 8
 _UNKNOWN: Final = "unknown"
@@ -114,7 +114,7 @@ def _listed(name: str) -> dict[str, Any]:
 
 def _health(name: str, now: dt.datetime) -> ClusterHealth:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.health.cluster_health import ClusterHealth, cluster_health
+    from acktrail.view.cluster_health import ClusterHealth, cluster_health
 
     try:
         return cluster_health(Tables(config.TablesConfig.from_environment(profile=name)), now)

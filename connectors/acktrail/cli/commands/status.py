@@ -18,7 +18,7 @@ from acktrail.errors import QualityGateFailed
 from acktrail.times import duration_ms
 
 if TYPE_CHECKING:
-    from acktrail.view.health.cluster_health import ClusterHealth
+    from acktrail.view.cluster_health import ClusterHealth
 
 ACT_ON_IT: Final = QualityGateFailed.exit_code
 _REDRAW: Final = "\033[H\033[2J"
@@ -56,7 +56,7 @@ def status(
     config = lean_tables(tables, tables_options)
     from acktrail.tables.delta.store import Tables
     from acktrail.view.check_rows import stopping_run
-    from acktrail.view.health.cluster_health import cluster_health
+    from acktrail.view.cluster_health import cluster_health
 
     def look() -> tuple[ClusterHealth, dt.datetime, int]:
         now, tables = dt.datetime.now(dt.UTC), Tables(config)

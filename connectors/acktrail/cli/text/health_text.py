@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from acktrail.model.queue_status import STATUS_TABLE, QueueStatus
 from acktrail.plain_tables import KnownSum, printable, table
 from acktrail.times import ago_text, instant_text, utc_text
 from acktrail.view.wording import counts_text, headline, in_words, trouble_text
 
 if TYPE_CHECKING:
-    from acktrail.view.health.cluster_health import ClusterHealth, GroupHealth, QueueHealth
-    from acktrail.view.health.open_findings import SeenFinding
+    import pyarrow as pa
+
+    from acktrail.view.cluster_health import ClusterHealth
+    from acktrail.view.finding_rows import FindingRow
 
 _LEAST_ROWS: Final = 3
 _GROUP_HEADERS: Final = ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS", "UNFINISHED")
 _QUEUE_HEADERS: Final = ("GROUP", "TOPIC", "PARTITION", "STATUS", "SINCE", "UNFINISHED", "REASON")
 _FINDING_HEADERS: Final = ("SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL")
+_HELPERS: Final = ("words", "counts", "rank")
+"""Columns of rows that say nothing of their own."""
+Row = Mapping[str, Any]
 
 
 def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, stopping: int, lines: int) -> str:
@@ -27,14 +32,11 @@ def screen(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str], *, st
     that stopped the newest run."""
     head = [_headline(found, stopping), *_head(found, now)]
     verdict = printable(f"act on: {'; '.join(reasons)}" if reasons else _nothing(found))
-    groups = found.groups or ()
-    troubled = found.queues or ()
     room = max(lines - len(head) - 2, 0)
-    of_groups = _block(_GROUP_HEADERS, [_group_row(each, now) for each in groups], room // 2, "group(s)")
-    of_queues = _block(
-        *(_QUEUE_HEADERS, [_queue_row(each, now) for each in troubled]),
-        *(room - len(of_groups), "share partition(s) in trouble"),
-    )
+    groups = [_group_row(each, now) for each in _rows(found.groups)]
+    queues = [_queue_row(each, now) for each in _in_trouble(found)]
+    of_groups = _block(_GROUP_HEADERS, groups, room // 2, "group(s)")
+    of_queues = _block(_QUEUE_HEADERS, queues, room - len(of_groups), "share partition(s) in trouble")
     return "\n".join([*head, *of_groups, *of_queues, "", verdict])
 
 
@@ -43,7 +45,7 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
     what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
         f"{utc_text(now)} exported {_age(found.exported_at, now)}, observed {_age(found.observed_at, now)}; "
-        f"groups: {_counted(found.group_statuses)}; {what}"
+        f"groups: {counts_text(found.group_statuses.items())}; {what}"
     )
 
 
@@ -52,14 +54,15 @@ def _nothing(found: ClusterHealth) -> str:
     return f"nothing to act on{f'; to look at: {looks}' if looks else ''}"
 
 
-def findings_text(found: Sequence[SeenFinding], now: dt.datetime) -> str:
+def findings_text(found: Sequence[FindingRow], now: dt.datetime) -> str:
     """One line a finding, the worst first."""
     if not found:
         return "no finding"
     rows = [
         (
-            *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id, each.topic),
-            *(each.partition, _age(each.first_seen_at, now), each.times_seen, _evidence(each.evidence)),
+            *(each.severity if each.is_open else f"({each.severity})", each.rule, each.group_id),
+            *(each.topic or each.topic_id, each.partition, _age(each.first_seen_at, now), each.times_seen),
+            _evidence(each),
             each.detail if each.group_id is not None else f"{each.subject}: {each.detail}",
         )
         for each in found
@@ -68,79 +71,71 @@ def findings_text(found: Sequence[SeenFinding], now: dt.datetime) -> str:
     return text if all(each.is_open for each in found) else f"{text}\n\n(severity): not open any more"
 
 
-def finding_json(each: SeenFinding) -> dict[str, Any]:
-    """One finding; what is not known is null."""
-    place, offset = each.evidence or (None, None)
-    return {
-        "severity": each.severity,
-        "rule": each.rule,
-        "group": each.group_id,
-        "topic": each.topic,
-        "topic_id": each.topic_id,
-        "partition": each.partition,
-        "subject": each.subject,
-        "detail": each.detail,
-        "evidence": None if each.evidence is None else {"state_partition": place, "offset": offset},
-        "first_seen_at": _instant(each.first_seen_at),
-        "last_seen_at": _instant(each.last_seen_at),
-        "times_seen": each.times_seen,
-        "is_open": each.is_open,
-    }
-
-
 def health_json(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> dict[str, Any]:
-    """Everything that is known, with all share partitions that are in trouble."""
+    """Everything that is known, with all share partitions that are in trouble; rows have the columns of the tables."""
+    groups = [
+        {**each, "statuses": dict(zip(each["words"], each["counts"], strict=True))} for each in _rows(found.groups)
+    ]
+    queues = [{**each, "told": trouble_text(each["status"], each["reason"])} for each in _in_trouble(found)]
     return {
         "cluster_id": found.cluster_id,
-        "at": utc_text(now, "milliseconds"),
+        "at": now,
         "act_on": list(reasons),
-        "exported_at": _instant(found.exported_at),
+        "exported_at": found.exported_at,
         "newest_record_at": instant_text(found.newest_record_ms),
-        "observed_at": _instant(found.observed_at),
+        "observed_at": found.observed_at,
         "run_id": found.run_id,
-        "gaps": None if found.gaps is None else {reason: _gaps_json(each) for reason, each in found.gaps.items()},
+        "gaps": None if found.gaps is None else {reason: asdict(each) for reason, each in found.gaps.items()},
         "verdicts": found.verdicts,
-        "statuses": None if found.queues is None else _names(found.statuses),
-        "group_statuses": None if found.groups is None else _names(found.group_statuses),
-        "groups": None if found.groups is None else [_group_json(each) for each in found.groups],
-        "in_trouble": None if found.queues is None else [*map(_queue_json, found.queues)],
-        "findings": None if found.findings is None else [finding_json(each) for each in found.findings],
-        "changes": None
-        if found.changes is None
-        else [
-            {"changed_at": _instant(each.changed_at), "group": each.group_id, "topic": each.topic}
-            | {"partition": each.partition, "before": each.before, "after": each.after, "reason": each.reason}
-            for each in found.changes
-        ],
-        "unknown": dict(found.unknown),
+        "statuses": None if found.queues is None else found.statuses,
+        "group_statuses": None if found.groups is None else found.group_statuses,
+        "groups": None if found.groups is None else [*map(_own, groups)],
+        "in_trouble": None if found.queues is None else [*map(_own, queues)],
+        "findings": None if found.findings is None else [asdict(each) for each in found.findings],
+        "changes": None if found.changes is None else found.changes.to_pylist(),
+        "unknown": found.unknown,
     }
+
+
+def _rows(rows: pa.Table | None) -> list[dict[str, Any]]:
+    return [] if rows is None else rows.to_pylist()
+
+
+def _in_trouble(found: ClusterHealth) -> list[dict[str, Any]]:
+    from acktrail.view.queue_rows import in_trouble
+
+    return [] if found.queues is None else in_trouble(found.queues).to_pylist()
+
+
+def _own(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in _HELPERS}
 
 
 def _headline(found: ClusterHealth, stopping: int) -> str:
     if found.no_share_group is not None:
         return printable(found.no_share_group)
-    worst = ((each.group_id, each.status.value, each.since) for each in found.groups or ())
-    critical = sum(each.severity == "critical" for each in found.findings or ())
-    counts = _names(found.group_statuses)
-    return headline(worst, counts, stopping=stopping, critical_findings=critical)[0]
+    worst = ((each["group_id"], each["status"], each["status_since"]) for each in _rows(found.groups))
+    critical = (found.severities or {}).get("critical", 0)
+    return headline(worst, found.group_statuses, stopping=stopping, critical_findings=critical)[0]
 
 
 def _head(found: ClusterHealth, now: dt.datetime) -> list[str]:
     newest = None if found.newest_record_ms is None else now.timestamp() - found.newest_record_ms / 1000
+    changes = _rows(found.changes)
     lines = [
         f"cluster   {found.cluster_id or 'unknown'}",
         f"export    {_age(found.exported_at, now)}; newest state record {ago_text(newest)}; {_gaps(found, now)}",
         f"verdicts  {_amounts(found.verdicts)}; reconciled {_age(found.reconciled_at, now)}",
-        f"findings  {_findings_line(found)}",
+        f"findings  {_amounts(found.severities)}",
         f"statuses  {_statuses_line(found, now)}",
-        *([f"changes   {_changes_line(found, now)}"] if found.changes else ()),
+        *([f"changes   {_changes_line(changes, now)}"] if changes else ()),
         *(f"unknown   {name}: {why}" for name, why in found.unknown.items()),
     ]
     return [printable(line) for line in lines]
 
 
 def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
-    from acktrail.view.health.table_facts import LOSSES
+    from acktrail.view.cluster_health import LOSSES
 
     if found.gaps is None:
         return "gaps unknown"
@@ -153,31 +148,20 @@ def _gaps(found: ClusterHealth, now: dt.datetime) -> str:
     )
 
 
-def _findings_line(found: ClusterHealth) -> str:
-    from acktrail.view.health.open_findings import SEVERITIES
-
-    if found.findings is None:
-        return "unknown"
-    present = [each.severity for each in found.findings]
-    return _amounts({name: present.count(name) for name in SEVERITIES if name in present})
-
-
 def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
-    if found.groups is None:
+    if found.groups is None or found.queues is None:
         return "unknown"
     if found.no_share_group is not None:
         return f"{_age(found.observed_at, now)}: {found.no_share_group}"
-    queues = f"{sum(each.share_partitions for each in found.groups):,} share partition(s)"
-    groups = f"{len(found.groups):,} group(s)"
-    return f"{_age(found.observed_at, now)}: {groups}, {_counted(found.group_statuses)}; {queues}"
+    groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses.items())}"
+    return f"{_age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
 
 
-def _changes_line(found: ClusterHealth, now: dt.datetime) -> str:
-    changes = found.changes or ()
+def _changes_line(changes: Sequence[Row], now: dt.datetime) -> str:
     newest = changes[0]
-    where = f"{newest.group_id} {newest.topic} {newest.partition}"
-    what = f"{in_words(newest.before)} to {in_words(newest.after or 'gone')}"
-    return f"{len(changes):,} in 24 h, the newest {_age(newest.changed_at, now)}: {where} from {what}"
+    where = f"{newest['group_id']} {newest['topic'] or newest['topic_id']} {newest['partition']}"
+    what = f"{in_words(newest['before'])} to {in_words(newest['after'] or 'gone')}"
+    return f"{len(changes):,} in 24 h, the newest {_age(newest['changed_at'], now)}: {where} from {what}"
 
 
 def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, what: str) -> list[str]:
@@ -190,57 +174,16 @@ def _block(headers: Sequence[str], rows: list[tuple[object, ...]], most: int, wh
     return ["", *table(headers, shown).split("\n"), *([f"… {more:,} more {what}; --json has all"] if more else ())]
 
 
-def _group_row(each: GroupHealth, now: dt.datetime) -> tuple[object, ...]:
-    own = f"{each.statuses[each.status]:,} of {each.share_partitions:,}"
-    unfinished = KnownSum(each.unfinished_records, each.unfinished_unknown)
-    return each.group_id, in_words(each.status), _age(each.since, now), own, unfinished
+def _group_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
+    own = f"{row['counts'][0]:,} of {row['partitions']:,}"
+    unfinished = KnownSum(row["unfinished_records"] or 0, row["unfinished_unknown"])
+    return row["group_id"], in_words(row["status"]), _age(row["status_since"], now), own, unfinished
 
 
-def _queue_row(each: QueueHealth, now: dt.datetime) -> tuple[object, ...]:
-    unfinished = None if each.unfinished_records is None else f"{each.unfinished_records:,}"
-    told = trouble_text(each.status, each.reason)
-    return each.group_id, each.topic, each.partition, in_words(each.status), _age(each.since, now), unfinished, told
-
-
-def _group_json(each: GroupHealth) -> dict[str, Any]:
-    return {
-        "group": each.group_id,
-        "status": each.status.value,
-        "since": _instant(each.since),
-        "statuses": _names(each.statuses),
-        "unfinished_records": None if each.unfinished_unknown else each.unfinished_records,
-        "known_unfinished_records": each.unfinished_records,
-        "unfinished_unknown_share_partitions": each.unfinished_unknown,
-        "state": each.group_state,
-        "members": each.members,
-    }
-
-
-def _queue_json(each: QueueHealth) -> dict[str, Any]:
-    place, offset = each.evidence or (None, None)
-    return {
-        "group": each.group_id,
-        "topic": each.topic,
-        "partition": each.partition,
-        "status": each.status.value,
-        "since": _instant(each.since),
-        "unfinished_records": each.unfinished_records,
-        "reason": each.reason,
-        "advice": STATUS_TABLE[each.status].advice,
-        "evidence": None if each.evidence is None else {"state_partition": place, "offset": offset},
-    }
-
-
-def _gaps_json(each: Any) -> dict[str, Any]:
-    return {"gaps": each.gaps, "offsets": each.offsets, "newest_at": _instant(each.newest_at)}
-
-
-def _names(counts: Mapping[QueueStatus, int]) -> dict[str, int]:
-    return {status.value: count for status, count in counts.items()}
-
-
-def _counted(counts: Mapping[QueueStatus, int]) -> str:
-    return counts_text(_names(counts).items())
+def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
+    unfinished = None if row["unfinished_records"] is None else f"{row['unfinished_records']:,}"
+    place = (row["group_id"], row["topic"] or row["topic_id"], row["partition"], in_words(row["status"]))
+    return (*place, _age(row["status_since"], now), unfinished, trouble_text(row["status"], row["reason"]))
 
 
 def _amounts(counts: Mapping[str, int] | None) -> str:
@@ -249,16 +192,10 @@ def _amounts(counts: Mapping[str, int] | None) -> str:
     return counts_text(sorted(counts.items(), key=lambda pair: pair[0] == "match"))
 
 
-def _evidence(evidence: tuple[int, int | None] | None) -> str | None:
-    if evidence is None:
-        return None
-    place, offset = evidence
-    return f"{place}:{'?' if offset is None else offset}"
+def _evidence(row: FindingRow) -> str | None:
+    place, offset = row.evidence_state_partition, row.evidence_offset
+    return None if place is None else f"{place}:{'?' if offset is None else offset}"
 
 
 def _age(at: dt.datetime | None, now: dt.datetime) -> str:
     return ago_text(None if at is None else (now - at).total_seconds())
-
-
-def _instant(at: dt.datetime | None) -> str | None:
-    return None if at is None else utc_text(at, "milliseconds")

@@ -10,14 +10,16 @@ from typing import Any, Final
 import typer
 
 from acktrail.errors import AcktrailError
+from acktrail.times import utc_text
 
 _STEERING: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """What JSON leaves as it is although it steers a terminal, turns text around, hides in it, or ends a line for some."""
 
 
 def json_line(form: object) -> str:
-    """`form` on one line, readable text as it is, everything that steers escaped. Equal to `form` once parsed."""
-    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
+    """`form` on one line, readable text as it is, everything that steers escaped; instants in UTC to the millisecond.
+    Equal to `form` once parsed."""
+    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"), default=lambda at: utc_text(at, "milliseconds"))
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

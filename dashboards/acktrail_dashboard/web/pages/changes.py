@@ -16,10 +16,10 @@ from acktrail.change.planning.change_plan import by_severity
 from acktrail.change.planning.plan_file import partition_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError
+from acktrail.view.queue_rows import ROWS_A_PAGE, part_of
 from acktrail.view.wording import counted
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
-PLANS_A_PAGE: Final = 50
 _FLAWS_SHOWN: Final = 20
 _S = ChangeStatus
 STANDING_TONES: Final = {
@@ -52,12 +52,10 @@ class AuditCheck:
 
 
 def plan_page(config: TablesConfig, at: int) -> dict[str, Any]:
-    """Part `at` (from 1) of `count` of the plans, the newest first, or the nearest that there is. Raises AcktrailError:
-    the tables cannot be read."""
+    """A part of the plans, the newest first. Raises AcktrailError: the tables cannot be read."""
     found = list_plans(config)
-    count = max(1, -(-len(found) // PLANS_A_PAGE))
-    at = min(max(1, at), count)
-    return {"plans": found[(at - 1) * PLANS_A_PAGE : at * PLANS_A_PAGE], "at": at, "count": count}
+    part = part_of(len(found), at)
+    return {"plans": found[part.first : part.first + ROWS_A_PAGE], "part": part}
 
 
 def plan_story(config: TablesConfig, plan_id: str) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def _flaw(table: str, sequence: int | None, why: str) -> str:
 
 def _changes(visit: Visit) -> dict[str, Any]:
     at = visit.number("page") or 1
-    nothing: dict[str, Any] = {"plans": (), "at": 1, "count": 1}
+    nothing: dict[str, Any] = {"plans": (), "part": part_of(0, 1)}
     return {
         **_TONES,
         **visit.ask(PLANS, lambda tables: plan_page(tables.config, at), nothing),
@@ -119,5 +117,7 @@ def _change(visit: Visit) -> dict[str, Any]:
         return {**_TONES, **plan_story(visit.reader.tables.config, plan_id)}
 
 
-CHANGES: Final = WebPage(path="changes", title="Changes", template="changes.html", context=_changes, menu="Changes")
-CHANGE: Final = WebPage(path="change", title="Plan", template="change.html", context=_change)
+PAGES: Final = (
+    WebPage(path="changes", title="Changes", template="changes.html", context=_changes, menu="Changes"),
+    WebPage(path="change", title="Plan", template="change.html", context=_change),
+)

@@ -9,33 +9,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.view.check_rows import stopping_rules
-from acktrail.view.wording import headline
+from acktrail.view.finding_rows import open_and_gone
+from acktrail.view.queue_rows import groups_of, status_counts, told_changes, tone_counts
+from acktrail.view.wording import SEVERITIES, canonical, headline, tally
 from acktrail_dashboard.branch_views import branch_views
-from acktrail_dashboard.web.queue_rows import (
-    by_severity,
-    finding_changes,
-    gap_changes,
-    groups_of,
-    queue_rows,
-    status_counts,
-    told_changes,
-    tone_counts,
-)
+from acktrail_dashboard.web.pages.groups import findings_where, share_partitions
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _GROUPS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 10
 _CHANGES_SHOWN: Final = 12
 _RECENT: Final = timedelta(days=2)
+_GAP_COLUMNS: Final = ("observed_at", "gaps", "gap_records")
 
 
 def _context(visit: Visit) -> dict[str, Any]:
-    rows = queue_rows(visit)
+    rows = share_partitions(visit)
     groups = groups_of(rows)
     worst: list[dict[str, Any]] = groups.slice(0, _GROUPS_SHOWN).to_pylist()
     counts, partition_counts = status_counts(groups), status_counts(rows)
     # Before the first reconciliation those of branches alone.
-    findings = by_severity(visit, pc.field("run_id").isin(pa.array(visit.open_runs.run_ids, pa.string())))
+    findings = findings_where(visit, pc.field("run_id").isin(pa.array(visit.open_runs.run_ids, pa.string())))
     critical = sum(row.severity == "critical" for row in findings)
     named = [(row["group_id"], row["status"], row["status_since"]) for row in worst]
     sentence, tone = headline(named, counts, stopping=_stopping(visit), critical_findings=critical)
@@ -59,9 +53,9 @@ def _context(visit: Visit) -> dict[str, Any]:
         "exported_at": exported["exported_at"] if exported else None,
         "findings": findings[:_FINDINGS_SHOWN],
         "finding_count": len(findings),
-        "changes": told_changes(visit, _CHANGES_SHOWN),
-        "finding_changes": finding_changes(visit),
-        "gap_changes": gap_changes(visit),
+        "changes": told_changes(visit.read("status_changes", where=visit.within("changed_at")), _CHANGES_SHOWN),
+        "finding_changes": _finding_changes(visit),
+        "gap_changes": _gap_changes(visit),
         "alerts": [line for each in branch_views() for line in each.alerts(visit)],
     }
 
@@ -81,4 +75,31 @@ def _stopping(visit: Visit) -> int:
     return stopping_rules(visit.read("quality_results", columns=("evaluated_at", "success"), where=own))
 
 
-PAGE: Final = WebPage(path="", title="Overview", template="overview.html", context=_context, menu="Overview")
+def _finding_changes(visit: Visit) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Findings by severity: `new` were first seen within the range of time, `gone` were seen last within it and are not
+    open any more. One that was gone for a while and is open again is neither."""
+    findings = visit.read("findings", columns=("rule", "run_id", "severity", "first_seen_at", "last_seen_at"))
+    of_open, of_gone = open_and_gone(findings, visit.open_runs)
+    is_gone = pc.and_(of_gone, pc.invert(of_open))
+    found = {
+        "new": findings.filter(of_open).filter(visit.within("first_seen_at")),
+        "gone": findings.filter(is_gone).filter(visit.within("last_seen_at")),
+    }
+    return {name: tally(map(canonical, rows["severity"].to_pylist()), SEVERITIES) for name, rows in found.items()}
+
+
+def _gap_changes(visit: Visit) -> tuple[int, int]:
+    """How many gaps the reconciliations within the range of time found first, and how many records are in them."""
+    totals = visit.read("run_totals", columns=_GAP_COLUMNS).sort_by("observed_at")
+    before = totals.filter(pc.field("observed_at") < pa.scalar(visit.time_range.begin))
+    until = totals.filter(pc.field("observed_at") < pa.scalar(visit.time_range.end))
+    gaps, records = (max(0, _last(until, name) - _last(before, name)) for name in _GAP_COLUMNS[1:])
+    return gaps, records
+
+
+def _last(totals: pa.Table, name: str) -> int:
+    """A sum since the first export, of the last run; 0 before the first one."""
+    return int(totals[name][-1].as_py() or 0) if totals.num_rows else 0
+
+
+PAGES: Final = (WebPage(path="", title="Overview", template="overview.html", context=_context, menu="Overview"),)

@@ -1,18 +1,28 @@
-"""One run: what it exported, found, validated, planned; by its run id in the tables."""
+"""One run: what it exported, found, validated, planned, by its run id in the tables; the export: positions of the state
+partitions, gaps, quarantine; and what to do about each alert, docs/runbooks.md, where alerts lead to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup
 
 from acktrail.errors import InputError, UnknownName
+from acktrail.tables.exported.record_files import RECORDS, quarantined_records
 from acktrail.view.check_rows import newest_results
+from acktrail.view.export_rows import EXPORT_COLUMNS, export_rows, gap_rows
 from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, tally
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
+_QUARANTINED_SHOWN: Final = 100
 _SHOWN: Final = 50
 _PLANS_SHOWN: Final = 20
 _SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
@@ -80,4 +90,73 @@ def _run(visit: Visit) -> dict[str, Any]:
     return found
 
 
-RUN: Final = WebPage(path="run", title="Run", template="run.html", context=_run)
+_FILE: Final = "runbooks.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runbook:
+    """The section of one alert. `anchor`: its name in addresses, the alert's in lower case."""
+
+    alert: str
+    anchor: str
+    text: Markup
+
+
+def _runbooks(_: Visit) -> dict[str, Any]:
+    return {"runbooks": runbooks()}
+
+
+@cache
+def runbooks() -> tuple[Runbook, ...]:
+    """All of them, in the order of the alert rules."""
+    _, *sections = re.split(r"^## ", _document(), flags=re.MULTILINE)
+    parts = (section.split("\n", 1) for section in sections)
+    return tuple(Runbook(alert=alert, anchor=alert.lower(), text=_html(text)) for alert, text in parts)
+
+
+def _document() -> str:
+    """As an installed wheel carries it, or of a checkout."""
+    carried = files("acktrail_dashboard").joinpath(_FILE)
+    if carried.is_file():
+        return carried.read_text(encoding="utf-8")
+    return Path(__file__).parents[4].joinpath("docs", _FILE).read_text(encoding="utf-8")
+
+
+def _html(text: str) -> Markup:
+    """Markdown as HTML; HTML within it is text. Documents that the dashboard does not have are named, no links."""
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False})
+    tokens = markdown.parse(text)
+    targets: list[str] = []
+    for token in (child for each in tokens for child in each.children or ()):
+        if token.type == "link_open":
+            targets.append(str(token.attrGet("href")))
+        if token.type in {"link_open", "link_close"} and not targets[-1].startswith("#"):
+            token.content = "" if token.type == "link_open" else f" (docs/{targets[-1]})"
+            token.type, token.nesting = "text", 0
+    return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704  # of escaped parts
+
+
+def _export(visit: Visit) -> dict[str, Any]:
+    ranges = visit.read("export_ranges", columns=EXPORT_COLUMNS)
+    positions, gaps = export_rows(ranges), gap_rows(ranges)
+    quarantined = visit.ask(RECORDS, quarantined_records, None)
+    newest = quarantined and quarantined.sort_by([("timestamp_ms", "descending"), ("offset", "descending")])
+    behind = [position.behind for position in positions]
+    return {
+        "positions": positions,
+        "exported_at": max((each.exported_at for each in positions if each.exported_at is not None), default=None),
+        "behind": None if None in behind or not behind else sum(each or 0 for each in behind),
+        "gaps": gaps,
+        "lost": sum(gap.tone == "critical" for gap in gaps),
+        "quarantined": newest.slice(0, _QUARANTINED_SHOWN).to_pylist() if newest else (),
+        "quarantined_count": None if quarantined is None else quarantined.num_rows,
+    }
+
+
+PAGES: Final = (
+    WebPage(path="export", title="Export", template="export.html", context=_export, menu="Export"),
+    WebPage(path="run", title="Run", template="run.html", context=_run),
+    WebPage(path="runbooks", title="Runbooks", template="runbooks.html", context=_runbooks),
+)

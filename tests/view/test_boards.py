@@ -25,9 +25,9 @@ from acktrail.connect.metrics.worker_metrics import WorkerMetrics
 from acktrail.connect.runtime.connector_state import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.offsets_connector import group_gauges
-from acktrail.view.health.table_metrics import metrics_text
+from acktrail.view.table_metrics import metrics_text
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "dashboards/grafana"
 PROMETHEUS: Final = ROOT / "dashboards/prometheus"
 BOARDS: Final = sorted(FOLDER.glob("*.json"))

@@ -18,8 +18,8 @@ from samples.health_tables import CLUSTER, HOSTILE, HealthTables
 
 from acktrail.connect.metrics.metrics_endpoint import label_value
 from acktrail.model.queue_status import STATUS_TABLE
-from acktrail.view.health import table_metrics
-from acktrail.view.health.table_metrics import metrics_text
+from acktrail.view import table_metrics
+from acktrail.view.table_metrics import metrics_text
 
 Series = dict[str, dict[tuple[str, ...], float]]
 

@@ -131,7 +131,7 @@ def test_groups_are_chosen_by_pattern(health: HealthTables, capsys: pytest.Captu
     rows = [health.queue("fraud-1", "ok"), health.queue("fraud-2", "lagging"), health.queue("billing", "stuck")]
     health.reconciled(rows, [{**seen, "group_id": "billing"}])
     chosen = as_json(health, capsys, "--group", "fraud-*")
-    assert [each["group"] for each in chosen["groups"]] == ["fraud-2", "fraud-1"]
+    assert [each["group_id"] for each in chosen["groups"]] == ["fraud-2", "fraud-1"]
     assert (chosen["act_on"], chosen["findings"], len(chosen["in_trouble"])) == ([], [], 1)
     assert len(as_json(health, capsys, "--group", "fraud-*", "--group", "billing")["groups"]) == 3
 
@@ -142,7 +142,7 @@ def test_hostile_names_move_no_cursor(health: HealthTables, capsys: pytest.Captu
     health.changed(3, HOSTILE, "ok", "stuck")
     text = status(health, capsys).stdout
     assert all(line.isprintable() for line in text.splitlines())
-    assert as_json(health, capsys)["in_trouble"][0]["group"] == HOSTILE
+    assert as_json(health, capsys)["in_trouble"][0]["group_id"] == HOSTILE
 
 
 def test_a_screen_is_not_longer_than_the_terminal(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:

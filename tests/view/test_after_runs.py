@@ -36,8 +36,8 @@ def answered(world: World, capsys: pytest.CaptureFixture[str], *command: str) ->
 def test_the_terminal_shows_what_runs_found(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Each group has a status and each finding its names."""
     (found,) = answered(world, capsys, "status", *FOREVER)
-    assert {each["group"] for each in found["groups"]} == {"fraud", "late"}
+    assert {each["group_id"] for each in found["groups"]} == {"fraud", "late"}
     assert (found["run_id"], found["unknown"]) == ("r2", {})
     assert sum(found["statuses"].values()) == sum(found["verdicts"].values()) == 2
     findings = answered(world, capsys, "findings", "--rule", "live_ahead")
-    assert [(each["group"], each["topic"], each["partition"]) for each in findings] == [("late", "payments", 1)]
+    assert [(each["group_id"], each["topic"], each["partition"]) for each in findings] == [("late", "payments", 1)]

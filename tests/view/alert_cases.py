@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/acktrail-alerts.yml"
 HOURS: Final = 3
 MINUTES: Final = HOURS * 60

@@ -22,7 +22,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "dashboards/prometheus/jmx-exporter.yml"
 GROUP: Final = 'bil,ling="x", topic=other'
 HISTOGRAM: Final = ("50thPercentile", "Max", "Count")

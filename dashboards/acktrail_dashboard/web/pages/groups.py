@@ -1,12 +1,17 @@
-"""One share partition: status and evidence, offsets, lag and rates over time, state bands, the fate of a record."""
+"""Groups and share partitions as lists: search, filter by status, in parts, worst first; one share group: members,
+configuration, its share partitions, lines over time, findings; one share partition: status and evidence, lines over
+time, state bands, the fate of a record."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
@@ -17,15 +22,140 @@ from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
 from acktrail.times import instant_text
 from acktrail.view import history_text
 from acktrail.view.archived_rows import PartitionKey, partition_key, row_key
+from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
+from acktrail.view.queue_rows import (
+    COLUMNS,
+    ROWS_A_PAGE,
+    STATUS_COLUMNS,
+    groups_of,
+    newest_first,
+    part_of,
+    status_counts,
+    tone_counts,
+    with_status,
+    with_text,
+    worst_first,
+)
+from acktrail.view.wording import STATUSES
 from acktrail_dashboard.offset_bands import STRIP_WIDTH, BandKind, StateWindow, bands, state_window, strip_paths
-from acktrail_dashboard.web.queue_rows import STATUS_COLUMNS, changes_where, delivery_counts, findings_where
 from acktrail_dashboard.web.trend_charts import charts_of
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
+_NEAREST: Final = 3
+_ROUND: Final = timedelta(hours=1)
+"""One observation takes less."""
+_SUMMED: Final = ("unfinished_records", "archived_records", "acknowledged", "released", "archived")
 _HELD: Final = ("group_id", "topic_id", "partition", "held", "start_offset", "batches", "next_offset")
 _STATE: Final = ("observed_at", "start_offset", "batches", "completeness")
 _PAST: Final = 24
 """Earlier states that are drawn."""
+
+
+def share_partitions(visit: Visit) -> pa.Table:
+    """Every share partition, worst first."""
+    return worst_first(visit.read("queue_statuses", columns=COLUMNS))
+
+
+def findings_where(visit: Visit, where: pc.Expression) -> list[FindingRow]:
+    """Findings that a filter lets through, by name and by `FindingRow.urgency`."""
+    rows = visit.read("findings", columns=FINDING_COLUMNS, where=where).to_pylist()
+    names = visit.topics if rows else {}
+    return sorted((finding_row(row, names, visit.open_runs) for row in rows), key=lambda row: row.urgency)
+
+
+def _about(visit: Visit, where: pc.Expression, statuses: list[dict[str, Any]]) -> dict[str, Any]:
+    """What both pages show of what a filter lets through: findings, changes of status within the range of time, how
+    many records have each delivery count, and the limit where it is one for all."""
+    changes = visit.read("status_changes", where=visit.within("changed_at") & where)
+    counts: Counter[int] = Counter()
+    for each in (each for row in statuses for each in row["delivery_counts"] or ()):
+        counts[each["delivery_count"]] += each["records"] or 0
+    limits = {row["delivery_count_limit"] for row in statuses}
+    return {
+        "findings": findings_where(visit, where),
+        "changes": {"rows": newest_first(changes).slice(0, ROWS_A_PAGE).to_pylist(), "count": changes.num_rows},
+        "deliveries": sorted(counts.items()),
+        "delivery_limit": next(iter(limits)) if len(limits) == 1 else None,
+    }
+
+
+def _groups(visit: Visit) -> dict[str, Any]:
+    rows = share_partitions(visit)
+    return _listed(visit, "group", rows, groups_of(with_text(rows, visit.text("search"))))
+
+
+def _partitions(visit: Visit) -> dict[str, Any]:
+    rows = share_partitions(visit)
+    return _listed(visit, "share partition", rows, with_text(rows, visit.text("search")))
+
+
+def _listed(visit: Visit, noun: str, rows: pa.Table, found: pa.Table) -> dict[str, Any]:
+    """`found`: what the search lets through."""
+    status = visit.choice("status", STATUSES)
+    chosen = with_status(found, status)
+    part = part_of(chosen.num_rows, visit.number("page"))
+    return {
+        "noun": noun,
+        "is_empty": not rows.num_rows,
+        "search": visit.text("search"),
+        "status": status,
+        "counts": status_counts(found),
+        "found": found.num_rows,
+        "part": part,
+        "rows": chosen.slice(part.first, ROWS_A_PAGE).to_pylist(),
+    }
+
+
+def _group(visit: Visit) -> dict[str, Any]:
+    group_id = visit.query.get("id")
+    if group_id is None:
+        raise InputError("no group is named", hint="group?id=GROUP")
+    own = pc.field("group_id") == group_id
+    rows = worst_first(visit.read("queue_statuses", columns=STATUS_COLUMNS, where=own))
+    listed = rows.to_pylist()
+    about = _about(visit, own, listed)
+    if not listed and not about["changes"]["count"]:
+        _raise_unknown(visit, group_id)
+    worst = listed[0] if listed else None
+    part, counts = part_of(rows.num_rows, visit.number("page")), status_counts(rows)
+    shown = listed[part.first : part.first + ROWS_A_PAGE]
+    return {
+        "title": f"Group {group_id}",
+        "group_id": group_id,
+        "worst": worst,
+        "shares": tone_counts(counts),
+        "counts": counts,
+        "totals": {name: _known_sum(row[name] for row in listed) for name in _SUMMED},
+        "unfinished_unknown": rows["unfinished_records"].null_count,
+        "part": part,
+        "rows": shown,
+        "windows": windows_of_group(visit, group_id, {row_key(row): row["log_start_offset"] for row in shown}),
+        "observed": None if worst is None else _observed(visit, worst),
+        "charts": charts_of(visit.trend(group_id), worst["observed_at"] if worst else None, offsets=False),
+        **about,
+        "key_of": row_key,
+    }
+
+
+def _known_sum(numbers: Iterable[int | None]) -> int | None:
+    """A sum over share partitions; None where it is known of none."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _observed(visit: Visit, newest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the group coordinator last described; None: it is not known."""
+    recent = pc.field("observed_at") >= pa.scalar(newest["observed_at"] - _ROUND)
+    rows = visit.read("group_observations", where=(pc.field("group_id") == newest["group_id"]) & recent)
+    found: list[dict[str, Any]] = rows.sort_by([("observed_at", "descending")]).slice(0, 1).to_pylist()
+    return found[0] if found else None
+
+
+def _raise_unknown(visit: Visit, group_id: str) -> None:
+    if visit.problems:
+        return
+    known = pc.unique(share_partitions(visit)["group_id"]).drop_null().to_pylist()
+    raise UnknownName("share group", group_id, nearest=get_close_matches(group_id, known, n=_NEAREST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +203,13 @@ def _strips(known: Iterable[tuple[datetime, StateWindow]], widest: int) -> Itera
         before = window.start
 
 
-def _context(visit: Visit) -> dict[str, Any]:
+def _share_partition(visit: Visit) -> dict[str, Any]:
     key = _key(visit)
     group_id, topic_id, partition = key
     own = (pc.field("group_id") == group_id) & (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
     rows = visit.read("queue_statuses", columns=(*STATUS_COLUMNS, "window"), where=own).to_pylist()
-    changes = changes_where(visit, own)
+    about = _about(visit, own, rows)
+    changes = about["changes"]
     if not rows and not changes["count"] and not visit.problems:
         raise UnknownName("share partition", f"{group_id} / {topic_id}:{partition}")
     row = rows[0] if rows else None
@@ -93,9 +224,7 @@ def _context(visit: Visit) -> dict[str, Any]:
         "window": windows_of_group(visit, group_id, {key: row["log_start_offset"] if row else None}).get(key),
         "strips": _past_strips(visit, own),
         "charts": charts_of(visit.trend(*key), row["observed_at"] if row else None, offsets=True),
-        "deliveries": delivery_counts(rows),
-        "findings": findings_where(visit, own),
-        "changes": changes,
+        **about,
         "fate": _fate(visit, key),
     }
 
@@ -153,6 +282,15 @@ def _letters(reader: DeadLetterReader, instance: RecordInstance, group_id: str, 
     ]
 
 
-PAGE: Final = WebPage(
-    path="share-partition", title="Share partition", template="share_partition.html", context=_context
+PAGES: Final = (
+    WebPage(path="groups", title="Share groups", template="groups.html", context=_groups, menu="Groups"),
+    WebPage(
+        path="share-partitions",
+        title="Share partitions",
+        template="groups.html",
+        context=_partitions,
+        menu="Share partitions",
+    ),
+    WebPage(path="group", title="Share group", template="group.html", context=_group),
+    WebPage(path="share-partition", title="Share partition", template="share_partition.html", context=_share_partition),
 )

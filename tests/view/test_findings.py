@@ -80,7 +80,7 @@ def test_hostile_names_stay_on_their_line(health: HealthTables, capsys: pytest.C
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
     (found,) = asked(health, capsys, "--json").rows
-    assert (found["group"], found["detail"]) == (HOSTILE, HOSTILE)
+    assert (found["group_id"], found["detail"]) == (HOSTILE, HOSTILE)
 
 
 def test_without_a_reconciliation_there_is_no_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS
 from acktrail.tables.delta.store import Tables
-from acktrail.view.health import status_reader
-from acktrail.view.health.status_reader import bucket_for
+from acktrail.view import queue_rows
+from acktrail.view.queue_rows import bucket_for, newest_first, worst_first
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 HOSTILE = "';--<b>\n\u202e"
@@ -43,9 +43,8 @@ def _write(tables: Tables, name: str, rows: list[dict[str, Any]]) -> None:
 def test_missing_tables_give_no_rows(tmp_path: Path) -> None:
     """Before the first run nothing is there, and nothing fails."""
     tables = _tables(tmp_path)
-    found = [status_reader.statuses(tables), status_reader.changes(tables, NOW), status_reader.run_totals(tables)]
-    assert [rows.num_rows for rows in found] == [0] * 3
-    assert not status_reader.trend(tables, "g", since=NOW, until=NOW + dt.timedelta(days=1)).num_rows
+    assert not queue_rows.run_totals(tables).num_rows
+    assert not queue_rows.trend(tables, "g", since=NOW, until=NOW + dt.timedelta(days=1)).num_rows
 
 
 def test_statuses_come_worst_first(tmp_path: Path) -> None:
@@ -60,7 +59,7 @@ def test_statuses_come_worst_first(tmp_path: Path) -> None:
     ]
     _write(tables, "queue_statuses", rows)
     found = [
-        (row["group_id"], row["status"]) for row in status_reader.statuses(tables, ["group_id", "status"]).to_pylist()
+        (row["group_id"], row["status"]) for row in worst_first(queue_rows.read(tables, "queue_statuses")).to_pylist()
     ]
     assert found == [
         (HOSTILE, "stuck"),
@@ -71,16 +70,16 @@ def test_statuses_come_worst_first(tmp_path: Path) -> None:
     ]
 
 
-def test_changes_come_newest_first_within_their_span(tmp_path: Path) -> None:
-    """From a time on; of one time the worst first."""
+def test_changes_come_newest_first(tmp_path: Path) -> None:
+    """Of one time the worst first."""
     tables = _tables(tmp_path)
     rows = [
         {"group_id": group, "changed_at": NOW + dt.timedelta(hours=hour), "after": after}
         for group, hour, after in [("a", 0, "ok"), ("b", 1, "ok"), ("c", 1, "stuck"), ("d", 2, None)]
     ]
     tables.append("status_changes", rows)
-    found = [status_reader.changes(tables, NOW + dt.timedelta(hours=hour)) for hour in range(3)]
-    assert [rows["group_id"].to_pylist() for rows in found] == [["d", "c", "b", "a"], ["d", "c", "b"], ["d"]]
+    found = newest_first(queue_rows.read(tables, "status_changes"))
+    assert found["group_id"].to_pylist() == ["d", "c", "b", "a"]
 
 
 def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
     ]
     _write(tables, "queue_trends", rows)
     until = NOW + dt.timedelta(hours=1)
-    found = status_reader.trend(tables, "g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
+    found = queue_rows.trend(tables, "g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
     shown = [
         (
             row["bucket_at"],
@@ -116,8 +115,8 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
         for row in found
     ]
     assert shown == [(NOW - dt.timedelta(hours=1), 0, 1, 1, 0), (NOW, 2, 4, 9, 4)]
-    assert status_reader.trend(tables, "g", since=NOW, until=until)["unfinished_records"].to_pylist() == [50]
-    assert status_reader.trend(tables, "g'; --", since=NOW, until=until).num_rows == 0
+    assert queue_rows.trend(tables, "g", since=NOW, until=until)["unfinished_records"].to_pylist() == [50]
+    assert queue_rows.trend(tables, "g'; --", since=NOW, until=until).num_rows == 0
 
 
 def test_a_chart_has_a_limited_number_of_points() -> None:

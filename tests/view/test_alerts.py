@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 
 import yaml
 from samples.branch_names import is_of_branch
-from view.health.alert_cases import (
+from view.alert_cases import (
     MINUTES,
     NOW,
     ROOT,
@@ -26,7 +26,7 @@ from view.health.alert_cases import (
     promtool,
 )
 
-from acktrail_dashboard.web.site_map import PAGES
+from acktrail_dashboard.web.application import PAGES
 
 DASHBOARD: Final = "{{ with $externalLabels.acktrail_dashboard }}{{ . }}{{ else }}http://127.0.0.1:8085{{ end }}"
 

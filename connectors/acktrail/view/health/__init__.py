@@ -1,1 +1,0 @@
-"""What the newest runs found, for a person on call and for Prometheus: statuses, findings, freshness, completeness."""

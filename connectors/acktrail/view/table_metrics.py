@@ -1,0 +1,293 @@
+"""Metrics of the tables for Prometheus: freshness, gaps, verdicts, findings, quality, statuses (docs/metrics.md).
+
+Names are ``acktrail_<subject>_<unit>``; every series has the cluster's id. What is not known has no series, and the
+part that could not be read is 0 in ``acktrail_tables_readable``. Totals have everything; the worst ``MOST_GROUPS`` have
+series of their own, and the others are counted. Labels never hold an error's text.
+
+Tables are read from time to time on a thread of their own: a slow storage does not hold up a scrape.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from threading import Event, Thread
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from acktrail.branches import branches, load
+from acktrail.config import TablesConfig
+from acktrail.connect.metrics.metrics_endpoint import build_info, by, gauge, one
+from acktrail.errors import AcktrailError
+from acktrail.model.reconciliation import Verdict
+from acktrail.model.rules.catalogue import BRANCH_RULES, BRANCH_SUITES
+from acktrail.tables.delta.store import Tables
+from acktrail.view.cluster_health import cluster_health, greatest
+from acktrail.view.export_rows import GAP_REASONS
+from acktrail.view.queue_rows import OUTCOMES, run_totals, statuses_of
+from acktrail.view.wording import RESULTS, SEVERITIES, STATUSES
+
+EVERY_S: Final = 30.0
+MOST_GROUPS: Final = 1_000
+"""Groups with series of their own; each has 17 or a few more."""
+MISMATCHES: Final = (Verdict.MISSING_STATE, Verdict.LIVE_AHEAD, Verdict.DURABLE_AHEAD, Verdict.PAST_LOG_END)
+"""Verdicts that no normal life of a group explains, once they last."""
+_PARTS: Final = {
+    "exported_at": "exports",
+    "gaps": "gaps",
+    "verdicts": "reconciliation",
+    "queues": "statuses",
+    "findings": "findings",
+}
+"""The parts of the tables that metrics say to be readable, by what they hold of a cluster's health; beside ``quality``
+and those of branches."""
+_KEY: Final = ("group_id", "topic_id", "partition")
+_RESULTS: Final = "quality_results"
+_RESULT_COLUMNS: Final = ("run_id", "evaluated_at", "suite", "severity", "state", "element_count")
+_VALIDATION: Final = itemgetter("suite", "evaluated_at")
+_RECENT: Final = dt.timedelta(days=2)
+"""What was validated before that is read only where nothing was since."""
+_UNKNOWN_ABOUT: Final = "Share partitions whose unfinished records are not known."
+_OF_GROUPS: Final[dict[str, tuple[str, Callable[[dict[str, Any]], float | None]]]] = {
+    "group_status_since_timestamp_seconds": (
+        "Since when a group has its status.",
+        lambda group: _seconds(group["status_since"]),
+    ),
+    "group_known_unfinished_records": (
+        "Unfinished records of a group's share partitions that are known.",
+        lambda group: group["unfinished_records"] or 0,
+    ),
+    "group_unfinished_unknown_share_partitions": (_UNKNOWN_ABOUT, lambda group: group["unfinished_unknown"]),
+}
+"""What a group has one series of: name, help and value."""
+Samples = Iterable[tuple[Any, ...]]
+
+
+class TableMetrics(Collector):
+    """Shows what was read last; nothing before the first reading. ``read`` reads now; ``start`` begins to do so every
+    `every_s` seconds."""
+
+    def __init__(self, config: TablesConfig, *, every_s: float = EVERY_S) -> None:
+        self._config, self._every_s = config, every_s
+        self._stop = Event()
+        self._thread = Thread(target=self._watch, name="acktrail-table-metrics", daemon=True)
+        self._newest: tuple[Metric, ...] = ()
+
+    def read(self) -> None:
+        """Read the tables now; what cannot be read is shown so."""
+        self._newest = tuple(_Families(Tables(self._config), dt.datetime.now(dt.UTC)).all())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for the end; a reading that waits for its storage is not waited for."""
+        self._stop.set()
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._newest
+
+    def _watch(self) -> None:
+        while True:
+            self.read()
+            if self._stop.wait(self._every_s):
+                return
+
+
+class BuildInfo(Collector):
+    """The version alone, for a registry without a worker."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield build_info()
+
+
+def metrics_text(config: TablesConfig) -> bytes:
+    """The metrics of the tables now, in Prometheus's text format."""
+    registry = CollectorRegistry()
+    found = TableMetrics(config)
+    found.read()
+    for collector in (BuildInfo(), found):
+        registry.register(collector)
+    return generate_latest(registry)
+
+
+class _Families:
+    """The families of what `tables` have now, in the same order every time."""
+
+    def __init__(self, tables: Tables, now: dt.datetime) -> None:
+        self._tables, self._health, self._read_at = tables, cluster_health(tables, now), now.timestamp()
+        self._cluster = self._health.cluster_id or ""
+        self._unreadable = {_PARTS[name] for name in self._health.unknown if name in _PARTS}
+
+    def all(self) -> Iterator[Metric]:
+        of_branches = {each.package: partial(self._of_branch, each.metrics) for each in branches() if each.metrics}
+        parts: dict[str, Callable[[], Iterable[Metric]]] = {
+            "exports": self._export, "gaps": self._gaps, "reconciliation": self._reconciliation,
+            "findings": self._findings, "quality": self._quality, "statuses": self._statuses, **of_branches,
+        }  # fmt: skip
+        for name, families in parts.items():
+            try:
+                yield from [*families()]
+            except AcktrailError:
+                self._unreadable.add(name)
+        readable = {name: float(name not in self._unreadable) for name in parts}
+        yield self._one("tables_read_timestamp_seconds", "When the tables were read.", self._read_at)
+        about = "1 where a part of the tables is there and was read, 0 where not."
+        yield self._by("tables_readable", about, "part", readable)
+
+    def _one(self, name: str, about: str, value: float | None) -> Metric:
+        return one(name, about, self._cluster, value)
+
+    def _by(self, name: str, about: str, label: str, counts: Mapping[str, Any]) -> Metric:
+        return by(name, about, self._cluster, label, counts)
+
+    def _each(self, name: str, about: str, samples: Samples, *labels: str) -> Metric:
+        """A series for each of `samples`: the values of `labels`, then the number."""
+        rows = (({"cluster": self._cluster, **dict(zip(labels, row, strict=False))}, row[-1]) for row in samples)
+        return gauge(name, about, rows, *labels)
+
+    def _of_branch(self, target: str) -> Iterable[Metric]:
+        read: Callable[[Tables, str], Iterable[Metric]] = load(target)
+        return read(self._tables, self._cluster)
+
+    def _export(self) -> Iterator[Metric]:
+        newest = self._health.newest_record_ms
+        about = "When an export or an observation last wrote."
+        yield self._one("export_timestamp_seconds", about, _seconds(self._health.exported_at))
+        about = "The broker's time of the newest exported state record."
+        yield self._one("newest_state_record_timestamp_seconds", about, None if newest is None else newest / 1000)
+        if self._tables.exists("export_ranges"):
+            rows = self._tables.read("export_ranges", columns=["records_read", "records_quarantined"])
+            read, quarantined = (pc.sum(column).as_py() or 0 for column in rows.columns)
+            yield self._one("stored_records", "Records that all exports read.", read)
+            yield self._one("stored_quarantined_records", "Those of them that cannot be decoded.", quarantined)
+
+    def _gaps(self) -> Iterator[Metric]:
+        gaps = self._health.gaps
+        if gaps is None or self._health.exported_at is None:
+            return
+        known = dict.fromkeys(GAP_REASONS, 0)
+        counts, offsets = ({key: getattr(each, name) for key, each in gaps.items()} for name in ("gaps", "offsets"))
+        times = {reason: _seconds(each.newest_at) for reason, each in gaps.items()}
+        yield self._by("export_gaps", "Gaps of the export.", "reason", known | counts)
+        about = "Offsets of the state topic that are in no row."
+        yield self._by("export_gap_offsets", about, "reason", known | offsets)
+        about = "When the newest gap of a reason was recorded."
+        yield self._by("export_newest_gap_timestamp_seconds", about, "reason", times)
+
+    def _reconciliation(self) -> Iterator[Metric]:
+        about = "When the newest reconciliation ended."
+        yield self._one("reconciliation_timestamp_seconds", about, _seconds(self._health.reconciled_at))
+        if self._health.verdicts is not None:
+            counts = dict.fromkeys((verdict.value for verdict in Verdict), 0) | dict(self._health.verdicts)
+            yield self._by("verdicts", "Share partitions of the newest reconciliation.", "verdict", counts)
+        about = "Share partitions whose durable state and cluster disagree in both of the newest two reconciliations."
+        yield self._one("lasting_mismatches", about, self._lasting_mismatches())
+
+    def _lasting_mismatches(self) -> int | None:
+        """None: there are no two reconciliations."""
+        newest = run_totals(self._tables)["run_id"].to_pylist()[-2:]
+        if len(newest) < 2:
+            return None
+        bad = {"run_id": newest, "verdict": [verdict.value for verdict in MISMATCHES]}
+        rows = self._tables.rows("reconciliations", bad, columns=["run_id", *_KEY])
+        seen = {(row["run_id"], *(row[name] for name in _KEY)) for row in rows}
+        return sum((newest[1], *key) in seen for run_id, *key in seen if run_id == newest[0])
+
+    def _findings(self) -> Iterator[Metric]:
+        if self._health.findings is None:
+            return
+        own = [each for each in self._health.findings if each.rule not in BRANCH_RULES]
+        severities = dict.fromkeys(SEVERITIES, 0) | Counter(each.severity for each in own)
+        yield self._by("open_findings", "Findings of the newest reconciliation.", "severity", severities)
+        rules = Counter((each.rule, each.severity) for each in own)
+        samples = ((*key, float(count)) for key, count in sorted(rules.items()))
+        about = "The same by rule; without rules that hold."
+        yield self._each("open_findings_by_rule", about, samples, "rule", "severity")
+
+    def _quality(self) -> Iterator[Metric]:
+        found = self._suites()
+        if not found:
+            return
+        states = [(suite, Counter(row["state"] for row in rows)) for suite, rows in found.items()]
+        samples = ((suite, state, float(own[state])) for suite, own in states for state in reversed(RESULTS))
+        yield self._each("expectations", "Expectations in the newest validation.", samples, "suite", "state")
+        fails = {
+            suite: sum((row["state"], row["severity"]) == ("fails", "critical") for row in rows)
+            for suite, rows in found.items()
+        }
+        yield self._by("critical_expectations_failed", "Critical expectations that fail.", "suite", fails)
+        compared = {suite: sum(row["element_count"] or 0 for row in rows) for suite, rows in found.items()}
+        about = "Rows that the expectations of a suite looked at, summed."
+        yield self._by("validation_rows_compared", about, "suite", compared)
+        of_runs = (rows[0]["evaluated_at"] for suite, rows in found.items() if suite not in BRANCH_SUITES)
+        newest = max(of_runs, default=None)
+        yield self._one("validation_timestamp_seconds", "When the newest validation ended.", _seconds(newest))
+
+    def _suites(self) -> dict[str, list[dict[str, Any]]]:
+        """The results of the newest validation of each suite: of those that the newest run had, and of each that a
+        branch has."""
+        newest = greatest(self._tables, _RESULTS, "evaluated_at")
+        if newest is None:
+            return {}
+        suite, of_branches = pc.field("suite"), sorted(BRANCH_SUITES)
+        kinds = (~suite.isin(pa.array(of_branches, pa.string())), *(suite == name for name in of_branches))
+        rows = [row for kind in kinds for row in self._newest_results(kind, newest - _RECENT)]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for (name, _), own in groupby(sorted(rows, key=_VALIDATION), _VALIDATION):
+            found[name] = [*own]  # the last one is the newest
+        return found
+
+    def _newest_results(self, kind: pc.Expression, since: dt.datetime) -> list[dict[str, Any]]:
+        """The results of the run that was validated last among those of one `kind`."""
+        for where in (kind & (pc.field("evaluated_at") >= since), kind):
+            rows = self._tables.read(_RESULTS, columns=_RESULT_COLUMNS, where=where).sort_by("evaluated_at")
+            if rows.num_rows:
+                own: list[dict[str, Any]] = rows.filter(pc.equal(rows["run_id"], rows["run_id"][-1])).to_pylist()
+                return own
+        return []
+
+    def _statuses(self) -> Iterator[Metric]:
+        groups = self._health.groups
+        if groups is None:
+            return
+        about = "The observation that the statuses are of."
+        yield self._one("statuses_timestamp_seconds", about, _seconds(self._health.observed_at))
+        for name, about, counts in (
+            ("groups", "Groups by the worst status of their share partitions.", self._health.group_statuses),
+            ("share_partitions", "Share partitions by status.", self._health.statuses),
+        ):
+            yield self._by(name, about, "status", dict.fromkeys(STATUSES, 0) | counts)
+        known, unknown = (pc.sum(groups[name]).as_py() or 0 for name in ("unfinished_records", "unfinished_unknown"))
+        about = "Unfinished records, of those share partitions that are known."
+        yield self._one("known_unfinished_records", about, known)
+        yield self._one("unfinished_unknown_share_partitions", _UNKNOWN_ABOUT, unknown)
+        about = "Groups beyond the limit of series, the least urgent ones."
+        yield self._one("groups_without_series", about, max(0, groups.num_rows - MOST_GROUPS))
+        yield from self._groups(groups.slice(0, MOST_GROUPS).to_pylist())
+
+    def _groups(self, groups: list[dict[str, Any]]) -> Iterator[Metric]:
+        about = "1 for the worst status of a group's share partitions."
+        hot = ((own["group_id"], each, float(each == own["status"])) for own in groups for each in STATUSES)
+        yield self._each("group_status", about, hot, "group", "status")
+        about = "Share partitions of a group by status; without those that none has."
+        counts = ((own["group_id"], *each) for own in groups for each in statuses_of(own).items())
+        yield self._each("group_share_partitions", about, counts, "group", "status")
+        about = "Deliveries that ended in the newest observations, by outcome."
+        outcomes = ((own["group_id"], name, own[name] or 0) for own in groups for name in OUTCOMES)
+        yield self._each("group_recent_deliveries", about, outcomes, "group", "outcome")
+        for name, (about, value) in _OF_GROUPS.items():
+            yield self._each(name, about, ((own["group_id"], value(own)) for own in groups), "group")
+
+
+def _seconds(at: dt.datetime | None) -> float | None:
+    return None if at is None else at.timestamp()

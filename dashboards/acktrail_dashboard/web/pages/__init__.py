@@ -1,1 +1,1 @@
-"""One module a page; `acktrail_dashboard.web.site_map` lists them."""
+"""The pages, a module for those of one subject; `acktrail_dashboard.web.application` lists them."""

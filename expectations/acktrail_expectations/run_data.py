@@ -30,9 +30,9 @@ from acktrail.replay.stored_offsets import StoredOffsets, stored_offsets
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS
+from acktrail.tables.exported.damage_report import COMPARED_COLUMNS
+from acktrail.tables.exported.export_ranges import newest_shifts
 from acktrail.tables.exported.record_files import RECORDS, RecordFiles
-from acktrail.tables.exported.stored_log import newest_shifts
 from acktrail_expectations.frames.frame_columns import PLACE, misplaced_keys
 from acktrail_expectations.frames.record_frames import RECORD_COLUMNS, StateRecordFrames
 from acktrail_expectations.frames.table_frames import (

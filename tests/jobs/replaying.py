@@ -17,8 +17,8 @@ from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 
 __all__ = ["Replayed", "replayed_again", "replayed_here"]

@@ -11,11 +11,11 @@ from jobs.replaying import replayed_here
 from jobs.world import World, key_of, snapshot, topic_id
 
 from acktrail.config import TablesConfig
+from acktrail.export.export_run import known_names
 from acktrail.format.columns.schemas.table_schemas import TOPICS
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import named
-from acktrail.tables.known_names import known_names
 
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 

@@ -35,7 +35,7 @@ from acktrail.tables.exported.damage_report import find_damage
 from acktrail.tables.upkeep import file_rewrite
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, compaction_bins, rewrite
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, MaintenanceReport, maintain, preview
-from acktrail.tables.upkeep.range_merging import merged_ranges
+from acktrail.tables.upkeep.retention import merged_ranges
 
 RECORDS = "state_records"
 RANGES = "export_ranges"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from acktrail.tables.exported.raw_bytes import contradictions
 from jobs.world import World, batch, key_of, snapshot, update
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.damage_report import find_damage
-from acktrail.tables.exported.raw_bytes import contradictions
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from servers.s3_server import S3
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError
 from acktrail.tables.bucket import split_options
-from acktrail.tables.delta.storage_credentials import client_options, missing_credentials
-from acktrail.tables.delta.storage_errors import storage_failure
+from acktrail.tables.delta.storage_errors import client_options, missing_credentials, storage_failure
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.lease import WorkerLease
 

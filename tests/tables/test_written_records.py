@@ -17,8 +17,8 @@ from acktrail.connect.source_batches import PRUNED, LogSpan, SourceBatch, state_
 from acktrail.errors import ConcurrentCommit
 from acktrail.kafka.state.state_source import state_rows
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
-from acktrail.tables.delta.data_file import WRITTEN_FILES
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import WRITTEN_FILES
 from acktrail.tables.exported.delta_sink import DeltaSink
 from acktrail.tables.exported.written_records import DataFileSink, written_records
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from acktrail.config import KafkaConfig, TablesConfig, java_home
 from acktrail.errors import AcktrailError, ConfigurationError
+from acktrail.export.export_run import KnownNames, known_names
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.acl_probes import granted
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -22,7 +23,6 @@ from acktrail.model.acls import ALL, Acl, command, needed
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.known_names import KnownNames, known_names
 
 _TIMEOUT_S: Final = 5.0
 _NOTHING_KNOWN: Final = "nothing exported yet: what Kafka leaves out of its listings is not known"

@@ -27,6 +27,8 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
 _ROWS_AT_ONCE: Final = 65_536
+FILE: Final = "file"
+"""The column of loaded records that numbers the file a record is from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +302,6 @@ class FileTask(SourceTask):
     def _batch(self, rows: Mapping[str, pa.Table], position: int, span: LogSpan) -> SourceBatch:
         own = self._import.source_partition(span.partition)
         return SourceBatch(source_partition=own, rows=rows, position=position, span=span)
-
-
-FILE: Final = "file"
-"""The column of loaded records that numbers the file a record is from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,9 +29,8 @@ from acktrail.tables.exported.damage_report import (
     missing_records,
     present_records,
 )
-from acktrail.tables.exported.export_ranges import copy_ranges
+from acktrail.tables.exported.export_ranges import TableLogs, copy_ranges, newest_shifts
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.stored_log import TableLogs, newest_shifts
 
 _POLL_S: Final = 5.0
 _Progress = Callable[[str, int], None]

@@ -18,7 +18,7 @@ from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.format.columns.share_partition_keys import first_matches, key_codes
 from acktrail.model.share_partition import KEY_COLUMNS, STATE_TOPIC
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.stored_log import offset_shifts
+from acktrail.tables.exported.export_ranges import offset_shifts
 from acktrail.tables.open_runs import SAMPLED
 
 PHASES: Final = ("before", "after")

@@ -5,6 +5,7 @@ are taken as they are.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from acktrail.errors import ConfigurationError, MissingDependency
-from acktrail.tables.delta.storage_credentials import uses_profile
-from acktrail.tables.delta.storage_errors import storage_failure
+from acktrail.tables.delta.storage_errors import storage_failure, uses_profile
 from acktrail.tables.delta.table_place import TableRoot
 
 if TYPE_CHECKING:
@@ -21,45 +21,15 @@ if TYPE_CHECKING:
 
 PAGE: Final = 1_000
 """How many names S3 gives for one request."""
-_CLIENT: Final = frozenset(
-    {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "http1_only",
-        "http2_only",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "proxy_url",
-        "timeout",
-        "user_agent",
-    }
+_CLIENT: Final = re.compile(
+    r"allow_(http|invalid_certificates)|(connect_|pool_idle_)?timeout|http[12]_only|pool_max_idle_per_host|proxy_\w+|"
+    r"user_agent"
 )
 """Options of the connection, with or without the storage's prefix."""
 _PREFIXES: Final = ("aws_", "google_", "azure_storage_", "azure_")
-_OF_DELTA_RS: Final = frozenset(
-    {
-        "allow_unsafe_rename",
-        "assume_role_arn",
-        "ec2_metadata_disabled",
-        "ec2_metadata_timeout",
-        "force_credential_load",
-        "iam_role_arn",
-        "iam_role_session_name",
-        "max_retries",
-        "profile",
-        "retry_timeout",
-        "s3_addressing_style",
-        "s3_allow_unsafe_rename",
-        "s3_assume_role_arn",
-        "s3_get_internal_server_error_retries",
-        "s3_locking_provider",
-        "s3_pool_idle_timeout_seconds",
-        "s3_role_session_name",
-        "sts_pool_idle_timeout_seconds",
-    }
+_OF_DELTA_RS: Final = re.compile(
+    r"allow_unsafe_rename|(assume|iam)_role_\w+|ec2_metadata_\w+|force_credential_load|(max_retries|retry_timeout)|profile|"
+    r"s3_(?!express)\w+|sts_\w+"
 )
 """Options that delta-rs has beyond those of the storages."""
 _RETRIES: Final = 2
@@ -191,9 +161,9 @@ def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
     for name, value in options.items():
         lower = name.lower()
         bare = next((lower.removeprefix(each) for each in _PREFIXES if lower.startswith(each)), lower)
-        if bare in _CLIENT:
+        if _CLIENT.fullmatch(bare):
             client[bare] = value
-        elif bare not in _OF_DELTA_RS:
+        elif not _OF_DELTA_RS.fullmatch(bare):
             config[lower] = value
     return config, client
 

@@ -19,11 +19,10 @@ from acktrail.errors import ConcurrentCommit, ConfigurationError, RowsRefused
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
+from acktrail.tables.exported.delta_connector import storage_config, storage_keys
 from acktrail.tables.exported.export_ranges import merge_spans, range_rows
 from acktrail.tables.lease import sink_lease
-from acktrail.tables.sinks.connector_positions import packed, unpacked
-from acktrail.tables.sinks.open_tables import check_table_name, fitted
-from acktrail.tables.storage_keys import storage_config, storage_keys
+from acktrail.tables.sinks.connector_positions import check_table_name, fitted, packed, unpacked
 from acktrail_plugins.parquet.parquet_files import FileStorage, Footer, ParquetFolder, file_storage
 
 _RANGES: Final = "export_ranges"

@@ -11,7 +11,7 @@ from acktrail.connect.contract import Config, SourceConnector
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import InputError, InvalidConfiguration
 from acktrail.tables.delta.table_place import TablePlace, table_root
-from acktrail.tables.storage_keys import TABLES_KEYS, tables_config
+from acktrail.tables.exported.delta_connector import TABLES_KEYS, tables_config
 from acktrail_plugins.table_source.table_task import TablePosition, TableReading, TableTask
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

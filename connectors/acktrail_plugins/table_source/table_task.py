@@ -21,7 +21,7 @@ from acktrail.tables.delta.damaged_files import Damage
 from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail.tables.sinks.open_tables import schema_of
+from acktrail.tables.sinks.connector_positions import schema_of
 
 _LOOK_BACK_S: Final = 30.0
 """How often an idle task looks whether the commit that it waits for came and went."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import BoolArray
-from acktrail.tables.exported.raw_bytes import COMPARED_COLUMNS, differing_columns
+from acktrail.tables.exported.damage_report import COMPARED_COLUMNS, differing_columns
 from acktrail.tables.exported.record_files import bounds_of
 from acktrail_expectations.frames.frame_columns import (
     Codes,

@@ -30,8 +30,8 @@ from acktrail.reconcile.past.history_tables import CHANGES, FULL_ROWS, HISTORY_R
 from acktrail.reconcile.past.saved_states import HISTORY, SavedStates, with_cluster
 from acktrail.reconcile.record_changes import record_changes
 from acktrail.replay.stored_offsets import OffsetRuns, stored_offsets
-from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.exported.record_files import RECORDS, bounds_of, later_records
 
 RECORDS_OF_A_STEP: Final = 2_000_000

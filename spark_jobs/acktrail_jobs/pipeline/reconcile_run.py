@@ -51,8 +51,8 @@ from acktrail.reconcile.run_rows import counts_of
 from acktrail.reconcile.seen_archives import settled_archives
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.cluster_check import create_anew_for
-from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail.tables.exported.continuity import ensure_whole
 

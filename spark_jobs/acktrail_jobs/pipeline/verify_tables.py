@@ -35,7 +35,7 @@ from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
-from acktrail.tables.exported.raw_bytes import CONTRADICTIONS, contradictions
+from acktrail.tables.exported.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.upkeep.retention import recorded_ends
 from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, apply_records, commit_spans, records_between

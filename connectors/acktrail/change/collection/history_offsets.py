@@ -64,7 +64,7 @@ def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
 def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
     """The state partitions among `numbers` that have records up to the moment which the tables lack."""
     from acktrail.kafka.state.state_topic import StateTopic
-    from acktrail.tables.exported.stored_log import newest_shifts
+    from acktrail.tables.exported.export_ranges import newest_shifts
 
     topic, shifts = StateTopic(admin), newest_shifts(tables)
     if not numbers or not topic.is_present:

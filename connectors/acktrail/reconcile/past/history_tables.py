@@ -26,8 +26,8 @@ from acktrail.format.columns.model_values import HELD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with_dictionaries
 from acktrail.reconcile.past.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
 from acktrail.tables.cluster_check import create_anew_for, create_for
-from acktrail.tables.delta.data_file import written_file
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import written_file
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 

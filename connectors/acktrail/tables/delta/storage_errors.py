@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
+from acktrail.config import forgo_metadata_service, storage_environment
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
 from acktrail.tables.delta.damaged_files import Damage
 
@@ -13,6 +18,14 @@ REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 NO_ANSWER: Final = "the storage does not answer"
 """The reason of an error after which a request may still arrive."""
 _EXPORTED: Final = frozenset({"state_records", "export_ranges"})
+_METADATA: Final = "http://169.254.169.254"
+"""Where every large cloud's machines find their own credentials, unless a variable or option names another address."""
+_METADATA_NAMES: Final = re.compile(r".*(metadata_(service_)?endpoint|metadata_host|(msi|identity)_endpoint)")
+_METADATA_S: Final = 1.0
+_NO: Final = frozenset({"", "0", "false", "no", "off"})
+_PROFILE: Final = "aws_profile"
+FORCE_LOAD: Final = "aws_force_credential_load"
+"""delta-rs's option: profiles count for a server that is not Amazon's too."""
 
 
 class _Cause(NamedTuple):
@@ -181,3 +194,100 @@ def _codes(text: str) -> str:
     """Error codes in the storage's answer: names and numbers without any of its free text."""
     codes = re.findall(r"<Code>(\w{1,60})</Code>|\bstatus(?: code)?:? (\d{3})\b", text)
     return "".join(f", {name or number}" for name, number in codes[:2])
+
+
+class _Cloud(NamedTuple):
+    """Options and variables that give credentials by their names, and files that do, in the home folder, by the
+    variable that names another one."""
+
+    schemes: frozenset[str]
+    names: re.Pattern[str]
+    files: Mapping[str, str]
+    hint: str
+
+
+_AMAZON: Final = _Cloud(
+    frozenset({"s3", "s3a"}),
+    re.compile(r"(aws_)?(secret_access_key|skip_signature|web_identity_token_file|container_credentials_\w+_uri)"),
+    {"AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials", "AWS_CONFIG_FILE": ".aws/config"},
+    "put aws_access_key_id and aws_secret_access_key into the file of options, or set AWS_PROFILE",
+)
+_GOOGLE: Final = _Cloud(
+    frozenset({"gs", "gcs"}),
+    re.compile(r"(google_)?(service_account(_path|_key)?|application_credentials|bearer_token|skip_signature)"),
+    {"GOOGLE_APPLICATION_CREDENTIALS": ".config/gcloud/application_default_credentials.json"},
+    "put google_service_account=FILE into the file of options, or set GOOGLE_APPLICATION_CREDENTIALS",
+)
+_AZURE: Final = _Cloud(
+    frozenset({"az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"}),
+    re.compile(
+        r"(azure_(storage_)?)?((account|access|master)_key|sas_(token|key)|client_secret|federated_token_file"
+        r"|(bearer_)?token|use_(azure_cli|emulator|fabric_endpoint)|skip_signature)"
+    ),
+    {},
+    "put azure_storage_account_name and azure_storage_account_key into the file of options",
+)
+
+
+def missing_credentials(uri: str, shown: str, options: Mapping[str, str]) -> ConfigurationError | None:
+    """The error to raise where neither `options`, the environment, a file of the user's nor the cloud's metadata
+    service has credentials for `uri`; None: something has, or `uri` is of no storage that is known here. Where the
+    metadata service is not needed, Amazon's client is kept from asking it for a region."""
+    cloud, given = _cloud_of(uri), _given(options)
+    if cloud is None:
+        return None
+    if _are_named(cloud, given) or _has_profile(cloud, given):
+        forgo_metadata_service()
+        return None
+    if "aws_ec2_metadata_disabled" not in given and _answers(_metadata_of(given)):
+        return None
+    data = {"root": shown, "table": None}
+    return ConfigurationError(f"tables at {shown}: no credentials were given", hint=cloud.hint, data=data)
+
+
+def client_options(uri: str, options: Mapping[str, str]) -> dict[str, str]:
+    """`options` as delta-rs needs them: for an S3 server with an address of its own it reads profiles only
+    with an option of its own."""
+    return {FORCE_LOAD: "true", **options} if uses_profile(uri, options) else dict(options)
+
+
+def uses_profile(uri: str, options: Mapping[str, str]) -> bool:
+    """Whether nothing but a profile of the user's gives credentials for an S3 `uri`."""
+    cloud, given = _cloud_of(uri), _given(options)
+    return cloud is _AMAZON and not _are_named(cloud, given) and _has_profile(cloud, given)
+
+
+def _cloud_of(uri: str) -> _Cloud | None:
+    scheme = urlsplit(uri).scheme
+    return next((each for each in (_AMAZON, _GOOGLE, _AZURE) if scheme in each.schemes), None)
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """What options and environment say, by name in small letters; options win."""
+    both = (*storage_environment().items(), *options.items())
+    return {name.lower(): value for name, value in both if value.strip().lower() not in _NO}
+
+
+def _are_named(cloud: _Cloud, given: Mapping[str, str]) -> bool:
+    return any(cloud.names.fullmatch(name) for name in given)
+
+
+def _has_profile(cloud: _Cloud, given: Mapping[str, str]) -> bool:
+    environment = storage_environment()
+    files = (Path(environment.get(variable) or Path.home() / file) for variable, file in cloud.files.items())
+    return (cloud is _AMAZON and _PROFILE in given) or any(file.exists() for file in files)
+
+
+def _metadata_of(given: Mapping[str, str]) -> tuple[str, int]:
+    address = next((value for name, value in given.items() if _METADATA_NAMES.fullmatch(name)), _METADATA)
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    return parts.hostname or "", parts.port or 80
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    """Whether anything takes connections there; nothing is asked."""
+    try:
+        with socket.create_connection(address, timeout=_METADATA_S):
+            return True
+    except OSError:
+        return False

@@ -22,9 +22,16 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.delta.damaged_files import Damage
-from acktrail.tables.delta.data_file import add_actions, written_file
 from acktrail.tables.delta.storage_errors import damaged_table
-from acktrail.tables.delta.table_commit import change_files, check_expected, check_plain, commit, remove_action
+from acktrail.tables.delta.table_commit import (
+    add_actions,
+    change_files,
+    check_expected,
+    check_plain,
+    commit,
+    remove_action,
+    written_file,
+)
 from acktrail.tables.delta.table_layout import (
     CHUNK,
     cast_to_schema,

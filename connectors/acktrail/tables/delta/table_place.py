@@ -26,8 +26,7 @@ from deltalake.fs import DeltaStorageHandler
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, DamagedTables
 from acktrail.tables.delta.damaged_files import Damage, broken_data, data_damage, files_of, log_damage, named_file
-from acktrail.tables.delta.storage_credentials import client_options, missing_credentials
-from acktrail.tables.delta.storage_errors import damaged_table, storage_failure
+from acktrail.tables.delta.storage_errors import client_options, damaged_table, missing_credentials, storage_failure
 
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
 """For object storage, unless the options have others."""

@@ -141,11 +141,7 @@ class TableSnapshot:
             return next((each for each in versions if not self._brings_no_rows(each)), 0)
 
     def _brings_no_rows(self, version: int) -> bool:
-        file = f"_delta_log/{version:020d}.json"
-        if not self.place.has(file):
-            return False
-        with self.place.storage().open_input_stream(file) as stream:
-            content = stream.read()
+        content = self._log_of(version)
         if _RETENTION in content:
             return True
         if b'"dataChange":' in content:
@@ -154,16 +150,20 @@ class TableSnapshot:
 
     def _commit_info(self, version: int) -> dict[str, Any]:
         """The ``commitInfo`` of a commit's log file; empty: the file is gone, or has none. OSError: it is no JSON."""
-        file = f"_delta_log/{version:020d}.json"
-        if not self.place.has(file):
-            return {}
-        with self.place.storage().open_input_stream(file) as stream:
-            lines = [line for line in stream.read().split(b"\n") if b'"commitInfo"' in line]
+        lines = [line for line in self._log_of(version).split(b"\n") if b'"commitInfo"' in line]
         try:
             actions = [json.loads(line) for line in lines]
         except ValueError as error:
-            raise OSError(f"{file} is no JSON") from error
+            raise OSError(f"the log of version {version} is no JSON") from error
         return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
+
+    def _log_of(self, version: int) -> bytes:
+        """A commit's log file; empty: it is gone."""
+        file = f"_delta_log/{version:020d}.json"
+        if not self.place.has(file):
+            return b""
+        with self.place.storage().open_input_stream(file) as stream:
+            return bytes(stream.read())
 
     def has_log_file(self, version: int) -> bool:
         """Whether the log file of a commit is there, readable or not."""

@@ -23,9 +23,8 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
-from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT
+from acktrail.tables.exported.export_ranges import COPIED, COPIED_COMMIT, newest_shifts, shift_mark
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.exported.stored_log import newest_shifts, shift_mark
 
 RANGES_TABLE: Final = "export_ranges"
 _ENDS: Final = ("cluster_id", "state_topic_id", "state_partition")

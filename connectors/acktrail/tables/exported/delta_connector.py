@@ -1,12 +1,13 @@
 """``DeltaSink`` as a person configures it: Delta tables under one root. Positions that a person moves forward leave a
-gap of ``export_ranges``."""
+gap of ``export_ranges``. And the configuration keys with which any connector reaches a folder or an object storage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from acktrail.connect.config_def import ConfigDef
+from acktrail.config import TablesConfig
+from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, under
 from acktrail.connect.contract import Config, LeaseTerms, SinkConnector, SinkTask, SinkTaskContext, WorkLease
 from acktrail.connect.source_batches import (
     SKIPPED_BY_REQUEST,
@@ -20,12 +21,47 @@ from acktrail.connect.source_batches import (
 from acktrail.errors import InputError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.stored_log import StoredRecords
+from acktrail.tables.exported.export_ranges import StoredRecords
 from acktrail.tables.lease import sink_lease
 from acktrail.tables.sinks.any_table_sink import AnyTableSink
 from acktrail.tables.sinks.connector_positions import ConnectorPositions
-from acktrail.tables.storage_keys import TABLES_KEYS, tables_config
 from acktrail.times import new_run_id
+
+_OPTION: Final = "option."
+_TABLES: Final = "tables"
+
+
+def storage_keys(root: str, documentation: str, *, group: str) -> ConfigDef:
+    """The key `root` with its `documentation`, and options one by one."""
+    return ConfigDef(
+        [
+            ConfigKey(
+                name=root,
+                type=ConfigType.STRING,
+                documentation=documentation,
+                importance=Importance.HIGH,
+                validator=NON_EMPTY,
+                group=group,
+            ),
+        ],
+        {_OPTION: "any option of the object storage: aws_region, aws_endpoint_url, aws_access_key_id ..."},
+    )
+
+
+def storage_config(config: Config, root: str) -> TablesConfig:
+    """What a parsed configuration says under ``storage_keys`` of `root`."""
+    options = {name: str(value) for name, value in under(config, _OPTION).items()}
+    return TablesConfig(uri=config[root], options=options)
+
+
+TABLES_KEYS: Final = storage_keys(
+    _TABLES, "Root of the tables: a folder or a URI such as s3://bucket/prefix.", group="Tables"
+)
+
+
+def tables_config(config: Config) -> TablesConfig:
+    """Where the tables of a parsed configuration are. Raises as ``storage_config``."""
+    return storage_config(config, _TABLES)
 
 
 class DeltaSinkConnector(SinkConnector):
@@ -68,12 +104,12 @@ class DeltaSinkConnector(SinkConnector):
     def alter_positions(self, connector: str, positions: Mapping[SourcePartition, Position | None]) -> None:
         """A log can only be moved forward: what is skipped is a recorded gap. Back or away, its rows would be
         doubled."""
-        logs = {each: position for each, position in positions.items() if state_log(each) is not None}
-        others = {each: position for each, position in positions.items() if each not in logs}
         tables = Tables(self._tables)
-        moves = _forward_moves(_log_positions(tables, list(logs)), logs)
+        logs = {each: positions[each] for each in positions if state_log(each) is not None}
+        moves = _forward_moves(_log_positions(tables, [*logs]), logs)
         if moves:
-            skip_records(tables, moves)
+            _skip_records(tables, moves)
+        others = {each: positions[each] for each in positions if each not in logs}
         if others:
             ConnectorPositions(tables, connector).move(others)
 
@@ -108,16 +144,11 @@ def _log_positions(tables: Tables, wanted: Sequence[SourcePartition]) -> dict[So
     return {each: number for each, number in found.items() if number is not None}
 
 
-def skip_records(tables: Tables, positions: Mapping[SourcePartition, int]) -> None:
-    """Move each source partition of ``state_source_partition`` to its new position, behind its present one, in one
-    commit with the gaps. Raises InputError (several clusters), and as ``DeltaSink``."""
+def _skip_records(tables: Tables, positions: Mapping[SourcePartition, int]) -> None:
+    """Move logs of one cluster to positions behind the present ones, in one commit with the gaps."""
     logs = {each: log for each in positions if (log := state_log(each)) is not None}
-    clusters = {cluster_id for cluster_id, _, _ in logs.values()}
-    if len(clusters) != 1:
-        raise InputError("positions of one cluster are moved at a time", hint="name the others in a call of their own")
-    sink = DeltaSink(tables, cluster_id=clusters.pop(), run_id=new_run_id())
+    sink = DeltaSink(tables, cluster_id=next(cluster_id for cluster_id, _, _ in logs.values()), run_id=new_run_id())
     for source_partition, (_, topic_id, number) in logs.items():
-        shift = sink.stored.stored_log(source_partition, number).offset_shift
         position = positions[source_partition]
         span = LogSpan(
             topic_id=topic_id,
@@ -125,7 +156,7 @@ def skip_records(tables: Tables, positions: Mapping[SourcePartition, int]) -> No
             gap_first=sink.position(source_partition) or 0,
             gap_last=position - 1,
             gap_reason=SKIPPED_BY_REQUEST,
-            offset_shift=shift,
+            offset_shift=sink.stored.stored_log(source_partition, number).offset_shift,
         )
         sink.put(SourceBatch(source_partition=source_partition, rows={}, position=position, span=span))
     sink.flush()

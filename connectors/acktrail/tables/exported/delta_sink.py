@@ -25,8 +25,15 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
 from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
 from acktrail.tables.exported.continuity import ensure_whole
-from acktrail.tables.exported.export_ranges import RANGES, copy_ranges, merge_spans, range_rows, ranges_text
-from acktrail.tables.exported.stored_log import TableLogs, log_marks
+from acktrail.tables.exported.export_ranges import (
+    RANGES,
+    TableLogs,
+    copy_ranges,
+    log_marks,
+    merge_spans,
+    range_rows,
+    ranges_text,
+)
 
 _HIDDEN: Final = "not_authorized"
 _LASTING: Final = ("topic", "partition_count", "is_internal")
@@ -83,7 +90,7 @@ class DeltaSink(SinkTask):
         self._cluster_id, self._run_id = cluster_id, run_id
         self._pending = _Pending()
         self._committed: dict[SourcePartition, int | None] = {}
-        self._marks: dict[str, int] = {}
+        self._marks: dict[str, int | None] = {}
         self._observed: set[str] = set()
         self._own_topics: set[str | None] = set()
         self._newest: TableSnapshot | None = None
@@ -193,9 +200,7 @@ class DeltaSink(SinkTask):
         """Keep the numbers about the logs that the tables do not have yet."""
         for app_id, number in marks.items():
             if app_id not in self._marks and self._newest is not None:
-                known = self._newest.transaction_version(app_id)
-                if known is not None:
-                    self._marks[app_id] = known
+                self._marks[app_id] = self._newest.transaction_version(app_id)
             if self._marks.get(app_id) != number:
                 self._pending.marks[app_id] = number
 

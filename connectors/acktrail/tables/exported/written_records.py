@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from acktrail.connect.contract import SinkTask
 from acktrail.connect.source_batches import Commit, LogSpan, SourceBatch, SourcePartition, state_source_partition
-from acktrail.tables.delta.data_file import WRITTEN_FILES, written_file
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_commit import WRITTEN_FILES, written_file
 from acktrail.tables.exported.delta_sink import placed
-from acktrail.tables.exported.stored_log import TableLogs
+from acktrail.tables.exported.export_ranges import TableLogs
 
 _NUMBERS: Final = (
     *("partition", "first_offset", "last_offset", "records", "quarantined", "log_start_offset", "log_end_offset"),

@@ -15,12 +15,15 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.sinks.connector_positions import ConnectorPositions, Entry, Standing, packed
-from acktrail.tables.sinks.open_tables import (
+from acktrail.tables.sinks.connector_positions import (
+    ConnectorPositions,
+    Entry,
+    Standing,
     append_growing,
     check_table_name,
     fitted,
     of_connector,
+    packed,
     refitted,
     schema_of,
 )

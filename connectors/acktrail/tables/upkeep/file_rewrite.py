@@ -27,15 +27,14 @@ from deltalake.transaction import AddAction
 
 from acktrail.errors import ConcurrentCommit, DamagedTables
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.tables.delta.data_file import write_data_file
 from acktrail.tables.delta.store import Tables, kept_committing
-from acktrail.tables.delta.table_commit import change_files, commit, remove_action
+from acktrail.tables.delta.table_commit import change_files, commit, remove_action, write_data_file
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.export_ranges import COPIED_COMMIT
 from acktrail.tables.exported.record_files import DROPPED_ROWS, RECORDS
-from acktrail.tables.sinks.open_tables import schema_of
+from acktrail.tables.sinks.connector_positions import schema_of
 
 SMALL_ROWS: Final = 262_144
 """A file with fewer rows is small, unless it has ``FULL_BYTES``."""

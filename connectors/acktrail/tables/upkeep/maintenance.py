@@ -26,11 +26,15 @@ from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
-from acktrail.tables.sinks.connector_positions import POSITIONS, ConnectorPositions
-from acktrail.tables.sinks.open_tables import MADE_BY, OF_CONNECTOR, is_table_name
+from acktrail.tables.sinks.connector_positions import (
+    MADE_BY,
+    OF_CONNECTOR,
+    POSITIONS,
+    ConnectorPositions,
+    is_table_name,
+)
 from acktrail.tables.upkeep.file_rewrite import Change, commit_rewrite, compact_files, compaction_bins, rewrite
-from acktrail.tables.upkeep.range_merging import merged_ranges
-from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms
+from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
 from acktrail.times import new_run_id
 
 _DAY_MS: Final = 86_400_000

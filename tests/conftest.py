@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from drivers.process_sharing import ScopeSharing
@@ -19,7 +20,7 @@ from servers.broker_diagnosis import diagnosis
 from servers.s3_server import S3, running_s3
 from servers.workload import Workload
 
-from acktrail.config import KafkaConfig
+from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 
 _LEFT_ALONE = {
@@ -173,17 +174,22 @@ def guarded_workload(guarded: EmbeddedBroker) -> Workload:
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[S3]:
-    """Buckets for all tests: use names of your own."""
-    with running_s3() as server:
+def _s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with running_s3(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture
-def object_storage() -> Iterator[S3]:
-    """A server that a test may make misbehave, with an empty bucket."""
-    with running_s3() as server:
-        yield server
+def s3(_s3: S3) -> Iterator[S3]:
+    """Buckets for all tests: use names of your own. What a test makes fail ends with it."""
+    yield _s3
+    _s3.proxy.heal()
+
+
+@pytest.fixture
+def bucket(s3: S3) -> TablesConfig:
+    """Tables in an empty bucket."""
+    return s3.bucket(f"bucket-{uuid4().hex}")
 
 
 @pytest.fixture(scope="session")

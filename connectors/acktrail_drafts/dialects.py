@@ -25,8 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects.dialect import Dialect, Replay
-from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, read_share_partition
+from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, Dialect, Replay, decode_key, read_share_partition
 from acktrail.format.wire.primitives import (
     BATCH_BYTES,
     INT16,

@@ -18,8 +18,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Final
 
-from acktrail.format.wire.dialects.dialect import JsonForm
-from acktrail.format.wire.dialects.released import key_form
+from acktrail.format.wire.dialects import JsonForm, key_form
 from acktrail.format.wire.primitives import absent_if_none, batches_form
 from acktrail.model.batches import DeliveryState, StateBatch, cover, prune_state_batches
 from acktrail.model.records import RecordAt, Tombstone

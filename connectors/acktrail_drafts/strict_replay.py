@@ -8,12 +8,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from acktrail.format.wire.dialects.dialect import DialectReplay, JsonForm
+from acktrail.format.wire.dialects import DialectReplay, JsonForm, state_json
 from acktrail.model.batches import DURABLE_STATES, DeliveryState, combine_state_batches
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import Policy, SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.offline.record_json import state_json
 from acktrail_drafts.checkpoint_log import replay_checkpoint_log
 from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
 from acktrail_drafts.draft_records import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acktrail.change.collection.delivered_records import exported_between, is_covered
 from acktrail.config import TablesConfig
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail.tables.delta.store import Tables

@@ -28,7 +28,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId, state_partition_of
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -20,7 +20,7 @@ from state_topics.segment_bytes import batch
 from acktrail.config import TablesConfig
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

@@ -11,7 +11,7 @@ from drivers.command_line import run
 from samples.dump_lines import dump_line
 
 from acktrail.cli import main as command_line
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import ShareSnapshot, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acktrail.change.request.reset_request import StrategyKind, choose_strategy
 from acktrail.cli.main import app
 from acktrail.errors import InputError
-from acktrail.offline.replay_until import AtTime, parse_log_point
+from acktrail.offline.replay_files import AtTime, parse_log_point
 from acktrail.times import ago_ms, duration_ms, now_ms, time_ms
 
 TIMES = frozenset({"--since", "--until", "--at", "--to-datetime", "--to-history"})

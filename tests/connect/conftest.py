@@ -12,7 +12,7 @@ import pytest
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTask
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId

@@ -23,7 +23,7 @@ from servers.workload import until
 from acktrail.config import KafkaConfig
 from acktrail.embedded import DEFAULT_VERSION, EmbeddedBroker
 from acktrail.errors import ConfigurationError, Unreachable
-from acktrail.format.wire.dialects.released import decode
+from acktrail.format.wire.dialects import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.batches import DeliveryState
 from acktrail.model.records import StateRecord, Tombstone

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from samples.golden_vectors import SEED, wire
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects.detect_layout import CANDIDATES
+from acktrail.format.wire.dialects import CANDIDATES
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.read.copied_files import dialect_named
+from acktrail.offline.copied_files import dialect_named
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_records import (
     Checkpoint,

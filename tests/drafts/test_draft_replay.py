@@ -26,10 +26,9 @@ from samples.dialect_dumps import (
 )
 from samples.golden_vectors import example
 
-from acktrail.format.wire.dialects.released import KAFKA_4_2
+from acktrail.format.wire.dialects import KAFKA_4_2, state_json
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy
-from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_files import replay_records
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate, finding_json

@@ -3,13 +3,12 @@ server that checks signatures; where it cannot be had, the tests are skipped wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from faults.conftest import Export, OpenExport, recent_runs, writing
-from servers.signed_s3_server import SignedS3, running_signed_s3
+from servers.s3_server import S3
 from servers.workload import until
 
 from acktrail.embedded import EmbeddedBroker
@@ -31,14 +30,8 @@ FAULTS: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
-    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.mark.full
-def test_whatever_the_store_does(broker: EmbeddedBroker, s3: SignedS3, export: OpenExport, counts: Any) -> None:
+def test_whatever_the_store_does(broker: EmbeddedBroker, s3: S3, export: OpenExport, counts: Any) -> None:
     """Refusals, slowness, lost responses, cut connections; the server killed before a commit reached it, and
     with one that it has stored and nobody confirmed; then two
     workers at once, without a lease, both of which get commits in. Every offset is in one row."""
@@ -67,12 +60,12 @@ def test_whatever_the_store_does(broker: EmbeddedBroker, s3: SignedS3, export: O
     assert "Traceback" not in "\n".join([*running.worker.said, *second.worker.said])
 
 
-def _past_faults(export: Export, s3: SignedS3) -> Export:
+def _past_faults(export: Export, s3: S3) -> Export:
     """The same export, its tables looked at without the faults that its worker meets."""
     return replace(export, tables=s3.direct(export.tables))
 
 
-def _die_in_mid_commit(s3: SignedS3, action: str) -> None:
+def _die_in_mid_commit(s3: S3, action: str) -> None:
     """Kill the store while a commit is in flight: before it arrived, or with its confirmation still to come."""
     s3.proxy.fail(action, COMMIT)
     until(lambda: s3.proxy.hits == 1, what="a commit in flight")

@@ -60,17 +60,17 @@ def test_the_network_is_cut_in_mid_response(
     chance, outages, wanted = random.Random(SEED), running.outages(), how_many(FEW_CUTS)
     with writing(broker):
         running.grows()
-        spoiled = running.network.spoiled
+        spoiled = running.network.spoiled.total()
         for _ in range(wanted):
-            before = running.network.spoiled
+            before = running.network.spoiled.total()
             if chance.random() < 0.3:
                 running.network.cuts[chance.choice((METADATA, API_VERSIONS))].append(chance.random())
             running.network.cuts[FETCH].append(chance.random())
-            until(lambda seen=before: running.network.spoiled > seen, what=f"a cut response; seed {SEED}")
+            until(lambda seen=before: running.network.spoiled.total() > seen, what=f"a cut response; seed {SEED}")
             if chance.random() < 0.2:
                 running.grows()
         running.grows()
-    cuts = running.network.spoiled - spoiled
+    cuts = running.network.spoiled.total() - spoiled
     counts(seed=SEED, cuts=cuts, rows=running.complete())
     assert cuts >= wanted
     assert running.outages() == outages
@@ -82,11 +82,13 @@ def test_connections_fall_silent(running: Export, broker: EmbeddedBroker, counts
     with writing(broker, rate=100):
         running.grows()
         running.network.silenced.add(FETCH)
-        before = running.network.spoiled
-        until(lambda: running.network.spoiled >= before + 2, what="a second request after one without a response")
+        before = running.network.spoiled.total()
+        until(
+            lambda: running.network.spoiled.total() >= before + 2, what="a second request after one without a response"
+        )
         running.network.silenced.clear()
         running.grows()
-    counts(rows=running.complete(), swallowed=running.network.spoiled - before)
+    counts(rows=running.complete(), swallowed=running.network.spoiled.total() - before)
     assert running.outages() == outages
 
 

@@ -21,14 +21,12 @@ from acktrail.format.columns.decoding.decode_records import decode_records, deco
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire import group_record
 from acktrail.format.wire.dead_letter_headers import read_dead_letter
-from acktrail.format.wire.dialects.detect_layout import detect_layout
-from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import RELEASED
+from acktrail.format.wire.dialects import RELEASED, Dialect, detect_layout
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.format.wire.record_batch import HEADER_BYTES, Compression
-from acktrail.offline.read import log_segment as segment_module
-from acktrail.offline.read.copied_files import read_dump
-from acktrail.offline.read.log_segment import Fragment, IntactBatch, ReadReport, SegmentDamage, is_log, read_batches
+from acktrail.offline import log_segment as segment_module
+from acktrail.offline.copied_files import read_dump
+from acktrail.offline.log_segment import Fragment, IntactBatch, ReadReport, SegmentDamage, is_log, read_batches
 from acktrail_simulation.messages.group_record_encoder import encode as encode_group_record
 
 __all__ = ["TARGETS", "as_input", "mended", "use_scratch"]

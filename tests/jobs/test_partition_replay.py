@@ -20,7 +20,7 @@ from samples.random_records import batches, records
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode, encode_key
+from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import DeliveryState
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import replay

@@ -12,7 +12,7 @@ from servers.workload import Worked, Workload, until
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.observation import observe
+from acktrail.kafka.groups.offsets_connector import observe
 from acktrail.model.share_partition import STATE_TOPIC
 
 pytestmark = pytest.mark.broker

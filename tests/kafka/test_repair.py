@@ -21,7 +21,7 @@ from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import DamagedTables
 from acktrail.export.export_run import export, observe
 from acktrail.export.repair_run import preview, repair
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail_jobs.commands.pipeline_commands import build_history, reconcile, verify

@@ -29,9 +29,8 @@ from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
-from acktrail.kafka.client.token_source import TokenSource, token_source
-from acktrail.kafka.log_reader import LogReader
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.client.credentials import TokenSource, token_source
+from acktrail.kafka.log_reader import LogReader, StateTopic
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -267,7 +266,7 @@ def test_a_token_is_fetched_once_and_again_before_it_expires(
     """Two clients use one token; when four fifths of its life are over, the next one is fetched."""
     tokens = source(secured, sasl_oauthbearer_scope="kafka read")
     before, now = len(secured.endpoint.requests), [1_000.0]
-    monkeypatch.setattr("acktrail.kafka.client.token_source.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("acktrail.kafka.client.credentials.time.monotonic", lambda: now[0])
     first = tokens.token()
     now[0] += 0.79 * secured.endpoint.life_s
     text, _, principal, _ = tokens.for_librdkafka()

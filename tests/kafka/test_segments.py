@@ -15,8 +15,8 @@ from state_topics.filled_topic import read_all, write_dump
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.copied_files import read_files
-from acktrail.offline.read.log_segment import ReadReport, SegmentDamage
+from acktrail.offline.copied_files import read_files
+from acktrail.offline.log_segment import ReadReport, SegmentDamage
 
 pytestmark = pytest.mark.broker
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from drivers.command_line import run
+from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.releases import releases
-from servers.tcp_proxy import TcpProxy, tcp_proxy
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -34,22 +34,21 @@ class Silenced:
     """A broker whose clients all go through `proxy`."""
 
     config: KafkaConfig
-    proxy: TcpProxy
+    proxy: KafkaProxy
 
 
 @pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
 def behind(request: pytest.FixtureRequest) -> Iterator[Silenced]:
     """A broker with the state of one group; its requests time out after one second."""
     ports = free_ports()
-    with tcp_proxy(f"127.0.0.1:{ports.client}", speaks_kafka=True) as proxy:
+    with kafka_proxy(f"127.0.0.1:{ports.client}") as proxy:
         advertised = {"advertised.listeners": f"CLIENT://{proxy.address}"}
         with EmbeddedBroker(request.param, port=ports.client, properties=advertised) as broker:
             workload = Workload(broker.config())
             workload.create_topic("orders")
             workload.produce("orders", 20)
             workload.acknowledge("g", "orders", 20)
-            config = KafkaConfig(bootstrap_servers=proxy.address, request_timeout_ms=1_000)
-            yield Silenced(config=config, proxy=proxy)
+            yield Silenced(config=proxy.config(1_000), proxy=proxy)
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) 
     looked up with: every group is described all the same, and the requests without an answer are few. Offsets are asked
     for group by group, so that none of those goes without an answer."""
     names = ["g", *(f"group-number-{number:04}" for number in range(400))]
-    proxy, before = behind.proxy, Counter(behind.proxy.swallowed)
+    proxy, before = behind.proxy, Counter(behind.proxy.spoiled)
     proxy.patience = dict.fromkeys((_DESCRIBE_GROUP, _DESCRIBE_OFFSETS), 500)
     proxy.forgotten = {_FIND_COORDINATOR, _DESCRIBE_CONFIGS}
     try:
@@ -104,7 +103,7 @@ def test_a_broker_too_busy_for_many_groups_describes_them_all(behind: Silenced) 
     assert described == {name: 0 if name == "g" else GROUP_ID_NOT_FOUND for name in names}
     assert [name for name in names if offsets[name]] == ["g"]
     assert configs == dict.fromkeys(names, 0)
-    found = proxy.swallowed - before
+    found = proxy.spoiled - before
     assert {key: found[key] for key in (_FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_OFFSETS)} == {
         _FIND_COORDINATOR: 1,
         _DESCRIBE_CONFIGS: 1,

@@ -18,7 +18,7 @@ from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.state.state_source import StateTask
 from acktrail.model.records import StateRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from state_topics.coordinator_log import batch, share_partition
 
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import AddressedRecord, RawRecord, decode_raw
 from acktrail.kafka.state.state_lookup import PartitionReading, after_record
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

@@ -21,7 +21,7 @@ from samples.golden_vectors import wire
 from acktrail.errors import MalformedFile, UnknownName
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.copied_files import read_column_batches, read_columns
+from acktrail.offline.copied_files import read_column_batches, read_columns
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 maybe_bytes = st.one_of(st.none(), st.binary(max_size=30))

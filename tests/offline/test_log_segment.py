@@ -17,11 +17,11 @@ from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, contro
 
 from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
 from acktrail.format.columns.decoding.batch_columns import unpacked
-from acktrail.format.wire.dialects.released import KAFKA_4_2
+from acktrail.format.wire.dialects import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression
-from acktrail.offline.read import log_segment as batches_module
-from acktrail.offline.read.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
+from acktrail.offline import log_segment as batches_module
+from acktrail.offline.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
 
 FOLDER = "__share_group_state-3"
 

@@ -14,7 +14,7 @@ from samples.dump_lines import dump_line
 
 from acktrail.errors import InputError, MalformedFile, UnknownName
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.copied_files import in_log_order, read_dump
+from acktrail.offline.copied_files import in_log_order, read_dump
 
 raw_records = st.builds(
     RawRecord,

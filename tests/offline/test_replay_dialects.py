@@ -26,12 +26,11 @@ from samples.golden_vectors import wire
 from samples.random_records import records
 from samples.released_records import RELEASED_RECORDS
 
-from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
+from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED, state_json
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import Tombstone
 from acktrail.model.replay import Policy, replay
 from acktrail.offline import replay_files
-from acktrail.offline.record_json import state_json
 from acktrail.offline.replay_files import replay_records
 
 in_process = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from drivers.command_line import run
+from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.dump_lines import dump_line
@@ -14,9 +14,9 @@ from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
 from acktrail.cli.commands import copied_logs as command
-from acktrail.format.wire.dialects.released import KAFKA_4_2
+from acktrail.format.wire.dialects import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.log_segment import ReadReport
+from acktrail.offline.log_segment import ReadReport
 from acktrail.offline.replay_files import replay_sorted
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -42,21 +42,23 @@ def dump(file: Path, found: Sequence[RawRecord]) -> Path:
     return file
 
 
+def folded(capsys: pytest.CaptureFixture[str], *files: Path) -> Done:
+    """What the command prints where the sweep gives no answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "_replay_sorted", lambda *_: None)
+        return run(capsys, "record", "replay", *files, "--dialect", "4.2")
+
+
 @in_one_folder
 @given(logs())
 def test_the_same_as_record_by_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: list[RawRecord]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: list[RawRecord]
 ) -> None:
     """Of a log in order the command prints the same states and the same counts both ways."""
     file = dump(tmp_path / "a.jsonl", found)
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "_LARGE_BYTES", 1 << 40)
-        folded = run(capsys, "record", "replay", file, "--dialect", "4.2")
-        patch.setattr(command, "_LARGE_BYTES", 0)
-        swept = run(capsys, "record", "replay", file, "--dialect", "4.2")
 
     assert replay_sorted([file], ReadReport()) is not None
-    assert swept == folded
+    assert run(capsys, "record", "replay", file, "--dialect", "4.2") == folded(capsys, file)
 
 
 @in_one_folder
@@ -73,7 +75,7 @@ def test_any_other_order_is_left_to_the_fold(
     swept = replay_sorted(files, ReadReport())
 
     if swept is not None:
-        assert list(swept.states) == run(capsys, "record", "replay", *files, "--dialect", "4.2").rows
+        assert list(swept.states) == folded(capsys, *files).rows
 
 
 def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> None:
@@ -85,11 +87,8 @@ def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> 
     assert replay_sorted([dump(tmp_path / "a.jsonl", found)], ReadReport()) is None
 
 
-def test_two_logs_are_not_mixed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two different records at one address are refused, however large the file is."""
-    monkeypatch.setattr(command, "_LARGE_BYTES", 0)
+def test_two_logs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two different records at one address are refused."""
     key = b"\x00\x00\x00\x01g" + bytes(20)
     found = [
         RawRecord(state_partition=3, offset=5, timestamp_ms=0, key=key, value=b"\x00\x00" + bytes(35) + end)
@@ -101,9 +100,7 @@ def test_two_logs_are_not_mixed(
     assert "two different records at state partition 3, offset 5" in line
 
 
-def test_damage_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whichever way a segment is replayed, its damage is said and counted once."""
     key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
     found = [RawRecord(state_partition=3, offset=o, timestamp_ms=0, key=key, value=value) for o in range(3)]
@@ -112,10 +109,8 @@ def test_damage_is_told_once(
     parts = [batch([record]) for record in found]
     (folder / "0.log").write_bytes(parts[0] + parts[1][:-1] + b"\x99" + parts[2])
     again = dump(tmp_path / "again.jsonl", found[:1])
-    said = []
-    for size, files in ((1 << 40, [folder / "0.log"]), (0, [folder / "0.log"]), (0, [folder / "0.log", again])):
-        monkeypatch.setattr(command, "_LARGE_BYTES", size)
-        said.append(run(capsys, "record", "replay", *files))
+    said = [folded(capsys, folder / "0.log"), run(capsys, "record", "replay", folder / "0.log")]
+    said.append(run(capsys, "record", "replay", folder / "0.log", again))
 
     assert said[0] == said[1]
     assert said[2].stdout == said[0].stdout

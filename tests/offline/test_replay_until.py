@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acktrail.errors import InputError
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.replay_until import AtOffsets, AtTime, LogCut, parse_log_point, up_to
+from acktrail.offline.replay_files import AtOffsets, AtTime, LogCut, parse_log_point, up_to
 
 
 @st.composite

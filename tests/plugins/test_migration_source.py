@@ -14,7 +14,7 @@ from acktrail.change.cluster import Cluster
 from acktrail.config import TablesConfig
 from acktrail.errors import ChangeRefused, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.kafka.logs import LogStretch
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot

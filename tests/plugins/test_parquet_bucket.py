@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pytest
 from embedded.processes import eventually
 from plugins import test_suites
 from samples.memory_source import MemoryLog, MemoryTask
-from servers.signed_s3_server import SignedS3, running_signed_s3
+from servers.s3_server import S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
@@ -36,17 +36,10 @@ FILE = r"/t/.*\.parquet"
 names = (f"parquet-{number}" for number in itertools.count())
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
-    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def config(s3: SignedS3) -> Iterator[TablesConfig]:
-    """An empty bucket, and a whole network afterwards."""
-    yield s3.bucket(next(names), timeout="1s")
-    s3.proxy.heal()
+def config(s3: S3) -> TablesConfig:
+    """An empty bucket."""
+    return s3.bucket(next(names), timeout="1s")
 
 
 def keys_of(config: TablesConfig) -> dict[str, str]:
@@ -58,14 +51,14 @@ def sink_of(config: TablesConfig) -> ParquetSink:
     return ParquetSink(ParquetSink.config_def.parse(keys_of(config)))
 
 
-def stored(server: SignedS3, config: TablesConfig, table: str) -> pa.Table | None:
+def stored(server: S3, config: TablesConfig, table: str) -> pa.Table | None:
     """All rows of a table, read from the server's own disk; None: no file."""
     folder = server.folder / "data" / config.uri.removeprefix("s3://") / table
     files = sorted(folder.rglob("*.parquet")) if folder.exists() else []
     return pa.concat_tables([pq.ParquetFile(file).read() for file in files]) if files else None
 
 
-def numbers(server: SignedS3, config: TablesConfig) -> list[int]:
+def numbers(server: S3, config: TablesConfig) -> list[int]:
     rows = stored(server, config, "t")
     return [] if rows is None else sorted(rows["a"].to_pylist())
 
@@ -86,11 +79,11 @@ class TestParquetSinkInABucket(SinkSuite):
     partitions = test_suites.TestDeltaSinkOfLogs.partitions
     position_after = test_suites.TestDeltaSinkOfLogs.position_after
     batch = test_suites.TestDeltaSinkOfLogs.batch
-    server: ClassVar[SignedS3]
+    server: ClassVar[S3]
 
     @pytest.fixture(autouse=True, scope="class")
-    def _server(self, s3: SignedS3) -> None:
-        type(self).server = s3
+    def _server(self, _s3: S3) -> None:
+        type(self).server = _s3
 
     @property
     def bucket(self) -> TablesConfig:
@@ -129,7 +122,7 @@ FAULTS: list[tuple[str, int, dict[str, Any], type[Exception] | None]] = [
 
 @pytest.mark.parametrize(("action", "times", "more", "error"), FAULTS)
 def test_a_put_through_a_bad_network_lands_once_or_not_at_all(
-    s3: SignedS3, config: TablesConfig, action: str, times: int, more: dict[str, Any], error: type[Exception] | None
+    s3: S3, config: TablesConfig, action: str, times: int, more: dict[str, Any], error: type[Exception] | None
 ) -> None:
     """A lost response is no error where the object says whose it is; else nothing landed, and the next run puts it."""
     task = sink_of(config).task(ROWS)
@@ -151,7 +144,7 @@ def test_a_put_through_a_bad_network_lands_once_or_not_at_all(
     assert numbers(s3, config) == list(range(6))
 
 
-def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, config: TablesConfig) -> None:
+def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: S3, config: TablesConfig) -> None:
     """The put landed, its response got lost, and nothing can be read: neither is claimed, and no row comes twice."""
     task = sink_of(config).task(ROWS)
     put(task, 0, 2)
@@ -167,7 +160,7 @@ def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, conf
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_a_put_that_arrives_late_doubles_nothing(s3: SignedS3, config: TablesConfig, is_late: bool) -> None:
+def test_a_put_that_arrives_late_doubles_nothing(s3: S3, config: TablesConfig, is_late: bool) -> None:
     """It was given up and is still under way: it finds the next writer's object there, or is found by that writer."""
     task, other = sink_of(config).task(ROWS), sink_of(s3.direct(config)).task(ROWS)
     put(task, 0, 2)
@@ -202,9 +195,7 @@ def some_logs() -> list[MemoryLog]:
 
 
 @pytest.mark.parametrize(("table", "action"), [("state_records", "hold_before"), ("export_ranges", "hold_after")])
-def test_a_kill_within_a_put_loses_and_doubles_nothing(
-    s3: SignedS3, config: TablesConfig, table: str, action: str
-) -> None:
+def test_a_kill_within_a_put_loses_and_doubles_nothing(s3: S3, config: TablesConfig, table: str, action: str) -> None:
     """The process is killed while the second file of a table is on its way, or its response: every offset and range
     is there once in the end."""
     config = TablesConfig(uri=config.uri, options={**config.options, "timeout": "30s"})
@@ -244,7 +235,7 @@ def test_the_newest_file_is_found_without_a_list_of_all(count: int, removed: int
     assert bucket.asked <= max(2, 2 * max(1, count // 1_000).bit_length() + 4)
 
 
-def test_the_start_asks_for_the_newest_files_alone(s3: SignedS3, config: TablesConfig) -> None:
+def test_the_start_asks_for_the_newest_files_alone(s3: S3, config: TablesConfig) -> None:
     """Of 2,345 files of a source partition the start lists a few pages and reads one."""
     task = sink_of(config).task(ROWS)
     for end in (1, 7):

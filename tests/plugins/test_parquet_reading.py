@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from pyarrow.fs import S3FileSystem
 from pyspark.sql import SparkSession
 from samples.memory_source import MemoryLog, MemoryTask
-from servers.signed_s3_server import REGION, SignedS3, running_signed_s3
+from servers.s3_server import REGION, S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SinkTaskContext
@@ -28,12 +27,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 LOGS = SinkTaskContext(connector="c", run_id="run", cluster_id="memory", reads_logs=True)
 ROWS = SinkTaskContext(connector="c", run_id="run")
 BY = [("state_partition", "ascending"), ("offset", "ascending")]
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
-    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 def logs() -> list[MemoryLog]:
@@ -74,7 +67,7 @@ def test_spark_reads_the_folder_of_a_table(spark: SparkSession, tmp_path: Path) 
     assert sorted(map(tuple, merged)) == [(1, None), (2, "x")]
 
 
-def test_arrow_reads_a_folder_in_a_bucket(s3: SignedS3) -> None:
+def test_arrow_reads_a_folder_in_a_bucket(s3: S3) -> None:
     """By Arrow's own client for S3: the same rows from objects."""
     config = s3.bucket("read-back")
     expected = write(config)

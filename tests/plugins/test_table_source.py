@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from servers.s3_server import S3
 
+from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
@@ -176,9 +176,9 @@ def test_names_and_positions_of_strangers_are_refused(tmp_path: Path) -> None:
         connector.source_partition({"table": "other"})
 
 
-def test_a_table_in_a_bucket_is_followed(object_storage: S3) -> None:
+def test_a_table_in_a_bucket_is_followed(bucket: TablesConfig) -> None:
     """The same from object storage: rows, compactions, and a file that is gone."""
-    config = object_storage.config()
+    config = bucket
     options = {f"option.{name}": value for name, value in config.options.items()}
     folder = f"{config.uri}/findings"
     for number in range(2):

@@ -19,15 +19,14 @@ from servers.releases import releases
 
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION, RELEASES
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode, state_json
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.offline.read.copied_files import read_dump
-from acktrail.offline.read.log_segment import ReadReport
-from acktrail.offline.record_json import state_json
+from acktrail.offline.copied_files import read_dump
+from acktrail.offline.log_segment import ReadReport
 from acktrail.offline.replay_files import replay_sorted
 from acktrail.replay.raw_log import RawLogReplay
 from acktrail.replay.state_columns import states_of

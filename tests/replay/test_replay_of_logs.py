@@ -16,7 +16,7 @@ from samples.random_records import INT64, batches
 from acktrail.errors import InputError
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode, encode_key
+from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

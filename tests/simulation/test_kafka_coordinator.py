@@ -13,7 +13,7 @@ from oracle.kafka_classes import camel, compiled
 from oracle.random_batches import random_batches
 from samples.coordinator_random_calls import COLD_AFTER_MS, KEYS, TOPIC_IDS, TOPICS, Step, coordinator, take
 
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.primitives import none_if_absent
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.release_rules import KAFKA_4_3, KAFKA_4_4, CoordinatorRules

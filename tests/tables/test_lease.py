@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples.memory_source import FakeClock
 from servers.s3_server import S3
-from servers.signed_s3_server import SignedS3, running_signed_s3
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, LeaseLost, RetryableError
@@ -26,18 +25,12 @@ TTL = 10.0
 UNUSED = TablesConfig(uri="/unused")
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
-    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture(params=["folder", "bucket"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> TablesConfig:
     """The same lease in a folder and in a bucket of a server that checks signatures."""
     if request.param == "folder":
         return TablesConfig(uri=str(tmp_path / "tables"))
-    server: SignedS3 = request.getfixturevalue("s3")
+    server: S3 = request.getfixturevalue("s3")
     name = f"lease-{random.randrange(10**12)}"
     config: TablesConfig = server.bucket(name)
     return config
@@ -213,10 +206,11 @@ def test_a_folder_whose_lock_is_held_is_no_hang(tmp_path: Path, monkeypatch: pyt
         FolderObject(tmp_path / "x.json").write(b"", over=None)
 
 
-def test_storage_that_ignores_etags_gives_no_lease(object_storage: S3) -> None:
+def test_storage_that_ignores_etags_gives_no_lease(s3: S3, bucket: TablesConfig) -> None:
     """Where a put with a wrong ETag succeeds, two workers would both have the lease: it is refused."""
+    s3.ignores_conditions()
     with pytest.raises(ConfigurationError, match="ignores conditional writes"):
-        WorkerLease(object_storage.config(), "x", owner="w").acquire()
+        WorkerLease(bucket, "x", owner="w").acquire()
 
 
 def test_names_have_places_of_their_own() -> None:
@@ -231,7 +225,7 @@ def test_names_have_places_of_their_own() -> None:
             WorkerLease(UNUSED, name, owner=owner, ttl_s=ttl_s)
 
 
-def test_a_refused_lease_is_one_line(s3: SignedS3, tmp_path: Path) -> None:
+def test_a_refused_lease_is_one_line(s3: S3, tmp_path: Path) -> None:
     """Wrong keys, a missing bucket, a file in the folder's place: the errors of tables."""
     config = s3.bucket("refused")
     wrong = TablesConfig(uri=config.uri, options={**config.options, "aws_secret_access_key": "wrong"})
@@ -244,9 +238,9 @@ def test_a_refused_lease_is_one_line(s3: SignedS3, tmp_path: Path) -> None:
         WorkerLease(TablesConfig(uri=str(tmp_path)), "x", owner="w").acquire()
 
 
-def test_a_lease_outlives_lost_responses(s3: SignedS3) -> None:
+def test_a_lease_outlives_lost_responses(s3: S3) -> None:
     """A renewal that landed although the client saw an error is the worker's own."""
-    lease = WorkerLease(s3.bucket("lost", timeout="1s"), "x", owner="w")
+    lease = WorkerLease(s3.bucket("lost-answers", timeout="1s"), "x", owner="w")
     assert lease.acquire()
     s3.proxy.fail("status_after", "leases", times=1, code=500)
     lease.renew()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import S3
 from tables.test_maintenance import Exporter, ensure_accounted, rows_of
 
+from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables
 from acktrail.tables.delta import table_place
@@ -98,19 +98,19 @@ def test_damage_in_a_bucket_is_named_and_mended(s3: S3) -> None:
     assert not tables.exists("export_ranges")
 
 
-def test_storage_that_ignores_conditions_is_refused(object_storage: Any) -> None:
-    """Where a put overwrites in spite of If-None-Match, no table is made at all."""
-    object_storage.control(honours_conditions=False)
+def test_storage_that_ignores_conditions_is_refused(s3: S3, bucket: TablesConfig) -> None:
+    """Where a put succeeds in spite of If-None-Match, no table is made at all."""
+    s3.ignores_conditions()
     with pytest.raises(ConfigurationError, match="ignores conditional writes"):
-        Tables(object_storage.config()).append("state_records", records(1))
-    assert not object_storage.control()
+        Tables(bucket).append("state_records", records(1))
+    assert s3.keys(bucket.uri.split("/")[2]) == []
 
 
-def test_storage_is_probed_once(object_storage: Any) -> None:
+def test_storage_is_probed_once(s3: S3, bucket: TablesConfig) -> None:
     """The second table under a root costs no second probe."""
-    tables = Tables(object_storage.config())
+    tables = Tables(bucket)
     tables.append("state_records", records(1))
-    object_storage.control(honours_conditions=False)
+    s3.ignores_conditions()
     tables.create("findings")
     assert tables.exists("findings")
 

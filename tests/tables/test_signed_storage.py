@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from samples.memory_source import MemoryLog, MemoryTask
-from servers.signed_s3_server import REGION, SignedS3, running_signed_s3
+from servers.s3_server import REGION, S3
 
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
@@ -28,22 +27,9 @@ COMMIT = r"/state_records/_delta_log/\d{20}\.json"
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedS3]:
-    with running_signed_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def _whole_network(request: pytest.FixtureRequest) -> Iterator[None]:
-    yield
-    if "s3" in request.fixturenames:
-        request.getfixturevalue("s3").proxy.heal()
-
-
-@pytest.fixture(scope="module")
-def tables(s3: SignedS3) -> TablesConfig:
+def tables(_s3: S3) -> TablesConfig:
     """A table with one row."""
-    config = s3.bucket("given", timeout="1s")
+    config = _s3.bucket("given", timeout="1s")
     Tables(config).append("state_records", rows(0))
     return config
 
@@ -60,7 +46,7 @@ def stored(config: TablesConfig) -> list[int]:
     return sorted(Tables(config).read("state_records", columns=["offset"])["offset"].to_pylist())
 
 
-def one_line(error: AcktrailError, says: str, server: SignedS3) -> None:
+def one_line(error: AcktrailError, says: str, server: S3) -> None:
     assert says in error.message
     assert error.hint
     for text in (error.message, error.hint, str(error.data)):
@@ -81,9 +67,7 @@ def one_line(error: AcktrailError, says: str, server: SignedS3) -> None:
         ({"aws_secret_access_key": ""}, "no credentials were given"),
     ],
 )
-def test_what_a_person_must_correct_is_one_line(
-    s3: SignedS3, tables: TablesConfig, wrong: dict[str, str], says: str
-) -> None:
+def test_what_a_person_must_correct_is_one_line(s3: S3, tables: TablesConfig, wrong: dict[str, str], says: str) -> None:
     """A wrong secret, key, token, region: for reading, writing and trying out whether one may write."""
     store = Tables(given(tables, **wrong))
     for call in (
@@ -98,14 +82,14 @@ def test_what_a_person_must_correct_is_one_line(
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://nowhere.invalid"])
-def test_a_server_that_is_not_there_may_come_back(s3: SignedS3, tables: TablesConfig, endpoint: str) -> None:
+def test_a_server_that_is_not_there_may_come_back(s3: S3, tables: TablesConfig, endpoint: str) -> None:
     """Nobody listens, or nobody knows the name: one line, and worth another try."""
     with pytest.raises(RetryableError) as caught:
         Tables(given(tables, aws_endpoint=endpoint)).read("state_records")
     one_line(caught.value, "the storage does not answer", s3)
 
 
-def test_who_may_only_read_reads(s3: SignedS3, tables: TablesConfig) -> None:
+def test_who_may_only_read_reads(s3: S3, tables: TablesConfig) -> None:
     """A read-only account reads tables; an export with it ends before a row is written, and says why."""
     config = s3.config("given", s3.reader)
     before = stored(config)
@@ -120,7 +104,7 @@ def test_who_may_only_read_reads(s3: SignedS3, tables: TablesConfig) -> None:
     assert stored(tables) == before
 
 
-def test_a_bucket_that_went_away_is_named(s3: SignedS3) -> None:
+def test_a_bucket_that_went_away_is_named(s3: S3) -> None:
     """Absent from the start, or removed in the middle of an export: no empty table, and no outage to wait for."""
     with pytest.raises(ConfigurationError) as caught:
         Tables(s3.config("absent")).append("state_records", rows(1))
@@ -137,7 +121,7 @@ def test_a_bucket_that_went_away_is_named(s3: SignedS3) -> None:
     one_line(caught.value, "the bucket does not exist", s3)
 
 
-def test_tls_with_an_authority_of_its_own(s3: SignedS3, tables: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_with_an_authority_of_its_own(s3: S3, tables: TablesConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Untrusted it is refused; named in SSL_CERT_FILE it is trusted. TLS to a server without it is told apart."""
     encrypted = given(tables, aws_endpoint=s3.tls_address)
     with pytest.raises(ConfigurationError) as caught:
@@ -192,7 +176,7 @@ def test_no_credentials_at_all_is_one_line(tmp_path: Path) -> None:
     assert stderr == ""
 
 
-def test_a_profile_gives_credentials(s3: SignedS3, tables: TablesConfig, tmp_path: Path) -> None:
+def test_a_profile_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Path) -> None:
     """The profile of a server that is not Amazon's: for tables and for leases, without a word on stderr about regions.
     With a wrong profile, one line."""
     file = tmp_path / ".aws/credentials"
@@ -208,7 +192,7 @@ def test_a_profile_gives_credentials(s3: SignedS3, tables: TablesConfig, tmp_pat
     assert (len(lines), stderr) == (3, "")
 
 
-def test_the_environment_gives_credentials(s3: SignedS3, tables: TablesConfig, tmp_path: Path) -> None:
+def test_the_environment_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Path) -> None:
     """Amazon's variables, in place of options."""
     keys = {name.upper(): value for name, value in s3.root.options.items()}
     config = without_keys(tables)
@@ -237,7 +221,7 @@ FAULTS: list[tuple[str, int, dict[str, Any], bool | None]] = [
     [(*fault, has) for fault in FAULTS for has in (True, False) if has or "after" in fault[0]],
 )
 def test_a_commit_through_a_bad_network_lands_once_or_not_at_all(
-    s3: SignedS3, tables: TablesConfig, action: str, times: int, more: dict[str, Any], lands: bool, has_position: bool
+    s3: S3, tables: TablesConfig, action: str, times: int, more: dict[str, Any], lands: bool, has_position: bool
 ) -> None:
     """The caller is told which: an error that says that nothing landed is true, and no row is there twice, also where
     the response of a commit got lost, with a position and without."""
@@ -256,7 +240,7 @@ def test_a_commit_through_a_bad_network_lands_once_or_not_at_all(
     assert stored(tables) == sorted([*before, *[7] * lands])
 
 
-def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, tables: TablesConfig) -> None:
+def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: S3, tables: TablesConfig) -> None:
     """The commit landed, its response got lost, and the table cannot be read back: neither success nor failure is
     claimed. A sink then reads its position from the table, and goes on without a double."""
     log = MemoryLog(pairs=PAIRS, end_offset=4)
@@ -279,7 +263,7 @@ def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: SignedS3, tabl
     ("action", "method", "path"),
     [("status", "PUT", r"\.parquet"), ("cut_after", "GET", "_delta_log"), ("status", "GET", "list-type")],
 )
-def test_other_requests_may_fail_too(s3: SignedS3, tables: TablesConfig, action: str, method: str, path: str) -> None:
+def test_other_requests_may_fail_too(s3: S3, tables: TablesConfig, action: str, method: str, path: str) -> None:
     """Data files, the log and listings: an outage is no damage, and is over when it is over."""
     before = stored(tables)
     s3.proxy.fail(action, path, method=method, times=999, code=503)

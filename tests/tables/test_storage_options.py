@@ -74,7 +74,7 @@ def test_nothing_given_is_an_error_with_a_hint(uri: str) -> None:
 
 
 def test_files_of_the_user_and_the_metadata_service_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_storage: S3
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3: S3
 ) -> None:
     """A profile's file, a login of gcloud, a service that takes connections: then the storage's client looks itself.
     Where Amazon's service is switched off it is not asked."""
@@ -85,7 +85,7 @@ def test_files_of_the_user_and_the_metadata_service_count(
         assert missing(uri) is None
         (tmp_path / name).unlink()
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", object_storage.address)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", s3.address)
     assert missing("s3://b/t") is None
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert missing("s3://b/t") is not None
@@ -149,12 +149,10 @@ def of_google(address: str) -> TablesConfig:
 @pytest.mark.parametrize(
     ("code", "says"), [("AuthorizationPermissionMismatch", "access was denied"), ("ContainerNotFound", "bucket")]
 )
-def test_other_clouds_are_asked_and_their_refusals_understood(
-    object_storage: S3, made: Any, code: str, says: str
-) -> None:
+def test_other_clouds_are_asked_and_their_refusals_understood(s3: S3, made: Any, code: str, says: str) -> None:
     """Options reach the clients of Azure and Google for tables and leases; a refusal is one line without a key."""
-    object_storage.control(refuse_with=code)
-    config = made(object_storage.address)
+    s3.refuses(code)
+    config = made(s3.address)
     calls = (
         lambda: Tables(config).read("state_records"),
         lambda: WorkerLease(config, "x", owner="w").acquire(),

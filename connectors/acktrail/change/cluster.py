@@ -10,8 +10,8 @@ from acktrail.config import KafkaConfig
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
+    from acktrail.kafka.log_reader import StateTopic
     from acktrail.kafka.state.state_lookup import StateLookup
-    from acktrail.kafka.state.state_topic import StateTopic
 
 
 class Cluster(ExitStack):

@@ -26,8 +26,8 @@ from acktrail.errors import (
     RetryableError,
 )
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.groups.observation import observe as observe_brokers
-from acktrail.kafka.groups.observation import unanswered_groups
+from acktrail.kafka.groups.offsets_connector import observe as observe_brokers
+from acktrail.kafka.groups.offsets_connector import unanswered_groups
 from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

@@ -18,10 +18,9 @@ from acktrail.connect.source_batches import LogSpan, Origin, SourceBatch, Source
 from acktrail.errors import AcktrailError, ConfigurationError, ForeignCluster, InputError
 from acktrail.format.columns.decoding.decode_records import decode_records, decode_strictly
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import KAFKA_4_2, RELEASED
-from acktrail.offline.read.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
-from acktrail.offline.read.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
+from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED, Dialect
+from acktrail.offline.copied_files import choose_dialect, conflicting_records, raw_batches, sample_of
+from acktrail.offline.log_segment import ReadReport, cluster_id_beside, sha256_of, shown_name, topic_id_beside
 from acktrail.tables.cluster_check import check_dialect, check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink

@@ -16,8 +16,8 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state.state_source import StateTask
-from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.cluster_check import OWN_DIALECT, check_state_topic, create_records_for, ensure_same_cluster
 from acktrail.tables.delta.store import Tables

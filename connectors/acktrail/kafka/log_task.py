@@ -8,22 +8,23 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import RowCounts, SourceBatch, SourcePartition
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogOffsets
 from acktrail.kafka.log_fetcher import FetchEvent, FetchThread
-from acktrail.kafka.log_reader import between, partition_runs, truncated
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic, between, partition_runs, truncated
+from acktrail.model.share_partition import STATE_TOPIC
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 2.0
@@ -31,6 +32,15 @@ _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""
+
+
+def log_partition(kind: str, cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
+    """Names the reading of one partition of one incarnation of a topic in one cluster.
+
+    >>> log_partition("groups", "a-cluster", "a-topic", 7)
+    'groups/a-cluster/a-topic/7'
+    """
+    return SourcePartition(f"{kind}/{cluster_id}/{topic_id}/{partition}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,8 +70,8 @@ class LogPlace:
 
 class LogTask(SourceTask):
     """Reads the topic `name`, each batch has consecutive records of one partition. `bounded`: it ends where the logs
-    ended when it was started; else it also waits for a topic that is not there yet, unless `waits` is False.
-    `partitions` None: all of them. `linger_s` as of ``LogFetcher``.
+    ended when it was started, or at the offsets `ends` by partition; else it also waits for a topic that is not there
+    yet, unless `waits` is False. `partitions` None: all of them. `linger_s` as of ``LogFetcher``.
 
     Records of open transactions, and those behind them, come when the transaction ends. Memory: two `Fetched` of the
     thread, of some 4 MB a broker.
@@ -70,18 +80,22 @@ class LogTask(SourceTask):
     (the log was truncated or the topic recreated: start again), Unreachable, RetryableError, ConfigurationError.
     """
 
+    kind: ClassVar[str]
+    """How the names of its source partitions begin."""
+
     def __init__(
         self,
         config: KafkaConfig,
-        name: str,
+        name: str = STATE_TOPIC,
         *,
         bounded: bool = True,
         partitions: Collection[int] | None = None,
+        ends: Mapping[int, int] | None = None,
         linger_s: float = 0.0,
         waits: bool = True,
     ) -> None:
         self._config, self._name, self._bounded, self._waits = config, name, bounded, waits and not bounded
-        self._chosen, self._linger_s = partitions, linger_s
+        self._chosen, self._linger_s, self._ends = partitions, linger_s, ends or {}
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
         self._topic: StateTopic | None = None
@@ -138,9 +152,9 @@ class LogTask(SourceTask):
         """What is read of the records (``BatchColumns``)."""
         return batch_columns(batches)
 
-    @abstractmethod
     def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
         """The permanent name of a partition's reading."""
+        return log_partition(self.kind, topic.cluster_id, topic.topic_id, partition)
 
     def check_topic(self, topic_id: str | None) -> None:
         """Whether what is stored can be continued from this incarnation; None: there is no such topic."""
@@ -157,9 +171,9 @@ class LogTask(SourceTask):
     def pass_to(self, place: LogPlace, log_start: int) -> None:
         """The log starts at `log_start` now, behind the next offset: note what cannot be read."""
 
-    def begin(self, topic: StateTopic, log: LogOffsets, position: int | None, *, end: int | None = None) -> LogPlace:
-        """Where a partition is read from `position` on (None: from its start), bounded by `end` where that comes
-        first. Raises ForeignCluster for a log that ends before."""
+    def begin(self, topic: StateTopic, log: LogOffsets, position: int | None) -> LogPlace:
+        """Where a partition is read from `position` on (None: from its start). Raises ForeignCluster for a log that
+        ends before."""
         log_end, stable = log.high_watermark or 0, log.last_stable_offset or 0
         if position is not None and position > log_end:
             raise ForeignCluster(
@@ -172,7 +186,7 @@ class LogTask(SourceTask):
             partition=log.partition,
             source_partition=self.source_partition(topic, log.partition),
             next_offset=start if position is None else position,
-            end_offset=(stable if end is None else min(stable, end)) if self._bounded else None,
+            end_offset=min(stable, self._ends.get(log.partition, stable)) if self._bounded else None,
             log_start=start,
             log_end=log_end,
             leader_epoch=log.leader_epoch,
@@ -288,11 +302,12 @@ class LogTask(SourceTask):
             )
 
 
-class TopicRows(NamedTuple):
-    """Rows of one table, and how many records are in none of them."""
-
-    rows: pa.Table
-    left_out: int = 0
+def record_gauges(name: str, topics: str, counts: Mapping[str, int], passed_offsets: int) -> tuple[Gauge, ...]:
+    """Records by what became of them, and offsets that logs began behind."""
+    about = f"Records of {topics} that the task has read since its start."
+    records = [Gauge(name=name, about=about, value=count, labels={"status": each}) for each, count in counts.items()]
+    about = "Offsets between a position and the start of its log."
+    return (*records, Gauge(name=f"{name}_passed_offsets", about=about, value=passed_offsets))
 
 
 class TopicTask(LogTask):
@@ -303,12 +318,18 @@ class TopicTask(LogTask):
     """
 
     table: ClassVar[str]
+    statuses: ClassVar[tuple[str, ...]]
     passed_offsets = 0
     """Offsets between a position and the start of its log."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.counts = Counter(dict.fromkeys(self.statuses, 0))
+        """Records by status."""
+
     @abstractmethod
-    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> TopicRows:
-        """The rows of at least one of `records`, which have the columns that `columns` gives."""
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
+        """The rows of at least one of `records`, which have the columns that `columns` gives; counts them."""
 
     def open(self, topic: StateTopic, logs: Mapping[int, LogOffsets]) -> None:
         """At the positions, in the logs as they are now."""
@@ -320,16 +341,14 @@ class TopicTask(LogTask):
         """One batch a partition, also where nothing but the position changed."""
         parts = dict(partition_runs(records, "partition"))
         for number, end in reached.items():
-            own = parts.get(number)
-            found = None if own is None else self.rows(topic, own, self._context.run_id)
+            own = parts.get(number, records.slice(0, 0))
+            rows = self.rows(topic, own, self._context.run_id) if own.num_rows else own
             self.give(
                 SourceBatch(
                     source_partition=self._places[number].source_partition,
-                    rows={self.table: found.rows} if found is not None and found.rows.num_rows else {},
+                    rows={self.table: rows} if rows.num_rows else {},
                     position=end,
-                    counts=RowCounts(
-                        read=0 if own is None else own.num_rows, filtered=0 if found is None else found.left_out
-                    ),
+                    counts=RowCounts(read=own.num_rows, filtered=own.num_rows - rows.num_rows),
                 )
             )
 

@@ -18,7 +18,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.offsets import ListOffsetsRequest
 
 from acktrail.backoff import Backoff
-from acktrail.errors import MalformedRecord, MissingDependency
+from acktrail.errors import MalformedRecord
 from acktrail.format.wire.record_batch import HEADER_BYTES, BatchHeader, batch_records, read_header
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import LEADER_NOT_AVAILABLE, LOOK_AGAIN, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -183,7 +183,7 @@ def read_batches(
 def batches_in(data: bytes, aborted: Iterable[tuple[int, int]], *, is_stable: bool = True) -> Iterator[Batch]:
     """The whole batches in `data`, in their order; the last one may be cut off. `aborted`: producer id and first offset
     of every aborted transaction that lies in `data`, even in part. `is_stable`: all is below the last stable offset.
-    Raises MalformedRecord, MissingDependency: the records of a batch with gaps cannot be decoded."""
+    Raises MalformedRecord: the records of a batch with gaps cannot be decoded."""
     waiting = sorted(aborted, key=itemgetter(1))
     active: set[int] = set()
     rest = memoryview(data)
@@ -240,7 +240,7 @@ class _Reading:
         aborted = {(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()}
         try:
             found = list(batches_in(data, aborted, is_stable=is_stable))
-        except (MalformedRecord, MissingDependency):
+        except MalformedRecord:
             return
         self.left -= len(data)
         if found and found[-1].last_offset >= self.next:

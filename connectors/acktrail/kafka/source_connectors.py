@@ -16,13 +16,14 @@ from acktrail.connect.source_batches import Position, SourceBatch, SourcePartiti
 from acktrail.errors import InputError
 from acktrail.kafka.acl_probes import missing_rights
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.log_task import LogTask, log_partition
 from acktrail.model.acls import Acl, needed
 
 _PREFIX: Final = "kafka."
 _SERVERS: Final = "bootstrap.servers"
 _TIMEOUT: Final = "request.timeout.ms"
-PARTITIONS: Final = "partitions"
+_PARTITIONS: Final = "partitions"
 """The key of a task's configuration: the partitions that it reads; without it: all."""
 _FIELDS: Final = ("cluster_id", "topic_id", "partition")
 OBSERVATION: Final = "Observation"
@@ -90,6 +91,8 @@ class LogSource(SourceConnector):
 
     config_def: ClassVar[ConfigDef] = LOG_KEYS
     topic: ClassVar[str]
+    reader: ClassVar[type[LogTask]]
+    """The class of its tasks."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -97,11 +100,6 @@ class LogSource(SourceConnector):
         self._cluster_id: str | None = None
         self._topic_id = ""
         self._partition_count = 0
-
-    @staticmethod
-    @abstractmethod
-    def partition_name(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
-        """The permanent name of a source partition: kind, cluster, topic id and number, with slashes between."""
 
     def start(self) -> None:
         """Find the topic; a cluster without one is waited for."""
@@ -125,11 +123,15 @@ class LogSource(SourceConnector):
         tasks = max(1, min(most, self._partition_count))
         if tasks == 1:
             return [{}]
-        return [{PARTITIONS: list(range(first, self._partition_count, tasks))} for first in range(tasks)]
+        return [{_PARTITIONS: list(range(first, self._partition_count, tasks))} for first in range(tasks)]
+
+    def task(self, config: Config) -> SourceTask:
+        bounded, chosen = self.config["bounded"], config.get(_PARTITIONS)
+        return self.reader(self._kafka, self.topic, bounded=bounded, partitions=chosen, linger_s=self.linger_s)
 
     def source_partitions(self) -> Sequence[SourcePartition]:
-        numbers = range(self._partition_count)
-        return [self.partition_name(self._cluster_id or "", self._topic_id, number) for number in numbers]
+        kind, cluster_id = self.reader.kind, self._cluster_id or ""
+        return [log_partition(kind, cluster_id, self._topic_id, number) for number in range(self._partition_count)]
 
     def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
         """Cluster, topic id and number."""
@@ -142,7 +144,7 @@ class LogSource(SourceConnector):
                 f"a source partition of {self.topic} has cluster_id, topic_id and the number partition",
                 hint="take it from GET /connectors/NAME/offsets",
             )
-        return self.partition_name(fields["cluster_id"], fields["topic_id"], fields["partition"])
+        return log_partition(self.reader.kind, fields["cluster_id"], fields["topic_id"], fields["partition"])
 
     def check_position(self, source_partition: SourcePartition, position: Position) -> None:
         if not isinstance(position, int) or position < 0:

@@ -17,7 +17,7 @@ from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.format.columns.record_columns import CONTENT_NUMBERS, BatchColumns, NumberColumn, RecordColumns
 from acktrail.format.columns.schemas.table_schemas import SHARE_PARTITION_STATES
 from acktrail.format.columns.share_partition_keys import KeyColumns, read_keys, snapshot_keys
-from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, decode_key, encode_key
+from acktrail.format.wire.dialects import SNAPSHOT_TYPE, decode_key, encode_key
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import KEY_COLUMNS
 

@@ -32,7 +32,7 @@ from confluent_kafka.admin import (
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, RetryableError
-from acktrail.format.wire.dialects.released import decode
+from acktrail.format.wire.dialects import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for

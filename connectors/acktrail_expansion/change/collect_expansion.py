@@ -45,7 +45,7 @@ def make_plan(
         ChangeRefused: a rule forbids the expansion. NotAuthorized: DESCRIBE or ALTER is missing.
         Unreachable, RetryableError: brokers do not answer.
     """
-    from acktrail.kafka.topic_configs import is_compacted
+    from acktrail.kafka.groups.group_requests import compacted_topics
 
     mapping, settle = key_mappings().of(topic), settle_time()
     at_ms, (described,) = now_ms(), admin.known_topics([topic])
@@ -63,7 +63,7 @@ def make_plan(
         key_mapping=mapping,
         moving=moving_share(old_count, partitions, mapping),
         settle_ms=settle // dt.timedelta(milliseconds=1),
-        is_compacted=is_compacted(client_of(admin), topic),
+        is_compacted=compacted_topics(client_of(admin), [topic])[topic],
         readers=tuple(_readers(admin, topic, old_count, rows)),
         groups_not_asked=tuple(sorted({row["group_id"] for row in rows if "partition" not in row})),
         kind=EXPAND_TOPIC,

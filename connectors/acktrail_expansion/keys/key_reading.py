@@ -26,8 +26,8 @@ from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import NONE, error_for
 from acktrail.kafka.descriptions import TopicPartition
+from acktrail.kafka.groups.group_requests import compacted_topics
 from acktrail.kafka.logs import LogStretch
-from acktrail.kafka.topic_configs import is_compacted
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys.key_stretch import COUNTS, FIND_KEYS, NEW, OLD, KeyStretch, find_moves, one_row_a_key
@@ -68,7 +68,7 @@ def read_keys(
         operations = admin.rights((), [topic]).topics[topic]
         if operations is not None and _READ not in operations:
             raise NotAuthorized(_READ, "the topic")
-        compacted, ends = is_compacted(client_of(admin), topic), _ends(admin, event, fences)
+        compacted, ends = compacted_topics(client_of(admin), [topic])[topic], _ends(admin, event, fences)
     stood = _furthest_behind(stored.rows(VERDICTS, own))
     stretches = list(_stretches(kafka, event, fences, ends, stood))
     doing(f"reading the keys of about {counted(sum(map(_offsets, stretches)), 'record')}")

@@ -28,9 +28,8 @@ from acktrail.executors import JobStep, Results
 from acktrail.format.columns.binary_column import Int64Array, binary_column
 from acktrail.format.columns.schemas.table_schemas import BINARY, INT32, INT64, schema
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.logs import LogStretch
-from acktrail.kafka.state.state_topic import StateTopic
 from acktrail_expansion.law.partition_ledger import KeyMapping
 
 ANY_PARTITION: Final = -1

@@ -21,10 +21,9 @@ from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION, error_text
 from acktrail.kafka.descriptions import TopicPartition
-from acktrail.kafka.groups.group_requests import known_topic_id
+from acktrail.kafka.groups.group_requests import compacted_topics, known_topic_id
 from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
 from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
-from acktrail.kafka.topic_configs import compacted_topics
 from acktrail.times import new_run_id
 from acktrail_expansion.expansion_acls import LOOK
 from acktrail_expansion.looks.group_positions import epoch_ends, observe_positions

@@ -376,8 +376,7 @@ def _read(admin: ShareGroupAdmin, stretches: Iterable[LogStretch]) -> dict[LogSt
 
     Raises UnknownName (there is no such topic), NotAuthorized (READ on a topic is missing), and as `LogReader`.
     """
-    from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
-    from acktrail.kafka.state.state_topic import StateTopic
+    from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 
     found: dict[LogStretch, list[RawRecord]] = {stretch: [] for stretch in stretches}
     waiting = sorted(stretch for stretch in found if stretch.first_offset < stretch.end_offset)

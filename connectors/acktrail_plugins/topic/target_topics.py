@@ -25,8 +25,7 @@ from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_for
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 from acktrail_plugins.topic.transactional_writer import OutRecord
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -22,7 +22,7 @@ from acktrail.errors import (
     RetryableError,
 )
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
-from acktrail.kafka.client.token_source import token_source
+from acktrail.kafka.client.credentials import token_source
 
 _LOG: Final = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())  # each call raises what matters to it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import RecordAt, StateRecord
 

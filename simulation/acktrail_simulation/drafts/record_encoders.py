@@ -7,7 +7,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
+from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.format.wire.primitives import (
     INT16,
     INT32,

@@ -129,7 +129,7 @@ def at(entry: Any) -> int:
 def ends(kafka: KafkaConfig) -> dict[int, int]:
     """Where the state partitions' logs end."""
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail.kafka.state.state_topic import StateTopic
+    from acktrail.kafka.log_reader import StateTopic
 
     with ShareGroupAdmin(kafka) as admin:
         return {number: log.high_watermark or 0 for number, log in StateTopic(admin).log_offsets().items()}

@@ -18,7 +18,7 @@ from samples.history_tables import build
 from acktrail.config import TablesConfig
 from acktrail.errors import InputError
 from acktrail.executors import InProcess
-from acktrail.format.wire.dialects.released import decode
+from acktrail.format.wire.dialects import decode
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables

@@ -13,7 +13,7 @@ from demo.fault_library.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
-from acktrail.format.wire.dialects.released import decode
+from acktrail.format.wire.dialects import decode
 from acktrail.view.table_metrics import metrics_text
 from acktrail_demo.faults.injections import export_gap
 from acktrail_demo.faults.library import FAULTS, StateFault

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acktrail.format.columns.binary_column import binary_column
 from acktrail.format.columns.share_partition_keys import read_keys
-from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, encode_key
+from acktrail.format.wire.dialects import SNAPSHOT_TYPE, encode_key
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
 
 HEAD = np.dtype([("octets", "V4")])

@@ -21,7 +21,7 @@ from acktrail.format.columns.decoding.decode_records import (
     decode_strictly,
 )
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-from acktrail.format.wire.dialects.released import encode
+from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import DecodeStatus
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.format.wire.dialects.released import decode, encode
+from acktrail.format.wire.dialects import decode, encode
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, decode_raw
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone

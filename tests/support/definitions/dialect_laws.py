@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.dialects.dialect import Dialect
+from acktrail.format.wire.dialects import Dialect
 
 Encoded = tuple[bytes, bytes | None]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
-from servers.tcp_proxy import tcp_proxy
+from servers.kafka_proxy import kafka_proxy
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import ConfigurationError, Unreachable
@@ -42,7 +42,7 @@ def _open_descriptors() -> int:
 def _outage(reached: KafkaConfig) -> list[int]:
     """Nobody takes a connection: of a client that lives on, and of new ones."""
     counts = []
-    with tcp_proxy(reached.bootstrap_servers) as proxy:
+    with kafka_proxy(reached.bootstrap_servers) as proxy:
         config = KafkaConfig(bootstrap_servers=proxy.address)
         with BrokerClient(config) as client:
             known = client.metadata([])

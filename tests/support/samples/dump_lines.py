@@ -1,4 +1,4 @@
-"""Lines of record dumps (``acktrail.offline.read.copied_files``)."""
+"""Lines of record dumps (``acktrail.offline.copied_files``)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from servers.tcp_proxy import TcpProxy, tcp_proxy
+from servers.kafka_proxy import KafkaProxy, kafka_proxy
 from servers.workload import until
 
 from acktrail.embedded import EmbeddedBroker
@@ -44,7 +44,7 @@ class BrokerPair:
 
     first: EmbeddedBroker
     second: EmbeddedBroker
-    link: TcpProxy
+    link: KafkaProxy
 
     @property
     def admin(self) -> AdminClient:
@@ -90,7 +90,7 @@ def broker_pair(properties: Mapping[str, str]) -> Iterator[BrokerPair]:
             "advertised.listeners": listeners,
         }
         first = stack.enter_context(EmbeddedBroker(port=ports.client, properties={**common, **own}))
-        link = stack.enter_context(tcp_proxy(f"{HOST}:{inner.controller}"))
+        link = stack.enter_context(kafka_proxy(f"{HOST}:{inner.controller}"))
         own = {
             "process.roles": "broker",
             "node.id": "2",

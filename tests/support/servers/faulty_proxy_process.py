@@ -10,8 +10,9 @@ A fault is a mapping: `method` and `path` (a regular expression) say which reque
 `then` faults that begin with it, `action` what happens:
 
 =============  ====================================================================================
-status         `code` is the answer; the server gets nothing
+status         `code` is the answer, with `error` as S3's code for it; the server gets nothing
 status_after   the server gets the request, the client gets `code` in place of its answer
+agree_after    where the server says that a condition does not hold, the client gets success
 cut_before     the connection ends; the server gets nothing
 cut_after      the server gets the request, then the connection ends within its answer
 silence_after  the server gets the request, and nobody ever answers
@@ -56,7 +57,7 @@ class Network:
         """The first fault that is meant for a request, which is used up by one; none: {}."""
         with self.lock:
             for fault in self.faults:
-                if fault["times"] > 0 and fault["method"] == method and re.search(fault["path"], path):
+                if fault["times"] > 0 and fault["method"] in ("", method) and re.search(fault["path"], path):
                     fault["times"] -= 1
                     self.hits += 1
                     self.faults = [*fault.get("then", ()), *self.faults]
@@ -101,12 +102,14 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self._wait_before(action, fault)
         if action == "status":
-            self._fail(fault["code"])
+            self._fail(fault["code"], fault.get("error"))
             return
         answer = b"" if action == "cut_before" else self._ask(body)
         if action == "status_after":
             self._fail(fault["code"])
             return
+        if action == "agree_after" and answer.startswith(b"HTTP/1.1 412"):
+            answer = b'HTTP/1.1 200 OK\r\nETag: "e"\r\nContent-Length: 0\r\n\r\n'
         if action in {"silence_after", "hold_after"}:
             self.network.released.wait(_NEVER_S)
         if action in {"cut_before", "silence_after"} or not answer:
@@ -142,8 +145,8 @@ class Handler(BaseHTTPRequestHandler):
         lines += [f"{name}: {value}" for name, value in got.headers.items() if name.lower() not in _HOP]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 
-    def _fail(self, status: int) -> None:
-        text = f"<Error><Code>{_CODES[status]}</Code><Message>as told</Message></Error>".encode()
+    def _fail(self, status: int, error: str | None = None) -> None:
+        text = f"<Error><Code>{error or _CODES[status]}</Code><Message>as told</Message></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/xml")
         self.send_header("Content-Length", str(len(text)))

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from servers.fetched_jars import fetched_jars
 
-from acktrail import config
-from acktrail.embedded.kafka.installation import dependency, find_java, retrieve, sha256_of
-from acktrail.errors import RetryableError
+from acktrail.embedded.kafka.installation import find_java
 
 __all__ = ["BrokerMetrics", "ask"]
 
-_ORGANISATION: Final = "io.prometheus.jmx"
-_MODULE: Final = ("jmx_prometheus_javaagent", "1.0.1")
-_SHA256: Final = "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1"
+_JAR: Final = {
+    ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1"): (
+        "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1"
+    )
+}
 _PROGRAM: Final = Path(__file__).with_name("ShareMetrics.java")
 
 
@@ -37,7 +37,7 @@ def ask(pid: int, rules: Path, folder: Path) -> BrokerMetrics:
     compiler = shutil.which("javac")
     if compiler is None:
         pytest.skip("no javac: a JDK is needed to compile the program that asks the broker's JVM")
-    jar = _jar()
+    jar = f"{fetched_jars('jmx-exporter', _JAR)}/*"
     done = subprocess.run([compiler, "-cp", jar, "-d", folder, _PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}:{jar}", "ShareMetrics", str(pid), rules]
@@ -54,35 +54,5 @@ def _exporter_form(bean: str) -> str:
     """``kafka.server:type=A,name=B`` and an attribute as ``kafka.server<type=A, name=B><>attribute``."""
     name, _, attribute = bean.partition("\t")
     domain, _, rest = name.partition(":")
-    parts: list[str] = [""]
-    is_quoted = is_escaped = False
-    for character in rest:
-        is_quoted ^= character == '"' and not is_escaped
-        is_escaped = character == "\\" and not is_escaped
-        if character == "," and not is_quoted:
-            parts.append("")
-        else:
-            parts[-1] += character
+    parts = re.findall(r'(?:"(?:\\.|[^"])*"|[^,"])+', rest)
     return f"{domain}<{', '.join(parts)}><>{attribute}"
-
-
-def _jar() -> Path:
-    name, version = _MODULE
-    kept = config.cache_folder() / "jmx-exporter" / f"{name}-{version}.jar"
-    if kept.is_file() and sha256_of(kept) == _SHA256:
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        try:
-            retrieve(
-                [dependency(_ORGANISATION, name, version)],
-                Path(folder, "jars"),
-                java=find_java(),
-                folder=Path(folder, "ivy"),
-            )
-        except RetryableError as error:
-            pytest.skip(f"the JMX exporter cannot be fetched here: {error.message}")
-        (fetched,) = Path(folder, "jars").glob("*/*.jar")
-        assert sha256_of(fetched) == _SHA256
-        os.replace(fetched, kept)
-    return kept

@@ -1,12 +1,12 @@
-"""A network between a client and a real broker that can hold requests back, also from a client that has long gone, cut
-a response off in its middle, and swallow responses."""
+"""A network between a client and a real broker that fails on request: it goes away and comes back, holds requests back,
+also from a client that has long gone, cuts a response off in its middle, and swallows responses."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,32 +25,53 @@ _WHOLE: Final = 1.0
 @dataclass
 class KafkaProxy:
     """Passes every request on to the broker, except those whose api key is in `held`; addresses in answers lead back
-    here. `cuts`: by api key, the shares of the next responses after which their connection ends. `silenced`: api keys
-    whose responses never arrive, while the connections stay. `spoiled` counts both kinds of responses."""
+    here. `cuts`: by api key, the shares of the next responses after which their connection ends.
 
-    address: tuple[str, int]
+    Without a response stay, while the connections stay, requests whose api key is in `silenced`, the next one of each
+    in `forgotten`, and those with more bytes than `patience` has for their api key. `spoiled` counts all of these
+    responses by api key."""
+
     broker: tuple[str, int]
+    port: int = 0
     held: set[int] = field(default_factory=set)
     waiting: list[tuple[socket.socket, bytes]] = field(default_factory=list)
     answers: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     cuts: dict[int, deque[float]] = field(default_factory=lambda: defaultdict(deque))
     silenced: set[int] = field(default_factory=set)
-    spoiled: int = 0
+    forgotten: set[int] = field(default_factory=set)
+    patience: dict[int, int] = field(default_factory=dict)
+    spoiled: Counter[int] = field(default_factory=Counter)
+    connections: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"{_HOST}:{self.port}"
 
     def config(self, request_timeout_ms: int = 2_000) -> KafkaConfig:
-        return KafkaConfig(
-            bootstrap_servers=f"{self.address[0]}:{self.address[1]}", request_timeout_ms=request_timeout_ms
-        )
+        return KafkaConfig(bootstrap_servers=self.address, request_timeout_ms=request_timeout_ms)
 
-    def share_of(self, api_key: int) -> float | None:
-        """How much of the next response of this kind arrives; None: it does not, and nothing says so."""
-        if self.silenced & {api_key, EVERYTHING}:
-            self.spoiled += 1
-            return None
-        if not self.cuts[api_key]:
+    def come_back(self) -> None:
+        """Connections are taken, at the same port as before."""
+        listener = socket.create_server((_HOST, self.port))
+        self.port = listener.getsockname()[1]
+        self.connections.append(listener)
+        threading.Thread(target=_accept, args=(self, listener), daemon=True).start()
+
+    def go_down(self) -> None:
+        """Every connection ends, and new ones are refused."""
+        ending, self.connections = self.connections, []
+        for connection in ending:
+            _end(connection)
+
+    def share_of(self, api_key: int, size: int) -> float | None:
+        """How much of the response to a request of `size` bytes arrives; None: nothing, and nothing says so."""
+        is_lost = self.silenced & {api_key, EVERYTHING} or api_key in self.forgotten
+        is_lost = is_lost or size > self.patience.get(api_key, size)
+        self.forgotten.discard(api_key)
+        if not is_lost and not self.cuts[api_key]:
             return _WHOLE
-        self.spoiled += 1
-        return self.cuts[api_key].popleft()
+        self.spoiled[api_key] += 1
+        return None if is_lost else self.cuts[api_key].popleft()
 
     def release(self) -> None:
         """Deliver what was held back, and wait until the broker has answered it."""
@@ -64,48 +85,53 @@ class KafkaProxy:
 
 @contextmanager
 def kafka_proxy(bootstrap_servers: str) -> Iterator[KafkaProxy]:
-    """A proxy in front of a broker on loopback; it ends with the block."""
-    host, port = bootstrap_servers.rsplit(":", 1)
-    server = socket.create_server((_HOST, 0))
-    proxy = KafkaProxy(address=server.getsockname()[:2], broker=(host, int(port)))
-    connections: list[socket.socket] = []
-    threading.Thread(target=_accept, args=(proxy, server, connections), daemon=True).start()
+    """A proxy in front of a broker, which may not be there yet; it ends with the block."""
+    host, _, port = bootstrap_servers.rpartition(":")
+    proxy = KafkaProxy(broker=(host, int(port)))
+    proxy.come_back()
     try:
         yield proxy
     finally:
-        for connection in [server, *connections]:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
+        proxy.go_down()
 
 
-def _accept(proxy: KafkaProxy, server: socket.socket, connections: list[socket.socket]) -> None:
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def _accept(proxy: KafkaProxy, listener: socket.socket) -> None:
     while True:
         try:
-            client, _ = server.accept()
+            client, _ = listener.accept()
         except OSError:
             return
         try:
             upstream = socket.create_connection(proxy.broker)
         except OSError:  # it is down
-            client.close()
+            _end(client)
             continue
-        connections += [client, upstream]
+        proxy.connections += [client, upstream]
         late: set[int] = set()
-        asked: dict[int, int] = {}
+        asked: dict[int, tuple[int, int]] = {}
         threading.Thread(target=_ask, args=(proxy, client, upstream, late, asked), daemon=True).start()
         threading.Thread(target=_answer, args=(proxy, client, upstream, late, asked), daemon=True).start()
 
 
 def _ask(
-    proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int], asked: dict[int, int]
+    proxy: KafkaProxy,
+    client: socket.socket,
+    upstream: socket.socket,
+    late: set[int],
+    asked: dict[int, tuple[int, int]],
 ) -> None:
     """Requests: api key, version, correlation id come first. `late` are the correlation ids that were held back,
-    `asked` the api keys of all by correlation id."""
+    `asked` the api keys and sizes of all by correlation id."""
     with suppress(OSError):
         for frame in _frames(client):
             api_key, _, correlation_id = struct.unpack_from(">hhi", frame, 4)
-            asked[correlation_id] = api_key
+            asked[correlation_id] = api_key, len(frame) - 4
             if api_key in proxy.held:
                 late.add(correlation_id)
                 proxy.waiting.append((upstream, frame))
@@ -116,14 +142,18 @@ def _ask(
 
 
 def _answer(
-    proxy: KafkaProxy, client: socket.socket, upstream: socket.socket, late: set[int], asked: dict[int, int]
+    proxy: KafkaProxy,
+    client: socket.socket,
+    upstream: socket.socket,
+    late: set[int],
+    asked: dict[int, tuple[int, int]],
 ) -> None:
-    own = _HOST.encode() + struct.pack(">i", proxy.address[1])
+    own = _HOST.encode() + struct.pack(">i", proxy.port)
     brokers = _HOST.encode() + struct.pack(">i", proxy.broker[1])
     with suppress(OSError):
         for frame in _frames(upstream):
             (correlation_id,) = struct.unpack_from(">i", frame, 4)
-            share = proxy.share_of(asked.pop(correlation_id))
+            share = proxy.share_of(*asked.pop(correlation_id))
             if share is not None:
                 with suppress(OSError):
                     client.sendall(frame.replace(brokers, own)[: int(share * len(frame))])

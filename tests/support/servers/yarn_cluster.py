@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
-import pytest
+from servers.fetched_jars import fetched_jars
 
 from acktrail import config
-from acktrail.embedded.kafka.installation import dependency, find_java, retrieve, sha256_of
-from acktrail.errors import RetryableError
+from acktrail.embedded.kafka.installation import find_java
 
 __all__ = ["SPARK_JARS", "running_yarn"]
 
@@ -44,7 +42,7 @@ _START_S: Final = 180.0
 def running_yarn(folder: Path) -> Iterator[Path]:
     """The folder with ``yarn-site.xml``, for HADOOP_CONF_DIR. What containers write is in `folder`, too. Skips the test
     where the jars cannot be fetched."""
-    jars, site = _jars(), folder / "conf"
+    jars, site = fetched_jars("yarn", _JARS), folder / "conf"
     site.mkdir()
     command = [
         *(find_java(config.java_home()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"),
@@ -62,25 +60,3 @@ def running_yarn(folder: Path) -> Iterator[Path]:
             yield site
         finally:
             process.communicate()
-
-
-def _jars() -> Path:
-    """The folder with the jars, in the user's cache."""
-    kept = config.cache_folder() / "yarn"
-    kept.mkdir(parents=True, exist_ok=True)
-    if not _are_right(kept):
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            wanted = [dependency(*coordinates) for coordinates in _JARS]
-            try:
-                retrieve(wanted, Path(folder, "jars"), java=find_java(), folder=Path(folder, "ivy"))
-            except RetryableError as error:
-                pytest.skip(f"YARN cannot be fetched here: {error.message}")
-            for fetched in Path(folder, "jars").glob("*/*.jar"):
-                fetched.replace(kept / fetched.name)
-        assert _are_right(kept)
-    return kept
-
-
-def _are_right(folder: Path) -> bool:
-    found = {file.name: sha256_of(file) for file in folder.iterdir()}
-    return found == {f"{name}-{revision}.jar": digest for (_, name, revision), digest in _JARS.items()}

@@ -186,7 +186,7 @@ def _read_history(
 def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
-    from acktrail.kafka.state.state_topic import StateTopic
+    from acktrail.kafka.log_reader import StateTopic
     from acktrail.model.status_changes import History
 
     lookup = cluster.state_lookup(StateTopic(cluster.admin))

@@ -63,7 +63,7 @@ def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
 
 def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
     """The state partitions among `numbers` that have records up to the moment which the tables lack."""
-    from acktrail.kafka.state.state_topic import StateTopic
+    from acktrail.kafka.log_reader import StateTopic
     from acktrail.tables.exported.export_ranges import newest_shifts
 
     topic, shifts = StateTopic(admin), newest_shifts(tables)

@@ -19,7 +19,7 @@ from acktrail.change.planning.reset_plan import ResetPlan, changes_since_plan
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.errors import AcktrailError, ChangeRefused, OutcomeUnknown, PartlyDone, PlanStale, RetryableError
 from acktrail.kafka.changes import ChangeResult, ErrorScope, NewStartOffset, Outcome, raise_unless_done
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import state_partition_of
 
 _NO_TARGET: Final = Notice(Severity.REFUSAL, "no_target", "there is no target")

@@ -41,7 +41,7 @@ from acktrail.change.verification.partition_outcome import (
 )
 from acktrail.errors import ChangeInProgress, RetryableError
 from acktrail.kafka.changes import Outcome
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.share_partition import SharePartition
 
 T = TypeVar("T")

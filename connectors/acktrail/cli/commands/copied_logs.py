@@ -17,16 +17,14 @@ from acktrail.model.replay import Policy
 from acktrail.plain_tables import printable
 
 if TYPE_CHECKING:
-    from acktrail.format.wire.dialects.dialect import Dialect, DialectReplay
+    from acktrail.format.wire.dialects import Dialect, DialectReplay
     from acktrail.format.wire.raw_record import RawRecord
     from acktrail.model.records import RecordAt
-    from acktrail.offline.read.log_segment import ReadReport, SegmentDamage
-    from acktrail.offline.replay_until import LogCut, LogPoint
+    from acktrail.offline.log_segment import ReadReport, SegmentDamage
+    from acktrail.offline.replay_files import LogCut, LogPoint
 
 
 _PARTITIONS_SHOWN: Final = 20
-_LARGE_BYTES: Final = 1 << 20
-"""From this size on the columnar replay, which takes longer to start, is faster."""
 
 Files = Annotated[
     list[Path],
@@ -82,9 +80,9 @@ def decode(
     Example: acktrail record decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
     from acktrail.format.wire.raw_record import decode_with
-    from acktrail.offline import record_json
-    from acktrail.offline.read.copied_files import AUTO, read_files
-    from acktrail.offline.read.log_segment import ReadReport
+    from acktrail.offline import replay_files
+    from acktrail.offline.copied_files import AUTO, read_files
+    from acktrail.offline.log_segment import ReadReport
 
     is_of_groups, others = topic is Topic.CONSUMER_OFFSETS, 0
     with record_counter("decoded", prints_meanwhile=True) as count:
@@ -99,13 +97,13 @@ def decode(
         if is_of_groups:
             from acktrail.format.wire import group_record
 
-            decoder, form = group_record.decode, record_json.group_record_json
+            decoder, form = group_record.decode, replay_files.group_record_json
             if dialect != AUTO:
                 hint = "leave it out for --topic consumer-offsets"
                 raise InputError(f"--dialect {dialect} is for the state topic", hint=hint)
         else:
             chosen = chosen_dialect(dialect, files, reading)
-            decoder, form = chosen.decode, partial(record_json.record_json, dialect=chosen)
+            decoder, form = chosen.decode, partial(replay_files.record_json, dialect=chosen)
         for raw in read_files(files, reading):
             if is_of_groups and group_record.is_about_others(raw.key):
                 others += 1
@@ -150,16 +148,15 @@ def replay(
 
     Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
-    from acktrail.offline.read.log_segment import ReadReport
-    from acktrail.offline.replay_until import LogCut, parse_log_point
+    from acktrail.offline.log_segment import ReadReport
+    from acktrail.offline.replay_files import LogCut, parse_log_point
 
     point, cut = None if at is None else parse_log_point(at), LogCut()
     reading = ReadReport(state_partition=state_partition)
     is_plain = policy is Policy.BROKER and point is None and findings is None
-    is_sorted_replay = is_plain and _pays_off(files)
     with record_counter("replayed") as count:
         chosen = chosen_dialect(dialect, files, reading)
-        result = _replay_sorted(files, chosen, reading, count) if is_sorted_replay else None
+        result = _replay_sorted(files, chosen, reading, count) if is_plain else None
         replayed = result or _replay_in_order(
             files, chosen, reading, count, policy=policy, point=point, cut=cut, audited=findings is not None
         )
@@ -171,31 +168,17 @@ def replay(
         typer.echo(json_line(state))
 
 
-def _pays_off(files: list[Path]) -> bool:
-    """Whether the files are large enough and numpy is installed: then Arrow is prepared."""
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.offline.replay_files import has_numpy
-
-    try:
-        size = sum(file.stat().st_size for file in files)
-    except OSError:
-        return False  # opening the file gives the better message
-    if size < _LARGE_BYTES or not has_numpy():
-        return False
-    forgo_pandas()
-    return True
-
-
 def _replay_sorted(
     files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
-    from acktrail.format.wire.dialects.dialect import DialectReplay
-    from acktrail.format.wire.dialects.released import KAFKA_4_2
+    from acktrail.cli.arrow_without_pandas import forgo_pandas
+    from acktrail.format.wire.dialects import KAFKA_4_2, DialectReplay
     from acktrail.offline.replay_files import replay_sorted
 
     if dialect is not KAFKA_4_2:
         return None
+    forgo_pandas()
     damages: list[SegmentDamage] = []
     own = reading.quiet(damages.append)
     result = replay_sorted(files, own)
@@ -224,9 +207,8 @@ def _replay_in_order(
     """Record by record, sorted into the order of the log."""
     from acktrail.format.wire.raw_record import decode_with
     from acktrail.model.records import RecordAt
-    from acktrail.offline.read.copied_files import in_log_order, read_files
-    from acktrail.offline.replay_files import replay_records
-    from acktrail.offline.replay_until import up_to
+    from acktrail.offline.copied_files import in_log_order, read_files
+    from acktrail.offline.replay_files import replay_records, up_to
 
     def note_damage(damage: SegmentDamage) -> None:
         count(readable=False)
@@ -280,7 +262,7 @@ def _report(replayed: DialectReplay, file: Path | None) -> None:
 
 def chosen_dialect(name: str, files: list[Path], reading: ReadReport) -> Dialect[Any]:
     """The dialect called `name`, or the one that the files agree on; sets `reading` to read its kind of records."""
-    from acktrail.offline.read.copied_files import choose_dialect, sample_of
+    from acktrail.offline.copied_files import choose_dialect, sample_of
 
     dialect = choose_dialect(name, lambda: sample_of(files, reading))
     reading.control = dialect.in_control_batches

@@ -154,7 +154,7 @@ def import_files(
     """
     target = at.needed
     from acktrail.export import import_run
-    from acktrail.offline.read.log_segment import ReadReport
+    from acktrail.offline.log_segment import ReadReport
     from acktrail.times import new_run_id
 
     reading = ReadReport(state_partition=state_partition, on_damage=report_damage)

@@ -27,7 +27,7 @@ from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, RetryableError, Unreachable, WrongValue
 from acktrail.kafka.client.client_settings import ClientSettings
 from acktrail.kafka.client.connections import ConnectionManager, explain
-from acktrail.kafka.client.token_source import token_source
+from acktrail.kafka.client.credentials import token_source
 
 BOOTSTRAP_TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER: Final = 100_000_000

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.kafka.client.tls_files import tls_context
-from acktrail.kafka.client.token_source import ClientCredentials, token_source
+from acktrail.kafka.client.credentials import ClientCredentials, tls_context, token_source
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OAUTHBEARER: Final = "OAUTHBEARER"

@@ -37,7 +37,7 @@ _SILENCES: Final = 10
 _LOCATED_AT_ONCE: Final = 500
 _TIMEOUTS: Final = 2
 """A query is repeated for this many request timeouts after the last answer, as in Kafka's clients
-(``default.api.timeout.ms``); after silence as long as ``AskedGroups`` says."""
+(``default.api.timeout.ms``); after silence as long as ``_Pace`` says."""
 
 _RequestFor = Callable[[Sequence[str]], Any]
 _Read = Callable[[Any], Any]
@@ -71,52 +71,42 @@ class SendResult(NamedTuple):
         return self.error_code in SAFE_TO_SEND_AGAIN or isinstance(self.unsent, RetryableError)
 
 
-class AskedGroups:
-    """The groups of one query. Where a coordinator kept silent, it is asked about fewer at a time from then on; the
-    groups of that request are divided until the one that is silent alone is found. `at_once`: the most groups of a
-    request."""
+class _Pace:
+    """How many groups each coordinator is asked about at a time: `at_once`, and after every silence a tenth of that,
+    down to one.
 
-    def __init__(self, at_once: int = MOST_AT_ONCE) -> None:
+    A coordinator that was never silent has two requests at a time, another one one: requests that wait beside a silent
+    one in the connection end with it. Groups that met with silence come last, so that the one that is silent alone is
+    found when the others have their answers. Of 100 groups, one of them stuck: all of them are asked, then tens, then
+    each alone.
+    """
+
+    def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._silences = 0
         self._in_a_row: Counter[int] = Counter()
         self._most: dict[int, int] = {}
-        self._limits: dict[str, int] = {}
+        self._suspects: set[str] = set()
 
     def turns(self, node: int, group_ids: Iterable[str]) -> list[list[Sequence[str]]]:
-        """The groups of each request to `node`, two requests a turn. Groups that met with silence come last, and one
-        request a turn: those that wait beside it in the connection end with it."""
-        most = self._most.get(node, self._at_once)
-        fresh: list[str] = []
-        suspects: dict[int, list[str]] = defaultdict(list)
-        for group_id in group_ids:
-            limit = self._limits.get(group_id)
-            (fresh if limit is None else suspects[limit]).append(group_id)
-        whole = parts(fresh, most)
-        turns = [list(whole[at : at + _IN_FLIGHT]) for at in range(0, len(whole), _IN_FLIGHT)]
-        for limit, groups in sorted(suspects.items(), reverse=True):
-            turns += [[part] for part in parts(groups, min(limit, most))]
-        return turns
+        """The groups of each request to `node`, by turns."""
+        whole = parts(sorted(group_ids, key=self._suspects.__contains__), self._most.get(node, self._at_once))
+        beside = 1 if node in self._most else _IN_FLIGHT
+        return [list(whole[at : at + beside]) for at in range(0, len(whole), beside)]
 
     def keep_answer(self, node: int) -> None:
         """Remember that `node` answers."""
         self._in_a_row.pop(node, None)
 
-    def keep_silence(self, node: int, silent: Sequence[Sequence[str]]) -> list[str]:
-        """Remember that `node` did not answer in time about the groups of these requests. Gives those that were asked
-        alone, and not for the first time."""
+    def keep_silence(self, node: int, silent: Sequence[Sequence[str]]) -> Sequence[str]:
+        """Remember that `node` did not answer in time about the groups of these requests. Gives the one that was asked
+        alone, with nothing beside it."""
         self._silences += 1
         self._in_a_row[node] += 1
-        found: list[str] = []
-        for part in silent:
-            limit = max(1, len(part) // _SMALLER)
-            is_suspect = all(group_id in self._limits for group_id in part)
-            if not is_suspect or self._in_a_row[node] > 1:
-                self._most[node] = min(self._most.get(node, self._at_once), limit)
-            if is_suspect and len(part) == 1:
-                found += part
-            self._limits |= dict.fromkeys(part, limit)
-        return found
+        alone = silent[0] if node in self._most and len(silent[0]) == 1 else ()
+        self._most[node] = max(1, max(map(len, silent)) // _SMALLER)
+        self._suspects.update(*silent)
+        return alone
 
     def is_silent(self, node: int) -> bool:
         """Whether `node` is to be asked no more: it answered no request of the smallest size either, or there were too
@@ -129,7 +119,7 @@ def parts(group_ids: Sequence[str], most: int) -> list[Sequence[str]]:
     return [group_ids[at : at + most] for at in range(0, len(group_ids), most)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Question:
     """A query while it is asked: what is sent, what is kept of an answer, and the responses so far."""
 
@@ -137,7 +127,7 @@ class _Question:
     read: _Read
     tolerates_silence: bool
     patience: Backoff
-    asked: AskedGroups
+    pace: _Pace
     responses: dict[str, CoordinatorResponse] = field(default_factory=dict)
 
     def is_open(self, group_id: str) -> bool:
@@ -180,13 +170,7 @@ class Coordinators:
         groups without an answer have the error REQUEST_TIMED_OUT instead.
         """
         patience = Backoff(_TIMEOUTS * self._client.request_timeout_s)
-        question = _Question(
-            request_for=request_for,
-            read=read,
-            tolerates_silence=tolerates_silence,
-            patience=patience,
-            asked=AskedGroups(at_once),
-        )
+        question = _Question(request_for, read, tolerates_silence, patience, _Pace(at_once))
         responses = question.responses
         pending = list(dict.fromkeys(group_ids))
         while pending:
@@ -238,7 +222,7 @@ class Coordinators:
         for group_id in group_ids:
             if group_id in self._known:
                 by_node[self._known[group_id]].append(group_id)
-        left = {node: question.asked.turns(node, groups) for node, groups in by_node.items()}
+        left = {node: question.pace.turns(node, groups) for node, groups in by_node.items()}
         while left:
             sent = [(node, part) for node, turns in left.items() for part in turns[0]]
             left = {node: turns[1:] for node, turns in left.items() if turns[1:]}
@@ -258,7 +242,7 @@ class Coordinators:
     def _keep(self, answered: Sequence[tuple[int, Any]], question: _Question) -> None:
         """Keep what was answered. Time counts from here: many groups may take longer than a try."""
         for node, reply in answered:
-            question.asked.keep_answer(node)
+            question.pace.keep_answer(node)
             for row in reply.groups:
                 found = CoordinatorResponse(node, row.error_code, _message(row), question.read(row))
                 question.responses[row.group_id] = found
@@ -273,8 +257,8 @@ class Coordinators:
                 raise self._client.explain(missing[0][1])
             return
         reply = silent[0][1]
-        alone = question.asked.keep_silence(node, [part for part, _ in silent])
-        if question.asked.is_silent(node) or (alone and not question.tolerates_silence):
+        alone = question.pace.keep_silence(node, [part for part, _ in silent])
+        if question.pace.is_silent(node) or (alone and not question.tolerates_silence):
             raise self._client.explain(reply)
         if alone:
             reason = self._client.explain(reply).message

@@ -5,7 +5,6 @@ that are named, or those that groups name, are one source task; each record is o
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -16,16 +15,16 @@ from acktrail.connect.config_def import ConfigDef, ConfigKey, ConfigType, betwee
 from acktrail.connect.contract import Config, Gauge, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import SourceBatch, SourcePartition
 from acktrail.errors import InputError, UnsupportedRecord
-from acktrail.format.columns.decoding.batch_columns import DataBatch, columns_with_headers
+from acktrail.format.columns.decoding.batch_columns import columns_with_headers
 from acktrail.format.columns.schemas.table_schemas import DEAD_LETTER_RECORDS
 from acktrail.format.wire.dead_letter_headers import DeadLetterStatus, read_dead_letter
 from acktrail.kafka.acl_probes import missing_rights
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.log_task import TopicRows, TopicTask
+from acktrail.kafka.groups.group_requests import broker_config
+from acktrail.kafka.log_reader import StateTopic
+from acktrail.kafka.log_task import TopicTask, record_gauges
 from acktrail.kafka.source_connectors import LOG_KEYS, LogSource
-from acktrail.kafka.state.state_topic import StateTopic
-from acktrail.kafka.topic_configs import broker_config
 from acktrail.model.acls import Purpose, needed
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 
@@ -33,13 +32,6 @@ _TABLE: Final = "dead_letter_records"
 _TO_FIND_TOPICS: Final = tuple(acl for acl in needed(Purpose.DEAD_LETTERS) if acl.kind == "group")
 _FIELDS: Final = ("group_id", "topic", "partition", "offset", "delivery_count", "message")
 _MS: Final = 1_000
-
-
-def dead_letter_rows(records: pa.Table, constants: Mapping[str, str]) -> pa.Table:
-    """The rows of `records` (``RECORDS_WITH_HEADERS``), in their order, with `constants` by column. Keys and values are
-    not kept: they are copies of what a producer wrote."""
-    rows = [{**constants, **row} for row in _rows(records)]
-    return pa.Table.from_pylist(rows, schema=DEAD_LETTER_RECORDS)
 
 
 def _rows(records: pa.Table) -> Iterator[dict[str, Any]]:
@@ -62,11 +54,6 @@ def _content(headers: bytes) -> dict[str, Any]:
         status = DeadLetterStatus.NOT_A_DEAD_LETTER if is_foreign else DeadLetterStatus.MALFORMED_HEADERS
         return {"headers": headers, "decode_status": status.value, "decode_error": error.message}
     return {**{name: getattr(letter, name) for name in _FIELDS}, "decode_status": DeadLetterStatus.DECODED.value}
-
-
-def dead_letter_source_partition(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
-    """Names the reading of one partition of one incarnation of a dead-letter topic."""
-    return SourcePartition(f"dead_letters/{cluster_id}/{topic_id}/{partition}")
 
 
 def dead_letter_topics(admin: ShareGroupAdmin) -> dict[str, str]:
@@ -92,34 +79,18 @@ def dropped_by_group(admin: ShareGroupAdmin, topics: Mapping[str, str]) -> dict[
 
 
 class _DeadLetterTopic(TopicTask):
-    """One dead-letter topic."""
+    """One dead-letter topic. Keys and values are not kept: they are copies of what a producer wrote."""
 
-    table: ClassVar[str] = _TABLE
+    kind, table = "dead_letters", _TABLE
+    statuses = tuple(DeadLetterStatus)
+    columns = staticmethod(columns_with_headers)
 
-    def __init__(self, config: KafkaConfig, topic: str, counts: Counter[str], **options: Any) -> None:
-        super().__init__(config, topic, **options)
-        self._counts = counts
-
-    @staticmethod
-    def columns(batches: Sequence[DataBatch]) -> pa.Table:
-        """With headers."""
-        return columns_with_headers(batches)
-
-    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
-        return dead_letter_source_partition(topic.cluster_id, topic.topic_id, partition)
-
-    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> TopicRows:
-        rows = dead_letter_rows(
-            records,
-            {
-                "cluster_id": topic.cluster_id,
-                "run_id": run_id,
-                "dlq_topic": topic.name,
-                "dlq_topic_id": topic.topic_id,
-            },
-        )
-        self._counts.update(rows["decode_status"].to_pylist())
-        return TopicRows(rows)
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
+        origin = {"cluster_id": topic.cluster_id, "run_id": run_id}
+        origin |= {"dlq_topic": topic.name, "dlq_topic_id": topic.topic_id}
+        rows = pa.Table.from_pylist([{**origin, **row} for row in _rows(records)], schema=DEAD_LETTER_RECORDS)
+        self.counts.update(rows["decode_status"].to_pylist())
+        return rows
 
 
 class DeadLetterTask(SourceTask):
@@ -135,7 +106,6 @@ class DeadLetterTask(SourceTask):
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
         self._topics: dict[str, _DeadLetterTopic] = {}
-        self._counts: Counter[str] = Counter()
         self._looked_at = 0.0
         self._limits = ""
 
@@ -177,22 +147,10 @@ class DeadLetterTask(SourceTask):
     def gauges(self) -> Sequence[Gauge]:
         """Records by whether they could be read, offsets that logs began behind, and how many topics are followed."""
         topics = [*self._topics.values()]
-        records = [
-            Gauge(
-                name="acktrail_dead_letter_records",
-                about="Records of dead-letter topics that the task has read since its start.",
-                value=self._counts[status.value],
-                labels={"status": status.value},
-            )
-            for status in DeadLetterStatus
-        ]
+        counts = {status: sum(topic.counts[status] for topic in topics) for status in _DeadLetterTopic.statuses}
+        passed = sum(topic.passed_offsets for topic in topics)
         return (
-            *records,
-            Gauge(
-                name="acktrail_dead_letter_records_passed_offsets",
-                about="Offsets between a position and the start of its dead-letter log.",
-                value=sum(topic.passed_offsets for topic in topics),
-            ),
+            *record_gauges("acktrail_dead_letter_records", "dead-letter topics", counts, passed),
             *(
                 Gauge(
                     name="acktrail_dead_letter_topics",
@@ -214,9 +172,7 @@ class DeadLetterTask(SourceTask):
             names = sorted(set(found.values()))
         for name in names:
             if name not in self._topics:
-                topic = _DeadLetterTopic(
-                    self._config, name, self._counts, bounded=self._bounded, linger_s=self._linger_s
-                )
+                topic = _DeadLetterTopic(self._config, name, bounded=self._bounded, linger_s=self._linger_s)
                 self._topics[name] = topic
                 topic.start(self._context)
         self._looked_at = time.monotonic()
@@ -228,7 +184,7 @@ class DeadLetterSource(LogSource):
 
     description = "Every record of the dead-letter topics of share groups, its headers decoded (Kafka 4.4)."
     topic = "a dead-letter topic"
-    partition_name = staticmethod(dead_letter_source_partition)
+    reader = _DeadLetterTopic
     config_def: ClassVar[ConfigDef] = LOG_KEYS.with_keys(
         ConfigDef(
             [

@@ -4,24 +4,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.contract import Config, Gauge
-from acktrail.connect.source_batches import SourcePartition
+from acktrail.connect.contract import Gauge
 from acktrail.format.columns.schemas.table_schemas import GROUP_RECORDS
 from acktrail.format.wire.group_record import OTHER_TYPES, decode
 from acktrail.format.wire.primitives import INT16
 from acktrail.format.wire.raw_record import DecodeStatus, decode_with
-from acktrail.kafka.log_reader import raw_records
-from acktrail.kafka.log_task import TopicRows, TopicTask
-from acktrail.kafka.source_connectors import PARTITIONS, LogSource
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic, raw_records
+from acktrail.kafka.log_task import TopicTask, record_gauges
+from acktrail.kafka.source_connectors import LogSource
 from acktrail.model.group_records import GroupRecordType, ShareGroupRecord, ShareGroupTombstone
 
 _OTHERS: Final = pa.array([INT16.pack(number) for number in sorted(OTHER_TYPES)], pa.binary())
@@ -32,26 +29,6 @@ _COLUMNS: Final = {
     "state": "member_state",
 }
 """Fields whose column has another name."""
-_STATUSES: Final = ("decoded", "quarantined", "other")
-
-
-class GroupRows(NamedTuple):
-    """Rows of ``group_records``, how many of them could not be decoded, and how many records are not about share
-    groups: records = decoded + quarantined + other."""
-
-    rows: pa.Table
-    quarantined: int
-    other: int
-
-
-def group_rows(records: pa.Table, *, cluster_id: str, run_id: str) -> GroupRows:
-    """The rows of `records` (``RAW_RECORDS``), in their order. Keys of types that Kafka 4.4 does not have are kept,
-    not decoded: they may be about share groups."""
-    is_other = pc.is_in(pc.binary_slice(records.column("key"), 0, INT16.size), value_set=_OTHERS)
-    own = records.filter(pc.invert(is_other))
-    rows = [{"cluster_id": cluster_id, "run_id": run_id, **row} for row in _rows(own)]
-    quarantined = sum(row["decode_status"] != DecodeStatus.DECODED for row in rows)
-    return GroupRows(pa.Table.from_pylist(rows, schema=GROUP_RECORDS), quarantined, records.num_rows - len(rows))
 
 
 def _rows(records: pa.Table) -> Iterator[dict[str, Any]]:
@@ -75,47 +52,24 @@ def _content(key: bytes | None, record: ShareGroupRecord) -> dict[str, Any]:
     return {**fields, "record_type": kind.name.lower(), "is_tombstone": isinstance(record, ShareGroupTombstone)}
 
 
-def group_source_partition(cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
-    """Names the reading of one partition of one incarnation of one cluster's ``__consumer_offsets``."""
-    return SourcePartition(f"groups/{cluster_id}/{topic_id}/{partition}")
-
-
 class MetadataTask(TopicTask):
-    """Rows of ``group_records``; records about other things than share groups are left out. What an unclean election
-    took back stays in the tables."""
+    """Rows of ``group_records``; records about other things than share groups are left out. Keys of types that Kafka
+    4.4 does not have are kept, not decoded: they may be about share groups. What an unclean election took back stays
+    in the tables. Records read = decoded + quarantined + other."""
 
-    table: ClassVar[str] = "group_records"
+    kind, table = "groups", "group_records"
+    statuses = ("decoded", "quarantined", "other")
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._counts: Counter[str] = Counter()
-
-    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
-        return group_source_partition(topic.cluster_id, topic.topic_id, partition)
-
-    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> TopicRows:
-        found = group_rows(records, cluster_id=topic.cluster_id, run_id=run_id)
-        decoded = found.rows.num_rows - found.quarantined
-        self._counts.update(decoded=decoded, quarantined=found.quarantined, other=found.other)
-        return TopicRows(found.rows, found.other)
+    def rows(self, topic: StateTopic, records: pa.Table, run_id: str) -> pa.Table:
+        is_other = pc.is_in(pc.binary_slice(records.column("key"), 0, INT16.size), value_set=_OTHERS)
+        own = records.filter(pc.invert(is_other))
+        rows = [{"cluster_id": topic.cluster_id, "run_id": run_id, **row} for row in _rows(own)]
+        decoded = sum(row["decode_status"] == DecodeStatus.DECODED for row in rows)
+        self.counts.update(decoded=decoded, quarantined=len(rows) - decoded, other=records.num_rows - len(rows))
+        return pa.Table.from_pylist(rows, schema=GROUP_RECORDS)
 
     def gauges(self) -> Sequence[Gauge]:
-        """Records by what became of them, and offsets that the logs began behind."""
-        records = [
-            Gauge(
-                name="acktrail_group_records",
-                about="Records of __consumer_offsets that the task has read since its start.",
-                value=self._counts[status],
-                labels={"status": status},
-            )
-            for status in _STATUSES
-        ]
-        passed = Gauge(
-            name="acktrail_group_records_passed_offsets",
-            about="Offsets between a position and the start of its log.",
-            value=self.passed_offsets,
-        )
-        return (*records, passed)
+        return record_gauges("acktrail_group_records", self._name, self.counts, self.passed_offsets)
 
 
 class ShareGroupMetadataSource(LogSource):
@@ -124,13 +78,4 @@ class ShareGroupMetadataSource(LogSource):
 
     description = "Every record of __consumer_offsets about share groups: members, epochs, assignments."
     topic = "__consumer_offsets"
-    partition_name = staticmethod(group_source_partition)
-
-    def task(self, config: Config) -> MetadataTask:
-        return MetadataTask(
-            self._kafka,
-            self.topic,
-            bounded=self.config["bounded"],
-            partitions=config.get(PARTITIONS),
-            linger_s=self.linger_s,
-        )
+    reader = MetadataTask

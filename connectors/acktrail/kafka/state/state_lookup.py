@@ -9,10 +9,9 @@ from functools import cache
 from typing import Final
 
 from acktrail.errors import InputError, RetryableError
-from acktrail.format.wire.dialects.released import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
+from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, decode_key, encode_key
 from acktrail.format.wire.raw_record import AddressedRecord, decode_raw
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply
 from acktrail.model.share_partition import SharePartition, state_partition_of

@@ -6,7 +6,7 @@ Kafka may not have the log any more that was stored: a disk can be lost, and an 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.config import KafkaConfig
-from acktrail.connect.contract import Config
 from acktrail.connect.source_batches import (
     LOG_REPLACED,
     PRUNED,
@@ -34,10 +32,9 @@ from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, record_fingerprint
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.descriptions import LogOffsets
-from acktrail.kafka.log_reader import partition_runs, records_at
+from acktrail.kafka.log_reader import StateTopic, partition_runs, records_at
 from acktrail.kafka.log_task import LogPlace, LogTask
-from acktrail.kafka.source_connectors import PARTITIONS, LogSource
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.source_connectors import LogSource
 from acktrail.model.share_partition import STATE_TOPIC
 
 _DECODED: Final = pa.scalar(DecodeStatus.DECODED.value)
@@ -136,7 +133,7 @@ class StateTask(LogTask):
     """Reads ``__share_group_state`` (or another topic `name`) record by record, decoded, nothing left out.
 
     A batch has consecutive rows of ``state_records`` of one partition, or none and a gap in its span: offsets that were
-    pruned before they could be read. A bounded reading also ends at the offsets `ends` of Kafka's logs, by partition.
+    pruned before they could be read.
 
     Where the context has the sink's logs, and the leader of a partition is another one than when it was stored, its log
     is compared with the stored records before any batch is given: where Kafka has another one now, the reading begins
@@ -144,22 +141,7 @@ class StateTask(LogTask):
     ForeignCluster.
     """
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        name: str = STATE_TOPIC,
-        *,
-        bounded: bool = True,
-        partitions: Collection[int] | None = None,
-        ends: Mapping[int, int] | None = None,
-        linger_s: float = 0.0,
-        waits: bool = True,
-    ) -> None:
-        super().__init__(config, name, bounded=bounded, partitions=partitions, linger_s=linger_s, waits=waits)
-        self._ends = ends or {}
-
-    def source_partition(self, topic: StateTopic, partition: int) -> SourcePartition:
-        return state_source_partition(topic.cluster_id, topic.topic_id, partition)
+    kind = "state"
 
     def check_topic(self, topic_id: str | None) -> None:
         """Raises ForeignCluster when the stored records are of another incarnation."""
@@ -178,7 +160,7 @@ class StateTask(LogTask):
             name = self.source_partition(topic, number)
             position, stored = self.position(name), self._context.stored
             if position is None or stored is None:
-                self.begin(topic, log, position, end=self._ends.get(number))
+                self.begin(topic, log, position)
                 self._places[number].next_offset = position or 0
                 continue
             each = Resumption(partition=number, position=position, stored=stored.stored_log(name, number), now=log)
@@ -191,7 +173,7 @@ class StateTask(LogTask):
             self._open(topic, logs[number], opening)
 
     def _open(self, topic: StateTopic, log: LogOffsets, opening: Opening) -> None:
-        place = self.begin(topic, log, opening.next_offset, end=self._ends.get(log.partition))
+        place = self.begin(topic, log, opening.next_offset)
         place.shift, place.leader_epoch = opening.offset_shift, opening.leader_epoch
         if opening.is_verified:
             self.give(_batch(topic, place, _NO_RECORDS, place.next_offset))
@@ -265,12 +247,7 @@ class ShareGroupStateSource(LogSource):
     description = "Every record of __share_group_state, decoded, every gap recorded."
     reads_logs = True
     topic = STATE_TOPIC
-    partition_name = staticmethod(state_source_partition)
-
-    def task(self, config: Config) -> StateTask:
-        return StateTask(
-            self._kafka, bounded=self.config["bounded"], partitions=config.get(PARTITIONS), linger_s=self.linger_s
-        )
+    reader = StateTask
 
     def ends(self) -> Mapping[SourcePartition, LogEnds]:
         """The logs' starts and high watermarks, and the epochs of their leaders."""

@@ -13,11 +13,11 @@ from samples.golden_vectors import SEED, wire
 from samples.released_records import RELEASED_RECORDS
 
 from acktrail.errors import MalformedRecord, UnknownName, UnsupportedRecord
-from acktrail.format.wire.dialects.released import RELEASED
+from acktrail.format.wire.dialects import RELEASED
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.offline.read.copied_files import dialect_named
+from acktrail.offline.copied_files import dialect_named
 
 NAMES = sorted(RELEASED_RECORDS)
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId(SEED["wire_vectors"]["topic_id"]), partition=0)

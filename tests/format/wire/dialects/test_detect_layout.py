@@ -12,9 +12,7 @@ from samples.golden_vectors import wire
 from samples.random_records import disjoint_batches, keys
 
 from acktrail.errors import ConfigurationError
-from acktrail.format.wire.dialects.detect_layout import detect_layout, reads
-from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, RELEASED
+from acktrail.format.wire.dialects import KAFKA_4_0, KAFKA_4_1, KAFKA_4_2, RELEASED, Dialect, detect_layout, reads
 from acktrail.model.records import ShareSnapshot, ShareUpdate, Tombstone
 
 Pair = tuple[bytes | None, bytes | None]

@@ -6,19 +6,18 @@ for all records at once. What does not look as expected is read again by the str
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from acktrail.errors import MalformedRecord, MissingDependency
+from acktrail.errors import MalformedRecord
 from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.primitives import INT32
@@ -29,7 +28,6 @@ RECORDS_WITH_HEADERS: Final = RAW_RECORDS.append(pa.field("headers", pa.binary()
 LARGEST_UNPACKED: Final = 256 * 1024 * 1024
 """Bytes of one batch's records, unpacked. A broker's own bound on a batch is 1 MB unless it was raised."""
 _PIECE: Final = 1 << 20
-_GZIP_HEADER: Final = 31
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = 16
 _SNAPPY_LONGEST_RUN: Final = 22
@@ -96,12 +94,17 @@ def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, int]]:
         end = at + header.size_bytes
         if end > len(data):
             return
-        if google_crc32c.value(data[at + _CHECKED_FROM : end]) != header.crc:
+        if not is_intact(header, data[at:end]):
             raise MalformedRecord(
                 f"the CRC-32C of the batch at offset {header.base_offset} is wrong", part="batch", position=at
             )
         yield header, at
         at = end
+
+
+def is_intact(header: BatchHeader, raw: bytes) -> bool:
+    """Whether the whole batch in `raw` has the checksum in `header`."""
+    return len(raw) == header.size_bytes and google_crc32c.value(raw[_CHECKED_FROM:]) == header.crc
 
 
 def batch_columns(batches: Sequence[DataBatch]) -> pa.Table:
@@ -293,37 +296,14 @@ def _strictly(batches: Sequence[DataBatch], schema: pa.Schema = RAW_RECORDS) -> 
     return pa.Table.from_arrays([pa.array(list(column), field.type) for column, field in pairs], schema=schema)
 
 
-def pyarrow_for(purpose: str) -> Any:
-    """pyarrow; MissingDependency where it is not installed."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise MissingDependency(f"{purpose} needs pyarrow", hint="install acktrail[tables]") from error
-    return pa
-
-
 def unpacked(compression: Compression, body: bytes, most: int = LARGEST_UNPACKED) -> bytes:
     """The records in `body`, the part of a batch behind its header. Raises MalformedRecord (the data is damaged, cut
-    off, or more than `most` bytes unpacked), MissingDependency (pyarrow is not installed (all codecs but gzip))."""
+    off, or more than `most` bytes unpacked)."""
     return _CODECS[compression](body, most)
 
 
-def _gzip(body: bytes, most: int) -> bytes:
-    stream = zlib.decompressobj(_GZIP_HEADER)
-    try:
-        records = stream.decompress(body, most + 1)
-    except zlib.error as error:
-        raise _damaged("gzip", str(error)) from error
-    if len(records) > most:
-        raise _too_large(most)
-    if not stream.eof:
-        raise _damaged("gzip", "cut off")
-    return records
-
-
 def _stream(body: bytes, most: int, *, name: str) -> bytes:
-    """LZ4 frames and Zstandard frames."""
-    pa = pyarrow_for("reading compressed batches")
+    """What Arrow unpacks as a stream."""
     records = bytearray()
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), name) as stream:
@@ -356,7 +336,6 @@ def _snappy(body: bytes, most: int) -> bytes:
 
 def _snappy_block(block: bytes, before: int, most: int) -> bytes:
     """One raw block; `before` bytes were unpacked before it."""
-    pa = pyarrow_for("reading compressed batches")
     size = _snappy_size(block)
     if before + size > most:
         raise _too_large(most)
@@ -389,7 +368,7 @@ def _too_large(most: int) -> MalformedRecord:
 _CODECS: Final[Mapping[Compression, Callable[[bytes, int], bytes]]] = MappingProxyType(
     {
         Compression.NONE: lambda body, _most: body,
-        Compression.GZIP: _gzip,
+        Compression.GZIP: partial(_stream, name="gzip"),
         Compression.SNAPPY: _snappy,
         Compression.LZ4: partial(_stream, name="lz4"),
         Compression.ZSTD: partial(_stream, name="zstd"),

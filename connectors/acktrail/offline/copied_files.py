@@ -18,20 +18,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types
 
 from acktrail.branches import loaded
 from acktrail.errors import AcktrailError, InputError, MalformedFile, UnknownName
-from acktrail.format.columns.decoding.batch_columns import pyarrow_for
-from acktrail.format.wire.dialects.detect_layout import detect_layout
-from acktrail.format.wire.dialects.dialect import Dialect
-from acktrail.format.wire.dialects.released import RELEASED
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.dialects import RELEASED, Dialect, detect_layout
 from acktrail.format.wire.raw_record import RawRecord
-from acktrail.offline.read.codecs import bare_suffix, open_file, reason_of, unpacked_bytes
-from acktrail.offline.read.log_segment import SEGMENT_SUFFIX, ReadReport, read_segment
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from acktrail.offline.log_segment import (
+    SEGMENT_SUFFIX,
+    ReadReport,
+    bare_suffix,
+    open_file,
+    read_segment,
+    reason_of,
+    unpacked_bytes,
+)
 
 AUTO: Final = "auto"
 DUMP_SUFFIX: Final = ".jsonl"
@@ -63,7 +70,6 @@ def read_files(files: Iterable[Path], reading: ReadReport) -> Iterator[RawRecord
         UnknownName: a file does not exist.
         MalformedFile: a file has another format, is cut off, or has content that is not a record; it names the place.
             A damaged log segment is not an error: it is added to `reading`.
-        MissingDependency: pyarrow is not installed and a file needs it.
     """
     for file in files:
         yield from read_file(file, reading)
@@ -87,10 +93,6 @@ def raw_batches(file: Path, reading: ReadReport) -> Iterator[pa.RecordBatch]:
     if bare_suffix(file) in COLUMN_SUFFIXES:
         yield from read_column_batches(file)
         return
-    import pyarrow as pa
-
-    from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-
     records = read_file(file, reading)
     while rows := [*islice(records, _VALUES_AT_ONCE)]:
         columns = zip(*((r.state_partition, r.offset, r.timestamp_ms, r.key, r.value) for r in rows), strict=True)
@@ -214,7 +216,6 @@ def read_columns(file: Path) -> Iterator[RawRecord]:
 
 def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
     """The rows as batches of ``RAW_RECORDS``, one row group or record batch in memory at a time; as `read_columns`."""
-    pyarrow_for(f"{file}: reading it")
     with open_file(file) as raw:
         try:
             schema, batches = _reader(raw, bare_suffix(file))
@@ -229,9 +230,6 @@ def read_column_batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if suffix == ".parquet":
         parquet = pq.ParquetFile(raw, pre_buffer=False)  # else all of the file's bytes are fetched ahead
         wanted = [name for name in parquet.schema_arrow.names if name in _COLUMNS]
@@ -246,8 +244,6 @@ def _reader(raw: BinaryIO, suffix: str) -> tuple[pa.Schema, Iterable[pa.RecordBa
 
 
 def _check_schema(schema: pa.Schema, file: str) -> None:
-    from pyarrow import types
-
     for name, fitting in _COLUMNS.items():
         count = schema.names.count(name)
         if count != 1:
@@ -261,11 +257,6 @@ def _check_schema(schema: pa.Schema, file: str) -> None:
 
 def _conforming(batch: pa.RecordBatch, file: str, number: int) -> pa.RecordBatch:
     """The five columns in the types of ``RAW_RECORDS``; timestamps finer than a ms are cut off."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
-
     batch, columns = batch.select(list(_COLUMNS)), []
     try:
         batch.validate(full=True)  # Arrow's readers trust the buffers of a file

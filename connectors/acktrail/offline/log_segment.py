@@ -1,5 +1,5 @@
 """A log segment (``.log``) as a broker keeps it on disk: the records that a consumer would get, what is damaged, and
-where it comes from.
+where it comes from. Files may be compressed.
 
 Control records and the records of aborted transactions are left out, as for a consumer with ``read_committed``. Records
 of a transaction whose end is not in the file are left out too: whether it was committed is not known.
@@ -15,19 +15,26 @@ A broker keeps the topic's id in ``partition.metadata`` in the segment's folder,
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import re
+import shutil
+import tempfile
+import zlib
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from acktrail.errors import InputError, MalformedFile, MalformedRecord
-from acktrail.format.columns.decoding.batch_columns import unpacked
+import pyarrow as pa
+
+from acktrail.errors import InputError, MalformedFile, MalformedRecord, UnknownName
+from acktrail.format.columns.decoding.batch_columns import is_intact, unpacked
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import (
     HEADER_BYTES,
@@ -35,11 +42,9 @@ from acktrail.format.wire.record_batch import (
     ControlType,
     batch_records,
     control_type,
-    is_intact,
     read_header,
 )
 from acktrail.model.share_partition import STATE_TOPIC, topic_id_bytes
-from acktrail.offline.read.codecs import bare_suffix, open_file
 
 SEGMENT_SUFFIX: Final = ".log"
 _LARGEST_PROPERTIES: Final = 64 * 1024
@@ -51,6 +56,7 @@ _WINDOW: Final = 1 << 20
 _HEADER_LIKE: Final = re.compile(rb"(?=[\x00-\x7f].{7}[\x00-\x04].{7}\x02.{4}\x00[\x00-\x7f])", re.DOTALL)
 """Where a header may begin: offset, length, magic 2 and attributes as they can be."""
 _SEARCH_FACTOR: Final = 16
+_COMPRESSED_SUFFIXES: Final = (".gz", ".zst")
 
 
 def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
@@ -60,7 +66,6 @@ def read_segment(file: Path, reading: ReadReport) -> Iterator[RawRecord]:
         UnknownName: the file does not exist.
         MalformedFile: it cannot be read, or has no record batch of version 2.
         InputError: the folder names another state partition than `reading`.
-        MissingDependency: pyarrow is needed for its compression.
     """
     partition = _partition(file, reading)
     with open_file(file) as raw:
@@ -398,3 +403,49 @@ class ReadReport:
         self.control_records += other.control_records
         self.aborted_records += other.aborted_records
         self.nameless += other.nameless
+
+
+def bare_suffix(file: Path) -> str:
+    """The extension of the format: ``.log`` for ``state.log.gz``."""
+    return (file.with_suffix("") if file.suffix in _COMPRESSED_SUFFIXES else file).suffix
+
+
+@contextmanager
+def unpacked_bytes(file: Path) -> Iterator[Any]:
+    """The bytes of `file`, decompressed, to be read once from begin to end. Raises UnknownName (it does not exist)."""
+    if not file.exists():
+        raise UnknownName("file", str(file))
+    with file.open("rb") as raw:
+        if file.suffix == ".gz":
+            with gzip.open(raw) as plain:
+                yield plain
+        elif file.suffix == ".zst":
+            with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as plain:
+                yield plain
+        else:
+            yield raw
+
+
+@contextmanager
+def open_file(file: Path) -> Iterator[BinaryIO]:
+    """`file` for reading, seekable: a compressed one is unpacked into a temporary file first. Raises UnknownName (it
+    does not exist), MalformedFile (it cannot be read, or its compressed data is damaged or cut off)."""
+    try:
+        with unpacked_bytes(file) as raw:
+            if file.suffix not in _COMPRESSED_SUFFIXES:
+                yield raw
+                return
+            with tempfile.TemporaryFile() as unpacked:
+                try:
+                    shutil.copyfileobj(raw, unpacked)
+                except (zlib.error, EOFError, OSError) as error:
+                    raise MalformedFile("the compressed data is damaged or cut off", file=str(file)) from error
+                unpacked.seek(0)
+                yield unpacked
+    except OSError as error:
+        raise MalformedFile(reason_of(error), file=str(file)) from error
+
+
+def reason_of(error: OSError) -> str:
+    """The system's message of `error`, in lower case."""
+    return (error.strerror or "cannot be read").lower()

@@ -1,1 +1,0 @@
-"""Files of copied records: dumps, log segments, Parquet and Arrow."""

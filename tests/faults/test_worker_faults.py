@@ -25,7 +25,7 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-FEW_KILLS, FEW_CUTS = 4, 20
+FEW_KILLS, FEW_CUTS = 2, 8
 LONG: Final = 3_600
 """Seconds that hundreds of faults may take on a busy machine."""
 SEED: Final = int(os.environ.get("ACKTRAIL_SEED", "0")) or random.SystemRandom().randrange(2**32)

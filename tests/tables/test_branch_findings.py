@@ -4,9 +4,7 @@ other."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -106,30 +104,3 @@ def test_later_looks_are_not_undone(config: TablesConfig, earlier: tuple[str, ..
         with pytest.raises(ConcurrentCommit, match="later looks"):
             write(config, *earlier, seen_us=seen_us - 1)
         assert opened(config) == before
-
-
-def test_many_at_once(config: TablesConfig) -> None:
-    """Of writers that begin together each lands as a whole or fails: the number of the newest audit is how many landed,
-    and a finding was seen as often as it landed."""
-    rounds, writers = 6, 2
-    ready = Barrier(writers)
-    landed: list[tuple[str, ...]] = []
-
-    def one(number: int) -> None:
-        for turn in range(rounds):
-            own = ("shared", f"{number}-{turn}")
-            ready.wait(60)
-            try:
-                write(config, *own)
-            except ConcurrentCommit:
-                continue
-            landed.append(own)
-
-    with ThreadPoolExecutor(writers) as pool:
-        for each in [pool.submit(one, number) for number in range(writers)]:
-            each.result(120)
-    tables = Tables(config)
-    assert tables.transaction_version("findings", AUDIT) == len(landed) >= rounds
-    times = {row["subject"]: row["times_seen"] for row in tables.read("findings").to_pylist()}
-    assert times == {"shared": len(landed), **{own[1]: 1 for own in landed}}
-    assert opened(config).keys() in [set(own) for own in landed]

@@ -21,7 +21,7 @@ PROCESS = Path(__file__).with_name("exporter_process.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
 END_OFFSET = 12_000
 FLUSH_ROWS = 1_000
-KILLS = 10
+KILLS = 6
 
 
 def start(root: Path, *start_offsets: int) -> subprocess.Popen[str]:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from change.scenes import a_plan
 from deltalake import DeltaTable, write_deltalake
-from drivers.command_line import run
 
-from acktrail.change.api import store_plan
-from acktrail.change.planning.plan_file import with_hash
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.store import Tables
@@ -73,23 +68,3 @@ def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], 
     kinds = {str(pq.read_schema(file).field("plan_id").type) for file in (tmp_path / NAME).glob("*.parquet")}
     assert kinds >= {"string", {updated: "string_view", large: "large_string"}[rewrite]}
     assert tables.rows(NAME)[0].keys() == set(TABLES[NAME].names)
-
-
-@pytest.mark.parametrize("rewrite", [updated, large])
-def test_a_plan_is_shown_after_another_engine_wrote(
-    tmp_path: Path, rewrite: Callable[[DeltaTable], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`acktrail change show` finds the plan and its hash is right."""
-    plan = a_plan()
-    for plan_id in ("p0", plan.plan_id, "p9"):
-        store_plan(TablesConfig(uri=str(tmp_path)), with_hash(replace(plan, plan_id=plan_id)))
-    table = DeltaTable(str(tmp_path / "reset_plans"))
-    if rewrite is updated:
-        table.alter.set_table_properties({"delta.appendOnly": "false"})
-        table.update(updates={"reason": "'another engine'"})
-        table.optimize.compact()
-    else:
-        large(table)
-    shown = run(capsys, "change", "show", plan.plan_id, "--tables", str(tmp_path))
-    assert (shown.code, shown.stderr) == (0, "")
-    assert plan.plan_id in shown.stdout

@@ -145,16 +145,6 @@ def gap(row: dict[str, Any]) -> range:
     return range(row["gap_first"], row["gap_last"] + 1)
 
 
-def test_gap_without_records_is_a_range(tables: Tables) -> None:
-    """Offsets that were pruned before anybody read them are recorded although no record is left."""
-    log = MemoryLog(pairs=PAIRS, end_offset=4)
-    export(tables, log)
-    log.start_offset = log.end_offset = 9
-    export(tables, log)
-    last = max(ranges(tables), key=lambda row: row["log_end_offset"])
-    assert (last["gap_first"], last["gap_last"], last["first_offset"], last["records_read"]) == (4, 8, None, 0)
-
-
 def test_gap_between_two_batches_of_one_commit_is_kept(tables: Tables) -> None:
     """A log pruned while it is read: the commit's ranges leave out what was lost and name it."""
     log = MemoryLog(pairs=PAIRS, end_offset=20)

@@ -19,8 +19,8 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, OutcomeUnknown
-from acktrail.tables.delta.storage_errors import needs_newer_release
+from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
+from acktrail.tables.delta.storage_errors import needs_newer_release, storage_failure
 from acktrail.tables.delta.table_layout import CHUNK, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, PROPERTY_PREFIX, DataFile, TableSnapshot
@@ -81,12 +81,7 @@ def check_plain(snapshot: TableSnapshot) -> None:
     """Pass for a table that takes any rows of its columns. Raises ConfigurationError: another engine set conditions on
     it, which data files that are written here would not keep."""
     if snapshot.delta.protocol().min_writer_version > _PLAIN:
-        raise ConfigurationError(
-            f"tables at {snapshot.place.root.shown}: table {snapshot.name}: another program gave it features that "
-            "acktrail does not write",
-            hint="name other tables, or take the features away with that program",
-            data={"table": snapshot.name},
-        )
+        raise storage_failure(ValueError("unsupported table features"), snapshot.place.root.shown, snapshot.name)
 
 
 def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:

@@ -93,45 +93,28 @@ def test_a_position_that_was_written_ahead_alone_has_no_effect(place: Place, mon
     assert sorted(row["a"] for row in place.rows("orders")) == [1, 2]
 
 
-def test_a_writer_that_was_overtaken_lands_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One writer stops between position and rows, a second starts and commits: the first one's rows do not land."""
+@pytest.mark.parametrize("commits", [True, False])
+def test_of_two_writers_one_lands(place: Place, monkeypatch: pytest.MonkeyPatch, commits: bool) -> None:
+    """Between one writer's position and its rows another one commits the same rows, or looks for its position and
+    commits them afterwards: they are there once."""
     place.sink().start()
-    slow, fast = place.sink(), place.sink()
-    slow.put(batch(at(1), a=[1]))
-    own = AnyTableSink._append
-
-    def overtaken(self: AnyTableSink, *arguments: Any) -> int:
-        if self is slow:
-            fast.put(batch(at(1), a=[1]))
-            fast.flush()
-        return own(self, *arguments)
-
-    monkeypatch.setattr(AnyTableSink, "_append", overtaken)
-    with pytest.raises(ConcurrentCommit):
-        slow.flush()
-    assert len(place.rows("orders")) == 1
-    assert place.sink().position(PART) == at(1)
-
-
-def test_a_writer_that_started_in_the_middle_of_a_commit_lands_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One writer looks for its position between another's position and rows: its own rows, the same ones, do not
-    land after these."""
     first, second = place.sink(), place.sink()
     own = AnyTableSink._append
 
-    def look_first(self: AnyTableSink, *arguments: Any) -> int:
+    def in_between(self: AnyTableSink, *arguments: Any) -> int:
         if self is first:
             assert second.position(PART) is None
+            second.put(batch(at(1), a=[1]))
+            if commits:
+                second.flush()
         return own(self, *arguments)
 
-    monkeypatch.setattr(AnyTableSink, "_append", look_first)
+    monkeypatch.setattr(AnyTableSink, "_append", in_between)
     first.put(batch(at(1), a=[1]))
-    first.flush()
-    second.put(batch(at(1), a=[1]))
+    if not commits:
+        first.flush()
     with pytest.raises(ConcurrentCommit):
-        second.flush()
+        (first if commits else second).flush()
     assert len(place.rows("orders")) == 1
     assert place.sink().position(PART) == at(1)
 
@@ -148,9 +131,8 @@ def test_one_source_partition_writes_to_one_table(place: Place) -> None:
         place.sink().put(batch(at(2), table="clients", a=[1]))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+BAD_NAMES = [
+    *(
         "../up",
         "a/b",
         "/abs",
@@ -166,8 +148,11 @@ def test_one_source_partition_writes_to_one_table(place: Place) -> None:
         "a\n",
         "c:x",
         "-a",
-    ],
-)
+    )
+]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
 def test_names_that_leave_the_root_or_collide_are_refused(place: Place, name: str) -> None:
     """A table's name is one folder under the root on every storage, whatever a source says."""
     with pytest.raises(RowsRefused, match="cannot be the name of a table"):

@@ -81,14 +81,6 @@ def test_what_a_person_must_correct_is_one_line(s3: S3, tables: TablesConfig, wr
     assert 1 not in stored(tables)
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://nowhere.invalid"])
-def test_a_server_that_is_not_there_may_come_back(s3: S3, tables: TablesConfig, endpoint: str) -> None:
-    """Nobody listens, or nobody knows the name: one line, and worth another try."""
-    with pytest.raises(RetryableError) as caught:
-        Tables(given(tables, aws_endpoint=endpoint)).read("state_records")
-    one_line(caught.value, "the storage does not answer", s3)
-
-
 def test_who_may_only_read_reads(s3: S3, tables: TablesConfig) -> None:
     """A read-only account reads tables; an export with it ends before a row is written, and says why."""
     config = s3.config("given", s3.reader)
@@ -176,9 +168,9 @@ def test_no_credentials_at_all_is_one_line(tmp_path: Path) -> None:
     assert stderr == ""
 
 
-def test_a_profile_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Path) -> None:
-    """The profile of a server that is not Amazon's: for tables and for leases, without a word on stderr about regions.
-    With a wrong profile, one line."""
+def test_a_profile_or_the_environment_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Path) -> None:
+    """The profile of a server that is not Amazon's, or Amazon's variables: for tables and for leases, without a word on
+    stderr about regions. With a wrong profile, one line."""
     file = tmp_path / ".aws/credentials"
     file.parent.mkdir()
     file.write_text(
@@ -187,16 +179,11 @@ def test_a_profile_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Pat
     )
     config = without_keys(tables)
     assert read_elsewhere(config, tmp_path, AWS_PROFILE="good") == (["True True"], "")
+    keys = {name.upper(): value for name, value in s3.root.options.items()}
+    assert read_elsewhere(config, tmp_path, AWS_DEFAULT_REGION=REGION, **keys) == (["True True"], "")
     lines, stderr = read_elsewhere(config, tmp_path, AWS_PROFILE="bad")
     assert "the credentials were refused" in lines[1]
     assert (len(lines), stderr) == (3, "")
-
-
-def test_the_environment_gives_credentials(s3: S3, tables: TablesConfig, tmp_path: Path) -> None:
-    """Amazon's variables, in place of options."""
-    keys = {name.upper(): value for name, value in s3.root.options.items()}
-    config = without_keys(tables)
-    assert read_elsewhere(config, tmp_path, AWS_DEFAULT_REGION=REGION, **keys) == (["True True"], "")
 
 
 FAULTS: list[tuple[str, int, dict[str, Any], bool | None]] = [

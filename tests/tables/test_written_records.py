@@ -49,8 +49,6 @@ def batches_of(dice: random.Random, number: int, first: int, end: int) -> Iterat
             last_offset=None if is_gap else until - 1,
             records=rows.num_rows,
             quarantined=quarantined,
-            log_start_offset=0,
-            log_end_offset=end,
             gap_first=first if is_gap else None,
             gap_last=until - 1 if is_gap else None,
             gap_reason=PRUNED if is_gap else None,

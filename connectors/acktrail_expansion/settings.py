@@ -10,6 +10,10 @@ ACKTRAIL_SETTLE          how long producers may use an old partition count after
                          ``24h``; at least their metadata's largest age, how long they try to deliver, and the
                          timeouts of two requests together
 =======================  ========================================================================================
+
+And the fewest ACLs with which looks and an expansion work. An expansion sends CreatePartitions (ALTER on the topic),
+and asks where groups are and where they begin. A look asks for partitions, ends of logs and leader epochs (DESCRIBE on
+the topic), and for the positions of groups.
 """
 
 from __future__ import annotations
@@ -21,9 +25,16 @@ from typing import Final
 
 from acktrail.config import duration, setting
 from acktrail.errors import ConfigurationError
+from acktrail.model.acls import WantedAcls, each, seen
 from acktrail_expansion.law.partition_ledger import KeyMapping
 
 _MAPPINGS: Final = "ACKTRAIL_KEY_MAPPINGS"
+LOOK: Final = "ledger"
+EXPANSION: Final = "expansion"
+WANTED: Final[dict[str, WantedAcls]] = {
+    LOOK: lambda groups, topics: [*each("DESCRIBE", "group", groups), *each("DESCRIBE", "topic", topics)],
+    EXPANSION: lambda groups, topics: [*seen(groups), *each("ALTER", "topic", topics)],
+}
 
 
 @dataclass(frozen=True, slots=True)

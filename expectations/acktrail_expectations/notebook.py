@@ -187,7 +187,7 @@ def _offline_site(folder: Path, passed: Mapping[str, bool]) -> Path:
 
 
 def offline(page: str) -> str:
-    """`page` without scripts and whatever else loads something, with a policy that forbids the rest. Raises
+    """`page` without scripts and all else that loads something, with a policy that forbids the rest. Raises
     DocsNotMade: it has no place for the policy."""
     changed = _REMOVED.sub("", page).replace("<head>", f"<head>{_HEAD}", 1)
     if _POLICY not in changed:

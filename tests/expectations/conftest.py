@@ -1,4 +1,4 @@
-"""Tables that are validated already."""
+"""Tables that are validated already, and an engine for validations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-from expectations.gate_scenes import validate
+from expectations.gate_scenes import plain_outcomes, validate
 from expectations.sample_tables import (
     RUN,
     fill,
 )
 
 from acktrail.config import TablesConfig
+from acktrail_expectations import evaluation
+
+
+@pytest.fixture
+def plain_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of Great Expectations', which takes a second for the suites of a run; ``test_damage`` holds one to the
+    other."""
+    monkeypatch.setattr(evaluation, "_outcomes", plain_outcomes)
 
 
 @pytest.fixture(scope="session")

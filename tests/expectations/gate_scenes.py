@@ -1,7 +1,12 @@
-"""What validations leave in the tables, and what later runs add to them."""
+"""What validations leave in the tables, and what later runs add to them; and rules by their plain meaning."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from expectations.sample_tables import (
@@ -17,6 +22,8 @@ from state_topics.coordinator_log import Coordinator
 
 from acktrail.config import TablesConfig
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import evaluation
+from acktrail_expectations.evaluation import SuiteCheck
 from acktrail_expectations.gate import log_summary, pass_gate, validate_run
 from acktrail_expectations.results import QualityResult, ValidationSummary
 
@@ -69,3 +76,33 @@ def idle_run(config: TablesConfig, run_id: str, life: Coordinator) -> None:
     tables.append("offset_observations", logs(run_id))
     tables.append("share_partition_states", states(life, run_id))
     tables.append("reconciliations", reconciliations(life, run_id))
+
+
+def plain_outcomes(checks: Sequence[SuiteCheck], frame: pd.DataFrame) -> dict[str, Any]:
+    """What Great Expectations' engine says of a frame, by the meaning of each relation."""
+    return {check.rule.id: _outcome(check, frame) for check in checks}
+
+
+def _outcome(check: SuiteCheck, frame: pd.DataFrame) -> Any:
+    condition = check.rule.expect
+    assert condition is not None
+    own, values = frame[list(check.columns)], list(condition.values)
+    one, other, value = own.iloc[:, 0], own.iloc[:, -1], values[0] if values else None
+    everywhere = pd.Series(data=True, index=frame.index)
+    compared, holds = {
+        "unique": lambda: (own.notna().any(axis="columns"), ~own.duplicated(keep=False)),
+        "known": lambda: (everywhere, one.notna()),
+        "unknown": lambda: (everywhere, one.isna()),
+        "batches": lambda: (one.notna(), one),
+        "in": lambda: (one.notna(), one.isin(values)),
+        "not in": lambda: (one.notna(), ~one.isin(values)),
+        "=": lambda: (own.notna().all(axis="columns"), one.isin(values) if values else one == other),
+        "<=": lambda: (one.notna(), one <= value),
+        ">=": lambda: (own.notna().all(axis="columns"), one >= (value if values else other)),
+    }[condition.relation]()
+    broken = frame[compared & ~holds.fillna(value=False).astype(bool)]
+    most = evaluation.RESULT_FORMAT["partial_unexpected_count"]
+    counts = {"element_count": int(compared.sum()), "unexpected_count": len(broken)}
+    return SimpleNamespace(
+        success=broken.empty, exception_info={}, result={**counts, "unexpected_rows": broken.head(most)}
+    )

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from expectations.gate_scenes import plain_outcomes
 from expectations.sample_tables import (
     NOW,
     RUN,
@@ -42,6 +43,7 @@ from acktrail_expectations.frames.table_frames import (
 from acktrail_expectations.observed_cluster import ObservedCluster
 
 Damage = Callable[[pa.Table], pa.Table]
+ENGINE = evaluation._outcomes
 CLUSTER = cluster()
 LIFE = everyday()
 RECORDS, STATES, RECONCILIATIONS, OBSERVED = LIFE.table(), states(LIFE), reconciliations(LIFE), logs()
@@ -63,7 +65,8 @@ def checks_of_frame(suite: str, frame: pd.DataFrame) -> tuple[SuiteCheck, ...]:
 
 
 def failing_by_damage(suite: str, frames: Sequence[pd.DataFrame], apart: Sequence[str]) -> list[set[str]]:
-    """The rules that each of `frames` breaks, out of one evaluation of all. `apart`: columns with numbers that are
+    """The rules that each of `frames` breaks, out of one evaluation of all, by Great Expectations and by the plain
+    meaning. `apart`: columns with numbers that are
     others in each frame, so that rows of two frames are never alike."""
     whole = pd.concat(
         [
@@ -73,12 +76,16 @@ def failing_by_damage(suite: str, frames: Sequence[pd.DataFrame], apart: Sequenc
         ignore_index=True,
     )
     found: list[set[str]] = [set() for _ in frames]
+    checks = checks_of_frame(suite, whole)
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(evaluation.RESULT_FORMAT, "partial_unexpected_count", len(whole))
-        for result in evaluate(suite, checks_of_frame(suite, whole), whole, lambda row: str(row["damage"])):
-            assert result.error is None, result
-            for number in filter(None, (result.observed_value or "").split("; ")):
-                found[int(number)].add(result.expectation)
+        patched.setattr(evaluation, "_outcomes", ENGINE)
+        results = evaluate(suite, checks, whole, lambda row: str(row["damage"]))
+        patched.setattr(evaluation, "_outcomes", plain_outcomes)
+        assert evaluate(suite, checks, whole, lambda row: str(row["damage"])) == results
+    for result in results:
+        for number in filter(None, (result.observed_value or "").split("; ")):
+            found[int(number)].add(result.expectation)
     return found
 
 

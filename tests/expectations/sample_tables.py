@@ -43,12 +43,15 @@ def no_gaps() -> pa.Table:
     return EXPORT_RANGES.empty_table().select(["state_partition", "gap_first", "gap_last"])
 
 
-def record_frames(records: pa.Table, observed: ObservedCluster, gaps: pa.Table | None = None) -> StateRecordFrames:
+def record_frames(
+    records: pa.Table, observed: ObservedCluster, gaps: pa.Table | None = None, **more: bool
+) -> StateRecordFrames:
     """For pieces of `records`."""
     return StateRecordFrames(
         gaps=no_gaps() if gaps is None else gaps,
         cluster=observed,
         misplaced=misplaced_keys(records.select(PLACE), observed.state_partition_count),
+        **more,
     )
 
 

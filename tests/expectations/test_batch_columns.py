@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ from samples.random_records import batches as some_batches
 
 from acktrail.format.columns.schemas.table_schemas import BATCHES
 from acktrail.model.batches import StateBatch
-from acktrail_expectations.frames.frame_columns import RecordBatches
+from acktrail_expectations.frames.frame_columns import BATCH_RULES, RecordBatches
 from acktrail_expectations.observed_cluster import ObservedCluster
 
 CLUSTER = ObservedCluster(delivery_states=(0, 2, 4))
@@ -38,56 +40,45 @@ def column(lists: Lists) -> pa.Array:
     return pa.array(rows, BATCHES)
 
 
-@given(many)
-def test_order_laws_do_not_stand_in_for_each_other(lists: Lists) -> None:
-    """Inverted, out of order and overlapping each mean what they say, pair by pair; a record breaks one of them exactly
-    when the model finds a disorder in it."""
-    taken = RecordBatches.of(column(lists))
-
-    def proper(batches: tuple[StateBatch, ...]) -> list[set[int]]:
-        return [set(range(b.first_offset, b.last_offset + 1)) for b in batches if b.first_offset <= b.last_offset]
-
-    broken = [taken.breaking(rule, CLUSTER) for rule in ("batch_first_le_last", "batches_ascending")]
-    assert [not in_order(b or ()) for b in lists] == (
-        broken[0] | broken[1] | taken.breaking("batches_non_overlapping", CLUSTER)
-    ).tolist()
-    assert [any(b.last_offset < b.first_offset for b in bs or ()) for bs in lists] == taken.breaking(
-        "batch_first_le_last", CLUSTER
-    ).tolist()
-    firsts = [[b.first_offset for b in bs or ()] for bs in lists]
-    assert [f != sorted(f) for f in firsts] == taken.breaking("batches_ascending", CLUSTER).tolist()
-    shared = [sum(map(len, proper(bs or ()))) > len(set().union(*proper(bs or ()))) for bs in lists]
-    assert shared == taken.breaking("batches_non_overlapping", CLUSTER).tolist()
+def shared(batches: tuple[StateBatch, ...]) -> bool:
+    """Whether two of them cover an offset; inverted ones cover none."""
+    covered = [range(b.first_offset, b.last_offset + 1) for b in batches]
+    return sum(map(len, covered)) > len({offset for each in covered for offset in each})
 
 
-@given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))
-def test_bounds_are_taken_from_the_record_s_own_row(lists: Lists, bounds: list[int]) -> None:
-    """Start, end and limit bound the batches of their own record and no others."""
-    taken = RecordBatches.of(column(lists))
-    own = np.array(bounds[: len(lists)], np.int64)
-    rows = list(zip(lists, own.tolist(), strict=True))
-
-    assert [any(b.first_offset < s for b in bs or ()) for bs, s in rows] == taken.breaking(
-        "batches_not_below_start", CLUSTER, own
-    ).tolist()
-    assert [any(b.last_offset >= e for b in bs or ()) for bs, e in rows] == taken.breaking(
-        "batches_below_log_end", CLUSTER, own
-    ).tolist()
-    assert [any(b.delivery_count > m for b in bs or ()) for bs, m in rows] == taken.breaking(
-        "delivery_count_within_limit", CLUSTER, own
-    ).tolist()
+def follows(one: StateBatch, other: StateBatch) -> bool:
+    """Whether both could be one batch."""
+    return (one.delivery_state, one.delivery_count) == (other.delivery_state, other.delivery_count) and (
+        one.last_offset + 1 == other.first_offset
+    )
 
 
-@given(many)
-def test_states_and_counts(lists: Lists) -> None:
-    """A state or count outside what is allowed names its record."""
-    taken = RecordBatches.of(column(lists))
+PLAIN: dict[str, Callable[[tuple[StateBatch, ...], int], bool]] = {
+    "batch_first_le_last": lambda bs, _: any(b.last_offset < b.first_offset for b in bs),
+    "batches_ascending": lambda bs, _: any(b.first_offset < a.first_offset for a, b in pairwise(bs)),
+    "batches_non_overlapping": lambda bs, _: shared(bs),
+    "batches_not_below_start": lambda bs, start: any(b.first_offset < start for b in bs),
+    "delivery_state_allowed": lambda bs, _: any(b.delivery_state not in (0, 2, 4) for b in bs),
+    "delivery_count_possible": lambda bs, _: any(not 0 <= b.delivery_count <= 25 for b in bs),
+    "delivery_count_within_limit": lambda bs, limit: any(b.delivery_count > limit for b in bs),
+    "acknowledged_count_ge_1": lambda bs, _: any((b.delivery_state, b.delivery_count) == (2, 0) for b in bs),
+    "available_count_lt_limit": lambda bs, limit: any(b.delivery_state == 0 and b.delivery_count >= limit for b in bs),
+    "mergeable_neighbours": lambda bs, _: any(follows(a, b) for a, b in pairwise(bs)),
+    "uninitialized_without_batches": lambda bs, marked: bool(bs) and marked != 0,
+    "batches_below_log_end": lambda bs, end: any(b.last_offset >= end for b in bs),
+}
 
-    states = [any(b.delivery_state not in (0, 2, 4) for b in bs or ()) for bs in lists]
-    counts = [any(not 0 <= b.delivery_count <= 25 for b in bs or ()) for bs in lists]
 
-    assert states == taken.breaking("delivery_state_allowed", CLUSTER).tolist()
-    assert counts == taken.breaking("delivery_count_possible", CLUSTER).tolist()
+@pytest.mark.parametrize("rule", BATCH_RULES)
+@given(lists=many, numbers=st.lists(st.integers(0, 14), min_size=8, max_size=8))
+def test_a_rule_of_many_batches_is_that_of_each(rule: str, lists: Lists, numbers: list[int]) -> None:
+    """A record breaks a rule where its own batches do, by the number in its own row. The first three rules are broken
+    exactly where the model finds a disorder."""
+    taken, own = RecordBatches.of(column(lists)), np.array(numbers[: len(lists)], np.int64)
+    broken = taken.breaking(rule, CLUSTER, *[own] * len(BATCH_RULES[rule].bounds)).tolist()
+    assert broken == [PLAIN[rule](batches or (), number) for batches, number in zip(lists, own.tolist(), strict=True)]
+    orders = np.logical_or.reduce([taken.breaking(each, CLUSTER) for each in [*BATCH_RULES][:3]])
+    assert orders.tolist() == [not in_order(batches or ()) for batches in lists]
 
 
 @given(many, st.lists(st.integers(0, 14), min_size=8, max_size=8))

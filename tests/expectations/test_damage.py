@@ -28,6 +28,8 @@ from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 from acktrail_expectations.observed_cluster import ObservedCluster
 
+pytestmark = pytest.mark.usefixtures("plain_engine")
+
 ELSEWHERE = {"snapshot_cadence", "record_matches_raw_bytes", "start_offset_ge_log_start"}
 """Rules that other tests break: below, and in test_raw_bytes.py."""
 

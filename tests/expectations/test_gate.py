@@ -35,6 +35,8 @@ from acktrail.tables.delta.table_snapshot import reconciliation_commit
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import recorded
 
+pytestmark = pytest.mark.usefixtures("plain_engine")
+
 
 def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
     """Every expectation has one row; validating the run again gives the same results and adds none."""

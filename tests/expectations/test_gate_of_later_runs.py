@@ -36,6 +36,8 @@ from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import record
 from acktrail_expectations.run_data import SEQUENCE, RunData
 
+pytestmark = pytest.mark.usefixtures("plain_engine")
+
 
 def test_a_later_run_validates_what_is_new(config: TablesConfig) -> None:
     """Records and ranges are validated by the first run after them; predecessors are found across the border."""

@@ -27,6 +27,8 @@ from acktrail.model.share_partition import SharePartition
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.table_frames import share_partition_states_frame
 
+pytestmark = pytest.mark.usefixtures("plain_engine")
+
 CLUSTER = cluster(offsets=logs(ends={(topic, p): (0, 1_000) for topic in (TOPIC, OTHER_TOPIC) for p in range(3)}))
 KEYS = tuple(share_partition(group, topic, p) for group, topic in (("g", TOPIC), ("h:x", OTHER_TOPIC)) for p in (0, 1))
 BOUNDS = [

@@ -26,7 +26,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import recorded
 
-pytestmark = pytest.mark.filterwarnings("default")
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("plain_engine")]
 
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 OF_PLAN = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "group_id": "g", "partition": 0}

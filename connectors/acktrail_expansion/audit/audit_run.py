@@ -23,18 +23,20 @@ from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit.found_expansions import (
     EXPANSIONS,
     FENCES,
+    OBSERVATIONS,
     Row,
     TopicExpansion,
     asked_expansions,
     by_topic,
     check_log_starts,
+    file_spans,
     find_expansions,
+    read_logs,
+    read_topics,
     stored_expansions,
     with_stored,
 )
-from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, Files, judge_topics
-from acktrail_expansion.audit.position_marks import POSITIONS
-from acktrail_expansion.audit.topic_looks import OBSERVATIONS, file_spans, read_logs, read_topics
+from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, POSITIONS, Files, judge_topics
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time

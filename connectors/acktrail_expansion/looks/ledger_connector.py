@@ -25,8 +25,8 @@ from acktrail.kafka.groups.group_requests import compacted_topics, known_topic_i
 from acktrail.kafka.logs import HIGH_WATERMARK, START, first_error, query_leaders
 from acktrail.kafka.source_connectors import OBSERVATION, ScheduledSource, ScheduledTask, scheduled_keys
 from acktrail.times import new_run_id
-from acktrail_expansion.expansion_acls import LOOK
 from acktrail_expansion.looks.group_positions import epoch_ends, observe_positions
+from acktrail_expansion.settings import LOOK
 
 OBSERVATIONS: Final = "partition_observations"
 POSITIONS: Final = "group_positions"

@@ -1,5 +1,8 @@
 """The findings of an audit. What breaks a rule here is what breaks its expectation; an expansion, or a group in one,
-has one finding of a rule at most."""
+has one finding of a rule at most.
+
+People are sent each once: topics that grew, and what the newest audit found.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acktrail.model.queue_status import Urgency
+from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
+from acktrail.plain_tables import printable
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.open_runs import write_branch_findings
+from acktrail.times import utc_text
+from acktrail.view.finding_rows import FindingRow, open_findings
+from acktrail.view.run_messages import WELL, Known, Notification
 from acktrail_expansion.branch import EXPANSION
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.settings import ordered_groups
@@ -74,3 +83,39 @@ def _finding(rule: str, group_id: str | None, expansion: _Row, texts: list[str])
         "topic": expansion["topic"],
         "detail": f"expansion from {old} to {new} partitions: {texts[0]}{more}",
     }
+
+
+def expansion_changes(known: Known, tables: Tables, run_id: str) -> tuple[Notification, ...]:  # noqa: ARG001  # as others
+    """The messages that `known` lacks: findings first, the worst first, then expansions, the newest first."""
+    found = open_findings(tables)
+    expansions = sorted(tables.rows("partition_expansions"), key=lambda row: row["first_seen_new_at"], reverse=True)
+    messages = [_message(each) for each in found if BRANCH_RULES.get(each.rule) == EXPANSION.audit]
+    messages += [
+        Notification(
+            kind="expansion",
+            subject=row["event_id"],
+            state="seen",
+            urgency=Urgency.LOOK,
+            title=f"{printable(row['topic'])} has {row['new_count']} partitions, up from {row['old_count']}",
+            text=f"Seen at {utc_text(row['first_seen_new_at'])}. Keys move: a group may get its records out of order.",
+            page="expansions",
+            query=(("event", row["event_id"]),),
+        )
+        for row in expansions
+    ]
+    return tuple(message for message in messages if message.state != known.get(message.key, WELL))
+
+
+def _message(found: FindingRow) -> Notification:
+    topic = printable(found.topic or found.topic_id or "")
+    group = "" if found.group_id is None else f", group {printable(found.group_id)}"
+    return Notification(
+        kind="key_order",
+        subject=f"{found.rule}:{found.subject}",
+        state="open",
+        urgency=Urgency.LOOK if found.severity == "warning" else Urgency.ACT,
+        title=f"{found.severity.capitalize()} finding: {found.rule} in {topic}{group}",
+        text=f"{printable(found.detail)} {RULE_BY_ID[found.rule].advice}",
+        page="finding",
+        query=(("rule", found.rule), ("subject", found.subject)),
+    )

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Final
 
-from acktrail_expansion.law.partition_ledger import KeyMapping, murmur2
+from acktrail_expansion.law.partition_ledger import KeyMapping
 
+_M: Final = 0x5BD1E995
+_R: Final = 24
+_SEED: Final = 0x9747B28C
+_MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 
@@ -47,3 +51,17 @@ def sources_across(counts: Sequence[int], destination: int, mapping: KeyMapping)
         found.update(dict.fromkeys(range(destination % step, count, step), index))
     found.pop(destination, None)
     return found
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of Kafka's Java clients (``Utils.murmur2``), as an unsigned number of 32 bits. Cost: O(len(key))."""
+    hashed = (_SEED ^ len(key)) & _MASK
+    whole = len(key) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(key[start : start + 4], "little") * _M & _MASK
+        word = (word ^ word >> _R) * _M & _MASK
+        hashed = hashed * _M & _MASK ^ word
+    if rest := key[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * _M & _MASK
+    hashed = (hashed ^ hashed >> 13) * _M & _MASK
+    return hashed ^ hashed >> 15

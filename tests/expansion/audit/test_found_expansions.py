@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acktrail_expansion.audit.found_expansions import TopicExpansion, find_expansions
+from acktrail_expansion.audit.found_expansions import TopicExpansion, TopicLooks, find_expansions
 from acktrail_expansion.audit.group_verdicts import destinations
-from acktrail_expansion.audit.topic_looks import TopicLooks
 from acktrail_expansion.law.partition_ledger import FenceGap
 
 SETTLE = 10

@@ -19,8 +19,8 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.model.acls import Acl, needed
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.change.collect_expansion import make_plan
-from acktrail_expansion.expansion_acls import EXPANSION, LOOK
 from acktrail_expansion.keys.key_reading import read_keys
+from acktrail_expansion.settings import EXPANSION, LOOK
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -19,8 +19,17 @@ from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
 from acktrail_expansion.keys import key_reading
-from acktrail_expansion.keys.key_reading import fences_by_keys, keys_of_both, with_keys_at_risk
-from acktrail_expansion.keys.key_stretch import COUNTS, FIND_KEYS, MOVED_KEYS, STRETCH_COUNTS, KeyStretch, moves_in
+from acktrail_expansion.keys.key_reading import (
+    COUNTS,
+    FIND_KEYS,
+    MOVED_KEYS,
+    STRETCH_COUNTS,
+    KeyStretch,
+    fences_by_keys,
+    keys_of_both,
+    moves_in,
+    with_keys_at_risk,
+)
 from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_simulation.expansion.key_partitions import partition_of_key
 

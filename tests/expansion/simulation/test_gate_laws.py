@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_expansion.law.partition_ledger import murmur2
 from acktrail_simulation.expansion.expansion_world import ExpansionWorld, WorldShape
 from acktrail_simulation.expansion.gating import Gating
 from acktrail_simulation.expansion.key_order import inversions
+from acktrail_simulation.expansion.key_partitions import murmur2
 
 choices = st.lists(st.integers(0, 2**20), min_size=60, max_size=160)
 gates = st.sampled_from((Gating.LOWER_PARTITIONS, Gating.EVERY_SOURCE))

@@ -13,8 +13,7 @@ from acktrail.model.batches import DURABLE_STATES, DeliveryState, combine_state_
 from acktrail.model.records import RecordAt, ShareSnapshot, StateRecord, Tombstone
 from acktrail.model.replay import Policy, SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail_drafts.checkpoint_log import replay_checkpoint_log
-from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_checkpoint_log, replay_control_log
 from acktrail_drafts.draft_records import (
     DIFFERING_RULES,
     DOCUMENTED_STATES,

@@ -1,22 +1,28 @@
-"""Random lives of what the drafts' leaders and coordinators keep, with the truth told apart from any record."""
+"""Random lives of what the drafts' leaders and coordinators keep, with the truth told apart from any record.
+
+And the logs that they leave. An offset that became terminal stays terminal and delivery counts never fall: that is what
+makes a checkpoint, which forgets what lies below its start offset, as good as the delta it replaces.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import strategies as st
+
 from acktrail.model.batches import StateBatch
+from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail_drafts.draft_records import CheckpointRecord, ControlRecord, DraftRecord, DraftSnapshot, DraftUpdate
 from acktrail_simulation.clock import SimulatedClock
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
 from acktrail_simulation.drafts.compaction import LogCompaction
 from acktrail_simulation.drafts.control_leader import ControlLeader, ShareSnapshotFile
 from acktrail_simulation.drafts.record_log import RecordLog
-
-__all__ = ["GROUPS", "KEYS", "RETENTION_MS", "CheckpointWalk", "ControlWalk", "Truth", "told"]
 
 GROUPS = tuple(GroupId(name) for name in ("G1", "G2", "G3"))
 KEYS = tuple(
@@ -28,6 +34,9 @@ RETENTION_MS = 100
 START = 100
 WIDTH = 8
 _TERMINAL = (2, 4)
+_KEPT = st.just("clean leave restart")
+"""No record is taken away again."""
+SOURCES = st.integers(0, 2**32).map(random.Random)
 
 
 @dataclass(slots=True)
@@ -178,3 +187,103 @@ class CheckpointWalk:
             tombstone_retention_ms=RETENTION_MS,
             cleaned_to=cleaned_to,
         )
+
+
+def placed(records: list[Any], *, first: int = 0, stride: int = 1) -> tuple[RecordAt[Any], ...]:
+    """Records one after the other in one log."""
+    return tuple(
+        RecordAt(partition=0, offset=first + stride * index, record=record) for index, record in enumerate(records)
+    )
+
+
+def _batches(offsets: Mapping[int, tuple[int, int]]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(first_offset=o, last_offset=o, delivery_state=s, delivery_count=c)
+        for o, (s, c) in sorted(offsets.items())
+    )
+
+
+@st.composite
+def delivery_steps(draw: st.DrawFn) -> list[tuple[StateBatch, ...]]:
+    """What one leader writes, write by write."""
+    truth = Truth(draw(SOURCES))
+    truth.begin(KEYS[0])
+    return [truth.step(KEYS[0]) for _ in range(draw(st.integers(0, 10)))]
+
+
+@st.composite
+def draft_logs(draw: st.DrawFn) -> tuple[RecordAt[DraftRecord], ...]:
+    """Records of two share partitions as generation iv's coordinator writes them."""
+    truth, epochs = Truth(draw(SOURCES)), dict[SharePartition, int]()
+    records: list[DraftRecord] = []
+    for _ in range(draw(st.integers(0, 20))):
+        key = draw(st.sampled_from(KEYS))
+        start = truth.starts[key] if key in epochs else truth.begin(key)
+        batches = truth.step(key)
+        own: dict[str, Any] = {"key": key, "state_epoch": 1}
+        if key not in epochs or draw(st.integers(0, 4)) == 0:
+            epochs[key] = epochs.get(key, -1) + 1
+            own |= {"start_offset": start, "batches": _batches(truth.offsets[key])}
+            records.append(DraftSnapshot(snapshot_epoch=epochs[key], **own))
+        else:
+            records.append(DraftUpdate(snapshot_epoch=epochs[key], start_offset=None, batches=batches, **own))
+    return placed(records)
+
+
+@st.composite
+def state_logs(draw: st.DrawFn) -> tuple[RecordAt[StateRecord], ...]:
+    """Shipped records of two share partitions in any order with any small epochs: what no broker would write, too."""
+    small = st.integers(0, 3)
+    records: list[StateRecord] = []
+    for _ in range(draw(st.integers(0, 14))):
+        key, kind = draw(st.sampled_from(KEYS)), draw(st.integers(0, 9))
+        truth = Truth(draw(SOURCES))
+        truth.begin(key)
+        batches = truth.step(key)
+        if kind == 0:
+            records.append(Tombstone(key=key))
+        elif kind < 4:
+            records.append(
+                ShareSnapshot(
+                    key=key,
+                    snapshot_epoch=draw(small),
+                    state_epoch=draw(small),
+                    leader_epoch=draw(small),
+                    start_offset=draw(st.one_of(st.none(), st.integers(START - 2, START + 3))),
+                    delivery_complete_count=None,
+                    create_timestamp_ms=1,
+                    write_timestamp_ms=2,
+                    batches=batches,
+                )
+            )
+        else:
+            records.append(
+                ShareUpdate(
+                    key=key,
+                    snapshot_epoch=draw(small),
+                    leader_epoch=draw(st.one_of(st.none(), small)),
+                    start_offset=draw(st.one_of(st.none(), st.integers(START - 2, START + 3))),
+                    delivery_complete_count=draw(st.one_of(st.none(), small)),
+                    batches=batches,
+                )
+            )
+    return placed(records)
+
+
+def control_logs(*, chained: bool) -> st.SearchStrategy[tuple[RecordAt[ControlRecord], ...]]:
+    """What leaders of generation ii, or i, write about several groups, with records of users between them."""
+    lives = st.builds(ControlWalk, SOURCES, chained=st.just(chained), without=_KEPT)
+    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.leader.log.records)
+
+
+def checkpoint_logs() -> st.SearchStrategy[tuple[RecordAt[CheckpointRecord], ...]]:
+    """What coordinators of generation iii write about two share partitions."""
+    highest = st.sampled_from((2, 4, 255))
+    lives = st.builds(CheckpointWalk, SOURCES, highest=highest, without=_KEPT)
+    return st.builds(_lived, lives, st.integers(0, 40)).map(lambda life: life.coordinator.log.records)
+
+
+def _lived(life: Any, steps: int) -> Any:
+    for _ in range(steps):
+        life.step()
+    return life

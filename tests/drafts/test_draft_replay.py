@@ -1,8 +1,9 @@
-"""``acktrail record decode`` and ``acktrail record replay`` on dumps of drafts, and replay by policy ``strict``."""
+"""``acktrail record decode`` and ``record replay`` on dumps and logs of drafts, and replay by policy ``strict``."""
 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from drafts.random_drafts import DRAFT_RECORDS
-from drafts.random_logs import checkpoint_logs, control_logs, draft_logs, state_logs
+from drafts.random_walks import CheckpointWalk, ControlWalk, checkpoint_logs, control_logs, draft_logs, state_logs
 from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,9 +25,12 @@ from samples.dialect_dumps import (
     rows_tell,
     snapshot,
 )
-from samples.golden_vectors import example
+from samples.dump_lines import dump_line
+from samples.golden_vectors import example, wire
+from state_topics.segment_bytes import CONTROL, batch
 
 from acktrail.format.wire.dialects import KAFKA_4_2, state_json
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import RecordAt
 from acktrail.model.replay import Policy
 from acktrail.offline.replay_files import replay_records
@@ -200,3 +204,70 @@ def test_a_findings_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.C
 
     assert (done.code, done.stdout) == (2, "")
     assert "f.jsonl" in done.stderr.splitlines()[-1]
+
+
+LIVES: dict[str, Any] = {
+    "ii": lambda source: ControlWalk(source, chained=True),
+    "i": lambda source: ControlWalk(source, chained=False),
+    "iii": CheckpointWalk,
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dialect", LIVES)
+def test_draft_logs_replay_to_what_was_acknowledged(
+    dialect: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R000-14, R000-44, R000-58, R001-38: after crashes, cleanings, compactions, roll-overs and removals the bytes that
+    are left replay to what was done to every offset, whatever was written about it and is gone."""
+    life = LIVES[dialect](random.Random(seed))
+    for _ in range(120):
+        life.step()
+    log = (life.leader if dialect != "iii" else life.coordinator).log
+    file = tmp_path / "log.jsonl"
+    with file.open("w", encoding="utf-8") as lines:
+        for placed in log.records:
+            key, value = encode_in(dialect, placed.record)
+            raw = RawRecord(state_partition=0, offset=placed.offset, timestamp_ms=5, key=key, value=value)
+            lines.write(dump_line(raw) + "\n")
+
+    states = {row["group"]: row for row in run(capsys, "record", "replay", "--dialect", dialect, file).rows}
+    truth = {getattr(key, "group_id", key): told for key, told in life.truth.told().items()}
+    assert truth
+    for group, (start, offsets) in truth.items():
+        assert states[group]["start_offset"] == start
+        batches = states[group]["batches"]
+        assert {o: (state, count) for first, last, state, count in batches for o in range(first, last + 1)} == offsets
+
+
+def record(offset: int, key: str, value: str) -> RawRecord:
+    return RawRecord(state_partition=5, offset=offset, timestamp_ms=0, key=wire(key), value=wire(value))
+
+
+def test_control_batches_of_the_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """R000-45, R001-02: drafts i and ii lie in control batches of the user's topic; then these are read, and the
+    user's records are not."""
+    records = [record(4, "W-i-cp-key", "W-i-cp-value"), record(6, "W-i-delta-key", "W-ii-delta-value")]
+    users = [record(offset, "W-4x-snapshot-key", "W-42-snapshot-value") for offset in range(4)]
+    folder = tmp_path / "orders-5"
+    folder.mkdir()
+    file = folder / "00.log"
+    parts = [batch(users), batch(records[:1], attributes=CONTROL), batch(records[1:], attributes=CONTROL)]
+    file.write_bytes(b"".join(parts))
+
+    done = run(capsys, "record", "decode", "--dialect", "ii", file)
+
+    assert [(row["type"], row["offset"], row["partition"]) for row in done.rows] == [
+        ("checkpoint", 4, 5),
+        ("delta", 6, 5),
+    ]
+
+
+def test_the_tables_take_no_drafts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have no columns for them."""
+    file = tmp_path / "later.jsonl"
+    file.write_text(dump_line(record(1, "W-4x-snapshot-key", "W-42-snapshot-value")) + "\n")
+
+    done = run(capsys, "tables", "import", file, "--tables", tmp_path / "iv", "--cluster", "c1", "--dialect", "iv")
+
+    assert "never shipped" in done.complaint(2)

@@ -11,7 +11,7 @@ from acktrail.model.batches import DeliveryState, StateBatch
 from acktrail.model.records import RecordAt, ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_control_log
 from acktrail_drafts.draft_records import (
     ControlCheckpoint,
     OffsetWindow,

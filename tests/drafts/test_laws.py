@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from definitions.batch_laws import in_order
-from drafts.random_logs import (
+from drafts.random_walks import (
     KEYS,
     checkpoint_logs,
     control_logs,
@@ -27,8 +27,7 @@ from acktrail.model.replay import Policy, replay
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.checkpoint_log import replay_checkpoint_log
-from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log
+from acktrail_drafts.draft_logs import head_index, replay_back_chains, replay_checkpoint_log, replay_control_log
 from acktrail_drafts.draft_records import (
     DIFFERING_RULES,
     Checkpoint,

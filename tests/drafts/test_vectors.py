@@ -6,14 +6,22 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from drafts.random_logs import KEYS, placed
+from drafts.random_walks import KEYS, placed
 from samples.golden_vectors import SEED, vector
 
 from acktrail.model.batches import StateBatch, combine_state_batches
 from acktrail.model.records import RecordAt, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, state_partition_of
-from acktrail_drafts.checkpoint_log import CheckpointTrack, advance_track, is_delta_index_step, replay_checkpoint_log
-from acktrail_drafts.control_log import head_index, replay_back_chains, replay_control_log, walk_back
+from acktrail_drafts.draft_logs import (
+    CheckpointTrack,
+    advance_track,
+    head_index,
+    is_delta_index_step,
+    replay_back_chains,
+    replay_checkpoint_log,
+    replay_control_log,
+    walk_back,
+)
 from acktrail_drafts.draft_records import (
     Checkpoint,
     ControlCheckpoint,

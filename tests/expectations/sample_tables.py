@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from acktrail.format.columns.schemas.table_schemas import (
     RECONCILIATIONS,
     SHARE_PARTITION_STATES,
 )
-from acktrail.model.batches import DeliveryState, covered
+from acktrail.model.batches import DURABLE_STATES, covered
 from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
@@ -36,7 +36,6 @@ NAMES = {TOPIC: "orders", OTHER_TOPIC: "audit"}
 LOG_END = 100
 
 Row = dict[str, Any]
-Change = Callable[[Row], None]
 
 
 def no_gaps() -> pa.Table:
@@ -79,30 +78,35 @@ def states(life: Coordinator, run_id: str = RUN) -> pa.Table:
     )
 
 
-def _state_row(state: SharePartitionState, run_id: str) -> Row:
-    def offsets(kind: DeliveryState) -> int:
-        return sum(covered(b, state.start_offset) for b in state.batches if b.delivery_state == kind)
-
+def _of_run(state: SharePartitionState, run_id: str) -> Row:
+    key = state.key
     return {
         "cluster_id": CLUSTER,
         "run_id": run_id,
         "observed_at": NOW,
-        "group_id": state.key.group_id,
-        "topic_id": state.key.topic_id,
-        "topic": NAMES[state.key.topic_id],
-        "partition": state.key.partition,
+        "group_id": key.group_id,
+        "topic_id": key.topic_id,
+        "topic": NAMES[key.topic_id],
+        "partition": key.partition,
+    }
+
+
+def _state_row(state: SharePartitionState, run_id: str) -> Row:
+    copied = (
+        *("snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "first_unfinished_offset", "end_offset"),
+        "delivery_complete_count",
+    )
+    counts = {
+        f"{kind.name.lower()}_records": sum(
+            covered(b, state.start_offset) for b in state.batches if b.delivery_state == kind
+        )
+        for kind in DURABLE_STATES
+    }
+    return {
+        **_of_run(state, run_id),
+        **{name: getattr(state, name) for name in copied},
+        **counts,
         "state_partition": state_partition_of(state.key, STATE_PARTITIONS),
-        "snapshot_epoch": state.snapshot_epoch,
-        "state_epoch": state.state_epoch,
-        "leader_epoch": state.leader_epoch,
-        "start_offset": state.start_offset,
-        "first_unfinished_offset": state.first_unfinished_offset,
-        "end_offset": state.end_offset,
-        "delivery_complete_count": state.delivery_complete_count,
-        "available_records": offsets(DeliveryState.AVAILABLE),
-        "acknowledged_records": offsets(DeliveryState.ACKNOWLEDGED),
-        "archiving_records": offsets(DeliveryState.ARCHIVING),
-        "archived_records": offsets(DeliveryState.ARCHIVED),
         "batches": [asdict(each) for each in state.batches],
         "completeness": "complete",
     }
@@ -118,23 +122,14 @@ def _reconciliation_row(state: SharePartitionState, run_id: str) -> Row:
     start, done = state.start_offset, state.delivery_complete_count
     lag = None if start is None or done is None else LOG_END - start - done
     return {
-        "cluster_id": CLUSTER,
-        "run_id": run_id,
-        "observed_at": NOW,
-        "group_id": state.key.group_id,
-        "topic_id": state.key.topic_id,
-        "topic": NAMES[state.key.topic_id],
-        "partition": state.key.partition,
+        **_of_run(state, run_id),
         "verdict": "match",
         "reason": "said so",
         "moved": False,
-        "durable_start_offset": start,
-        "durable_lag": lag,
-        "described_start_offset_after": start,
-        "described_lag_after": lag,
         "log_start_offset": 0,
-        "log_end_offset_before": LOG_END,
-        "log_end_offset_after": LOG_END,
+        **dict.fromkeys(("durable_start_offset", "described_start_offset_after"), start),
+        **dict.fromkeys(("durable_lag", "described_lag_after"), lag),
+        **dict.fromkeys(("log_end_offset_before", "log_end_offset_after"), LOG_END),
     }
 
 
@@ -157,15 +152,14 @@ def range_row(partition: int, first: int, last: int, run_id: str = RUN) -> Row:
         "cluster_id": CLUSTER,
         "run_id": run_id,
         "state_topic_id": "c3RhdGUtdG9waWMtaWQtMQ",
+        "exported_at": NOW,
         "state_partition": partition,
         "first_offset": first,
         "last_offset": last,
-        "records_read": last - first + 1,
-        "records_decoded": last - first + 1,
         "records_quarantined": 0,
+        **dict.fromkeys(("records_read", "records_decoded"), last - first + 1),
         "log_start_offset": 0,
         "log_end_offset": last + 1,
-        "exported_at": NOW,
     }
 
 

@@ -15,7 +15,7 @@ from acktrail.errors import InputError
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import RecordAt
 from acktrail.model.share_partition import GroupId
-from acktrail_drafts.control_log import apply_control_delta
+from acktrail_drafts.draft_logs import apply_control_delta
 from acktrail_drafts.draft_records import ControlCheckpoint, ControlDelta, ControlRecord
 from acktrail_simulation.drafts.complete_records import control_checkpoint_of
 from acktrail_simulation.drafts.control_log_cleaner import earliest_checkpoint_offset

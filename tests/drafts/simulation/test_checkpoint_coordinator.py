@@ -7,11 +7,14 @@ import random
 from drafts.random_walks import KEYS, RETENTION_MS, CheckpointWalk, Truth, told
 from hypothesis import given
 from hypothesis import strategies as st
+from samples.coordinator_random_calls import Step, coordinator, scripts, take
 
-from acktrail.model.records import Tombstone
-from acktrail_drafts.checkpoint_log import replay_checkpoint_log
+from acktrail.model.records import RecordAt, Tombstone
+from acktrail_drafts.draft_logs import replay_checkpoint_log
 from acktrail_drafts.draft_records import Delta, DeltaTombstone, Rule
+from acktrail_drafts.strict_replay import replay_strictly
 from acktrail_simulation.clock import SimulatedClock
+from acktrail_simulation.coordinator.release_rules import KAFKA_4_4, KAFKA_TRUNK, CoordinatorRules
 from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.drafts.checkpoint_coordinator import CheckpointCoordinator
 from acktrail_simulation.drafts.compaction import LogCompaction
@@ -128,3 +131,17 @@ def test_an_interrupted_removal_is_finished_without_its_first_tombstone() -> Non
     assert after.delete(KEYS[0]) == 0
     after.write(StateWrite(key=KEYS[0], state_epoch=None, start_offset=7, batches=()))
     assert after.states[KEYS[0]].window.start_offset == 7
+
+
+@given(scripts(prune=False), st.integers(0, 3), st.sampled_from((KAFKA_4_4, KAFKA_TRUNK)))
+def test_its_log_breaks_no_rule(steps: list[Step], limit: int, rules: CoordinatorRules) -> None:
+    """R002-06, R002-12: epochs step, updates name their snapshot, start offsets do not go back, batches are in order:
+    strict replay of what Kafka 4.4 writes finds nothing but states that the leader chose to write."""
+    found = coordinator(limit=limit, rules=rules)
+    for step in steps:
+        take(found, step)
+    placed = [RecordAt(partition=0, offset=e.offset, record=e.record) for e in found.log.entries]
+    strict = replay_strictly(placed)
+
+    assert {finding.rule.value for finding in strict.violations} <= {"uninitialised_has_no_batches"}
+    assert strict.states == found.memory.states

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.errors import InputError
-from acktrail_drafts.control_log import replay_back_chains, replay_control_log
+from acktrail_drafts.draft_logs import replay_back_chains, replay_control_log
 from acktrail_drafts.draft_records import ControlCheckpoint
 from acktrail_simulation.drafts.control_leader import ControlLeader
 from acktrail_simulation.drafts.control_log_cleaner import checkpoint_offsets, cleaning, missing_records

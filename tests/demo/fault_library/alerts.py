@@ -14,7 +14,11 @@ _OF_RULES: Final = MappingProxyType(
     {"export_complete": "AcktrailGapRecorded", "records_quarantined": "AcktrailRecordsQuarantined"}
 )
 _OF_STATUSES: Final = MappingProxyType(
-    {QueueStatus.REJECT_STORM: "AcktrailRejectStorm", QueueStatus.STATE_UNKNOWN: "AcktrailStatusUnknown"}
+    {
+        QueueStatus.REJECT_STORM: "AcktrailRejectStorm",
+        QueueStatus.STATE_UNKNOWN: "AcktrailStatusUnknown",
+        QueueStatus.UNATTENDED: "AcktrailGroupUnattended",
+    }
 )
 
 

@@ -36,12 +36,13 @@ RECORDS: Final = 100
 
 
 class FaultyWorld:
-    """One group that finished everything in `partitions` partitions of one topic; those in `without_state` it never
-    saw."""
+    """One group that finished everything in `partitions` partitions of one topic, and whose members are gone, as in the
+    demo; those in `without_state` it never saw."""
 
     def __init__(self, folder: Path, *, partitions: int, without_state: Iterable[int] = ()) -> None:
         self.world = ExportedWorld(folder, DeltaSink, state_partitions=97)
         self.world.topics[topic_id(1)].partitions = dict.fromkeys(range(partitions), (0, RECORDS))
+        self.world.members[GROUP] = 0
         self.fresh = frozenset(without_state)
         for partition in range(partitions):
             if partition not in self.fresh:

@@ -104,14 +104,3 @@ def test_all_faults_at_once_are_found_one_by_one(healthy: FaultyWorld, tmp_path:
     assert found.is_exact, found
     raised = frozenset().union(*map(alerts_of, ALL))
     assert alerts_by_metrics(world.world.config) == raised & simple_alerts().keys()
-
-
-@pytest.mark.full  # tests/jobs/test_statuses.py has the status
-def test_a_record_that_stays_archiving_is_stuck(healthy: FaultyWorld, tmp_path: Path) -> None:
-    """The third observation of it gives the status."""
-    world, number = healthy.copied(tmp_path / "tables"), list(FAULTS).index("stuck_archiving")
-    injected = [world.inject(FAULTS["stuck_archiving"], number)]
-    for _ in range(2):
-        assert world.run(injected).is_exact
-    found = world.run(injected)
-    assert {sign[:2] for sign in found.others} == {("status", "archiving_stuck")}

@@ -54,7 +54,7 @@ class DemoFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultyRun:
-    """A run with faults. `statuses`: of the groups whose consumers misbehave, each status of their share partitions.
+    """A run with faults. `statuses`: of the groups whose consumers misbehaved, each status of their share partitions.
     `stopped`: why its gate stopped it; None: it passed."""
 
     run_id: str
@@ -64,7 +64,7 @@ class FaultyRun:
 
     @property
     def is_exact(self) -> bool:
-        """Whether exactly the faults were found, and how each group misbehaves."""
+        """Whether exactly the faults were found, and what remains of each misbehaviour."""
         return self.found.is_exact and all(self.statuses[group] == {status} for group, status in MISBEHAVING.items())
 
 
@@ -149,7 +149,7 @@ class Demo:
 
 
 def _statuses(stored: Tables) -> dict[str, frozenset[str]]:
-    """Of the groups that misbehave: the statuses of their share partitions."""
+    """Of the groups that misbehaved: the statuses of their share partitions."""
     rows = stored.read("queue_statuses", columns=["group_id", "status"]).to_pylist()
     return {group: frozenset(row["status"] for row in rows if row["group_id"] == group) for group in MISBEHAVING}
 

@@ -71,7 +71,7 @@ def test_demo_from_broker_to_report(tmp_path: Path) -> None:
     faults = len(faults_on(DEFAULT_VERSION))
     assert f"{faults} of {faults} faults found, nothing else" in run.stdout
     for group, status in MISBEHAVING.items():
-        assert f"misbehaving consumers of {group}: {status}\n" in run.stdout
+        assert f"after misbehaving consumers of {group} left: {status}\n" in run.stdout
     assert "gate: DAG acktrail_reconcile failed in task validate: " in run.stdout
     page = (out / "reports" / "acktrail-report.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)

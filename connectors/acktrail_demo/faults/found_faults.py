@@ -95,7 +95,7 @@ def _subject(row: dict[str, Any]) -> tuple[str, int | None]:
 
 def found_faults_text(found: FoundFaults, statuses: Mapping[str, frozenset[str]], stopped: str | None) -> str:
     """A line for each fault: which share partition it happened to, and whether everything that it must fire was found;
-    the statuses of groups whose consumers misbehave; what was found beside that, and what stopped the run."""
+    the statuses of groups whose consumers misbehaved and left; what was found beside that, and what stopped the run."""
     rows = [
         (
             each.fault.name,
@@ -112,7 +112,7 @@ def _ends(found: FoundFaults, statuses: Mapping[str, frozenset[str]], stopped: s
     whole = sum(not missing for missing in found.missing)
     others = "nothing else" if not found.others else f"also: {_name_list(found.others)}"
     for group, shown in statuses.items():
-        yield f"misbehaving consumers of {printable(group)}: {', '.join(sorted(shown)) or 'no status'}"
+        yield f"after misbehaving consumers of {printable(group)} left: {', '.join(sorted(shown)) or 'no status'}"
     yield f"{whole} of {len(found.injected)} faults found, {printable(others)}"
     yield f"gate: {printable(stopped)}" if stopped else "gate: passed"
 

@@ -8,18 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import (
     RESOURCE_BROKER,
     RESOURCE_GROUP,
@@ -36,13 +28,14 @@ from acktrail.format.wire.dialects import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.model.records import Tombstone
-from acktrail.model.share_partition import STATE_TOPIC, SharePartition, TopicId
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
+from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.model.records import StateRecord, Tombstone
+from acktrail.model.share_partition import SharePartition, TopicId
 from acktrail_demo.workload.scenario import DemoRecord
 
 _PAUSE_S: Final = 0.05
-_AT_ONCE: Final = 1000
-_WAIT_S: Final = 0.1
+_PATIENCE_S: Final = 30.0
 _URL_SAFE: Final = str.maketrans("+/", "-_", "=")
 # Full batches of fifty at any pace of this machine: they decide which records consumers get together.
 _BATCHES: Final = {"linger.ms": 5_000, "batch.num.messages": 50, "enable.idempotence": True}
@@ -213,20 +206,20 @@ class DemoProducer:
 
 
 class StateObserver:
-    """Which share partitions have state, and which had it deleted, by the records written since this was made."""
+    """Which share partitions have state, and which had it deleted, by the records of the state topic."""
 
     def __init__(self, config: KafkaConfig, deadline: WorkloadDeadline) -> None:
         self._deadline = deadline
         self._lock = threading.Lock()
         self._is_deleted: dict[SharePartition, bool] = {}
-        own = {"group.id": "acktrail-demo-workload", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        self._consumer = Consumer({**client_properties(config), **own})
-        self._assigned = self._assign(from_end=True)
+        self._ends: Mapping[int, int] = {}
+        self._admin = ShareGroupAdmin(config)
 
     def has_state(self, share_partitions: Iterable[SharePartition], *, deleted: bool = False) -> bool:
         """Whether each of them has state by now, or had it `deleted`."""
         with self._lock:
-            self._read()
+            records, self._ends = state_records(self._admin, self._ends)
+            self._is_deleted |= {record.key: isinstance(record, Tombstone) for _, record in records}
             return all(self._is_deleted.get(key) is deleted for key in share_partitions)
 
     def wait(self, share_partitions: Collection[SharePartition], *, deleted: bool = False) -> None:
@@ -236,30 +229,27 @@ class StateObserver:
 
     def close(self) -> None:
         """Disconnect."""
-        self._consumer.close()
+        self._admin.close()
 
-    def _read(self) -> None:
-        self._assigned = self._assigned or self._assign(from_end=False)
-        for message in self._consumer.consume(_AT_ONCE, timeout=_WAIT_S):
-            # What cannot be read is not this workload's.
+
+def state_records(
+    admin: ShareGroupAdmin, begins: Mapping[int, int] = MappingProxyType({})
+) -> tuple[list[tuple[int, StateRecord]], dict[int, int]]:
+    """The records of the state topic from `begins` on, by state partition, each with its state partition, and where the
+    logs end. None while the topic is not there: the first share group makes it. What cannot be read is left out."""
+    topic, found = StateTopic(admin), list[tuple[int, StateRecord]]()
+    if not topic.is_present:
+        return found, {}
+    logs = topic.log_offsets()
+    ends = {number: log.high_watermark or 0 for number, log in logs.items()}
+    ranges = {
+        number: (max(begins.get(number, 0), logs[number].log_start_offset or 0), end) for number, end in ends.items()
+    }
+    for part in LogReader(topic, patience_s=_PATIENCE_S).read({n: r for n, r in ranges.items() if r[0] < r[1]}):
+        for record in () if isinstance(part, PrunedOffsets) else raw_records(part):
             with contextlib.suppress(InputError):
-                record = None if message.error() else decode(message.key(), message.value())
-                if record is not None:
-                    self._is_deleted[record.key] = isinstance(record, Tombstone)
-
-    def _assign(self, *, from_end: bool) -> bool:
-        """Start to read every partition; False while the topic is not there: the first share group makes it."""
-        try:
-            topic = self._consumer.list_topics(timeout=self._deadline.remaining_s).topics.get(STATE_TOPIC)
-            if topic is None or topic.error is not None or not topic.partitions:
-                return False
-            places = [TopicPartition(STATE_TOPIC, index, OFFSET_BEGINNING) for index in topic.partitions]
-            for place in places if from_end else ():
-                place.offset = self._consumer.get_watermark_offsets(place, timeout=self._deadline.remaining_s)[1]
-            self._consumer.assign(places)
-        except KafkaException as error:
-            raise to_acktrail_error(error, operation="READ", kind="topic", name=STATE_TOPIC) from error
-        return True
+                found.append((record.state_partition, decode(record.key, record.value)))
+    return found, ends
 
 
 def client_properties(config: KafkaConfig) -> dict[str, Any]:

@@ -29,9 +29,9 @@ FAULT_RECORDS: Final = 100
 """Records of each partition of that topic."""
 
 MISBEHAVING: Final = MappingProxyType(
-    {"label-printing": QueueStatus.REJECT_STORM, "invoice-archive": QueueStatus.RELEASE_LOOP}
+    {"label-printing": QueueStatus.ARCHIVED_UNSEEN, "invoice-archive": QueueStatus.UNATTENDED}
 )
-"""Groups whose consumers reject, or release, every record that they get, and the status that this gives."""
+"""Groups whose consumers reject, or release, every record that they get, and leave; the status that remains."""
 
 _FROM_THE_BEGINNING: Final = {"share.auto.offset.reset": "earliest"}
 _FEW: Final = 3
@@ -194,14 +194,14 @@ class _Planner:
         )
 
     def with_faults(self, plain: Scenario, partitions: int) -> Scenario:
-        """A group more that finishes every record of a topic with as many `partitions`, and those that misbehave."""
+        """A group more that finishes every record of a topic with as many `partitions`, and those that misbehaved."""
         name, ends = FAULT_TOPIC, [0] * partitions
         chance = self._random(FAULT_TOPIC)
         wave = [r for p in range(partitions) for r in _records(name, chance, ends, FAULT_RECORDS, partition=p)]
         topic = TopicPlan(name=name, partitions=partitions, waves=(tuple(wave),))
         group = self._group(FAULT_GROUP, GroupScript.CONSUME, topic)
         shipments = next(each for each in plain.topics if each.name == "shipments")
-        finals = {QueueStatus.REJECT_STORM: Action.REJECT, QueueStatus.RELEASE_LOOP: Action.RELEASE}
+        finals = {QueueStatus.ARCHIVED_UNSEEN: Action.REJECT, QueueStatus.UNATTENDED: Action.RELEASE}
         misbehaving = (
             self._group(name, GroupScript.CONSUME, shipments, record_plans=_always(shipments, finals[status]))
             for name, status in MISBEHAVING.items()

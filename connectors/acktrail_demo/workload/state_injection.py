@@ -11,22 +11,27 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.errors import ConfigurationError, InputError
-from acktrail.format.wire.dialects import decode
+from acktrail.errors import ConfigurationError, RetryableError
+from acktrail.kafka.admin import ShareGroupAdmin
+from acktrail.kafka.state.state_topic import StateTopic
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 from acktrail_demo.faults.injections import FaultTarget, InjectedRecord
 from acktrail_demo.faults.library import FAULTS, InjectedFault, StateFault
-from acktrail_demo.workload.demo_cluster import DemoProducer, WorkloadDeadline, client_properties, to_acktrail_error
+from acktrail_demo.workload.demo_cluster import (
+    DemoProducer,
+    WorkloadDeadline,
+    client_properties,
+    state_records,
+    to_acktrail_error,
+)
 from acktrail_demo.workload.scenario import DemoRecord
 
 _ADMIN_CLIENT: Final = "__admin_client"
-_AT_ONCE: Final = 1_000
-_WAIT_S: Final = 0.2
 _PATIENCE_S: Final = 120.0
 _PRUNE: Final = {"share.coordinator.state.topic.prune.interval.ms": "1000"}
 
@@ -40,36 +45,13 @@ class StateTopicEditor:
 
     def states(self) -> tuple[dict[SharePartition, SharePartitionState], int]:
         """What the share coordinators hold, by all records that are there; and the number of state partitions."""
-        own = {"group.id": "acktrail-demo-faults", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer({**client_properties(self._config), **own})
-        try:
-            return self._read(consumer)
-        except KafkaException as error:
-            raise to_acktrail_error(error, operation="READ", kind="topic", name=STATE_TOPIC) from error
-        finally:
-            consumer.close()
-
-    def _read(self, consumer: Consumer) -> tuple[dict[SharePartition, SharePartitionState], int]:
-        partitions = (
-            consumer.list_topics(STATE_TOPIC, timeout=self._deadline.remaining_s).topics[STATE_TOPIC].partitions
-        )
-        places = [TopicPartition(STATE_TOPIC, partition, OFFSET_BEGINNING) for partition in partitions]
-        marks = {p.partition: consumer.get_watermark_offsets(p, timeout=self._deadline.remaining_s) for p in places}
-        waiting = {partition for partition, (start, end) in marks.items() if end > start}
-        consumer.assign(places)
         states: dict[SharePartition, SharePartitionState] = {}
-        while waiting:
-            self._deadline.check("the state topic to be read")
-            for message in consumer.consume(_AT_ONCE, timeout=_WAIT_S):
-                if message.error() is not None:
-                    raise KafkaException(message.error())
-                with contextlib.suppress(InputError):
-                    record = decode(message.key(), message.value())
-                    if state_partition_of(record.key, len(partitions)) == message.partition():
-                        advance(states, record)
-                if message.offset() + 1 >= marks[message.partition()][1]:
-                    waiting.discard(message.partition())
-        return states, len(partitions)
+        with ShareGroupAdmin(self._config) as admin:
+            records, ends = state_records(admin)
+        for number, record in records:
+            if state_partition_of(record.key, len(ends)) == number:
+                advance(states, record)
+        return states, len(ends)
 
     def append(self, records: Iterable[InjectedRecord]) -> dict[int, int]:
         """Append `records`; by state partition the offset of the last one that Kafka is to remove unread."""
@@ -102,22 +84,14 @@ class StateTopicEditor:
 
     def wait_until_pruned(self, removed: Mapping[int, int]) -> None:
         """Wait until each state partition begins after the offset in `removed`."""
-        consumer = Consumer({**client_properties(self._config), "group.id": "acktrail-demo-faults"})
-        try:
-            self._deadline.wait_until(
-                lambda: all(self._start(consumer, p) > offset for p, offset in removed.items()),
-                "redundant state records to be pruned",
-            )
-        finally:
-            consumer.close()
+        self._deadline.wait_until(lambda: self._begins_after(removed), "redundant state records to be pruned")
 
-    def _start(self, consumer: Consumer, partition: int) -> int:
-        """Where a state partition begins; -1 while its leader is not there."""
-        place = TopicPartition(STATE_TOPIC, partition)
-        with contextlib.suppress(KafkaException):
-            start: int = consumer.get_watermark_offsets(place, timeout=self._deadline.remaining_s)[0]
-            return start
-        return -1
+    def _begins_after(self, removed: Mapping[int, int]) -> bool:
+        """False while a leader is not there."""
+        with contextlib.suppress(RetryableError), ShareGroupAdmin(self._config) as admin:
+            logs = StateTopic(admin).log_offsets(removed)
+            return all((logs[number].log_start_offset or 0) > offset for number, offset in removed.items())
+        return False
 
 
 def inject_faults(

@@ -48,7 +48,7 @@ class RunStatus:
 
 
 def trace_of(error: Exception) -> str:
-    """What `RunStatus.trace` says of an error."""
+    """An error as the `trace` of a `RunStatus`."""
     return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
 
 

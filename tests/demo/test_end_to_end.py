@@ -5,24 +5,82 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
-from demo.end_to_end.end_to_end_run import RUN_ID, Observed, dump_of
-from demo.workload_report import Fate, SharePartitionRun
+from coordinator_messages import CoordinatorState, coordinator_states
+from demo.workload_report import Fate, SharePartitionRun, WorkloadReport, report_of
+from servers.real_broker import kafka_tool
+from servers.releases import releases
+from state_topics.filled_topic import read_all, write_dump
 
+from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.embedded import EmbeddedBroker
+from acktrail.export.export_run import observe
 from acktrail.format.columns.model_values import changes_of, replayed_state_of
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.error_codes import NONE
 from acktrail.model.record_history import StatusInterval, status_intervals
+from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import OffsetStatus, OffsetStatusKind, StatusChange, status_ranges
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
-from acktrail_demo.workload.scenario import Action
+from acktrail_demo.workload.scenario import HOSTILE_GROUP, Action
+from acktrail_demo.workload.workload_run import run_workload
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 Key = tuple[str, str, int]
+
+
+RUN_ID: Final = "end-to-end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A finished workload, its export, and what the broker itself says afterwards."""
+
+    version: str
+    workload: WorkloadReport
+    tables: TablesConfig
+    described_by_kafka: str
+    """Output of Kafka's own tool, all groups."""
+    coordinator_states: Mapping[SharePartition, CoordinatorState]
+    """What the share coordinator answers its brokers."""
+    records: tuple[RawRecord, ...]
+    """The state topic as an ordinary consumer read it."""
+    progress: tuple[tuple[str, int, int], ...]
+
+
+@pytest.fixture(scope="module", params=releases("4.4.0", "4.3.1", "4.2.1"))
+def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """The main job up to the tables, on a broker of each release; the broker is gone when the tests look."""
+    version, shown = request.param, list[tuple[str, int, int]]()
+    tables = TablesConfig(uri=str(tmp_path_factory.mktemp("tables")))
+    with EmbeddedBroker(version) as broker:
+        workload = report_of(run_workload(broker.bootstrap_servers, progress=lambda *step: shown.append(step)))
+        kafka = KafkaConfig(bootstrap_servers=broker.bootstrap_servers)
+        observe(kafka, tables, run_id=RUN_ID)
+        command = kafka_tool(
+            "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+            *("--bootstrap-server", broker.bootstrap_servers, "--describe", "--all-groups"),
+            version=version,
+        )
+        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+        records = tuple(read_all(broker))
+        held = coordinator_states(kafka)
+    return Observed(
+        version=version,
+        workload=workload,
+        tables=tables,
+        described_by_kafka=described,
+        coordinator_states=held,
+        records=records,
+        progress=tuple(shown),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +104,39 @@ def kafkas_rows(text: str) -> dict[Key, tuple[str, str]]:
 
 def shown(number: int | None) -> str:
     return "-" if number is None else str(number)
+
+
+def of_group(report: WorkloadReport, name: str) -> list[SharePartitionRun]:
+    return [run for run in report.share_partitions if run.group_id == name]
+
+
+def test_every_promised_state_is_there(observed: Observed) -> None:
+    """Retries, rejections, exhausted records, a window with gaps, lag, unknown starts, one name with two ids."""
+    report = observed.workload
+    by_group = {group.group_id: group for group in report.groups}
+    poisoned = of_group(report, "fraud-scoring")
+    limit = by_group["fraud-scoring"].delivery_count_limit
+    assert any((Fate.ARCHIVED, limit) in run.fates for run in poisoned)
+    assert all(run.acted_on(Action.REJECT) for run in poisoned)
+    retried = of_group(report, HOSTILE_GROUP)
+    assert all(run.acted_on(Action.RELEASE) & run.offsets(Fate.ACKNOWLEDGED) for run in retried)
+    lagging = of_group(report, "order-analytics")
+    assert all(run.lag and run.offsets(Fate.NEVER_DELIVERED) for run in lagging)
+    assert any(
+        run.first_unfinished_offset in run.offsets(Fate.AVAILABLE)
+        and max(run.offsets(Fate.ARCHIVED), default=0) > (run.first_unfinished_offset or 0)
+        for run in lagging
+    )
+    unstarted = [run for run in report.share_partitions if not run.deleted and run.first_unfinished_offset is None]
+    assert {run.topic for run in unstarted} == {"newsletters", "shipments"}
+    assert len({topic_id for (name, _), topic_id in report.topic_ids.items() if name == "price-changes"}) == 2
+
+
+def test_progress_ascends_to_its_end(observed: Observed) -> None:
+    """Steps never go back and end at all steps."""
+    done = [step for _, step, _ in observed.progress]
+    assert done == sorted(done)
+    assert {steps for _, _, steps in observed.progress} == {done[-1]}
 
 
 def test_every_share_partition_matches(reconciled: list[dict[str, Any]]) -> None:
@@ -262,7 +353,12 @@ def test_a_dump_replays_to_the_tables(observed: Observed, reconciled: list[dict[
     """`acktrail record replay` on a dump of the topic gives the states that the reconciliation wrote."""
     del reconciled  # it wrote the states
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("acktrail")), "record", "replay", str(dump_of(observed, tmp_path))],
+        [
+            str(Path(sys.executable).with_name("acktrail")),
+            "record",
+            "replay",
+            str(write_dump(observed.records, tmp_path / "state.jsonl")),
+        ],
         capture_output=True,
         text=True,
         check=True,

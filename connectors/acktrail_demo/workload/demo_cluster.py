@@ -28,8 +28,7 @@ from acktrail.format.wire.dialects import decode
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.kafka.client.error_codes import error_for
-from acktrail.kafka.log_reader import LogReader, PrunedOffsets, raw_records
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic, raw_records
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition, TopicId
 from acktrail_demo.workload.scenario import DemoRecord

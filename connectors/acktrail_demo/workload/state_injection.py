@@ -17,7 +17,7 @@ from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.errors import ConfigurationError, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
-from acktrail.kafka.state.state_topic import StateTopic
+from acktrail.kafka.log_reader import StateTopic
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import STATE_TOPIC, SharePartition, state_partition_of
 from acktrail_demo.faults.injections import FaultTarget, InjectedRecord

@@ -8,45 +8,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from demo.fault_library.alerts import alerts_of
 from demo.fault_library.faulty_world import FaultyWorld
 from prometheus_client.parser import text_string_to_metric_families
 
 from acktrail.config import TablesConfig
 from acktrail.format.wire.dialects import decode
-from acktrail.model.queue_status import QueueStatus
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.view.table_metrics import metrics_text
 from acktrail_demo.faults.injections import export_gap
 from acktrail_demo.faults.library import FAULTS, StateFault
 
 ROOT = Path(__file__).parents[3]
 ALL = tuple(FAULTS.values())
-
-
-_OF_RULES = {"export_complete": "AcktrailGapRecorded", "records_quarantined": "AcktrailRecordsQuarantined"}
-_OF_STATUSES = {
-    QueueStatus.REJECT_STORM: "AcktrailRejectStorm",
-    QueueStatus.STATE_UNKNOWN: "AcktrailStatusUnknown",
-    QueueStatus.UNATTENDED: "AcktrailGroupUnattended",
-}
-
-
-def alerts_of(fault: StateFault) -> frozenset[str]:
-    """Raised by the run that shows the fault. Some wait for a while; AcktrailReconcileMismatch needs a second run."""
-    expected = fault.expected
-    found = {alert for rule, alert in _OF_RULES.items() if rule in expected.findings}
-    if any(_is_critical(name.rpartition(".")[2]) for name in expected.failing):
-        found.add("AcktrailCriticalExpectationFailed")
-    if any(map(_is_critical, expected.findings)):
-        found.add("AcktrailCriticalFinding")
-    if expected.status in _OF_STATUSES:
-        found.add(_OF_STATUSES[expected.status])
-    return frozenset(found)
-
-
-def _is_critical(rule: str) -> bool:
-    return RULE_BY_ID[rule].severity is QualitySeverity.CRITICAL
 
 
 def simple_alerts() -> dict[str, tuple[str, dict[str, str]]]:

@@ -25,6 +25,7 @@ from acktrail.errors import (
     OutcomeUnknown,
     RetryableError,
 )
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.groups.offsets_connector import observe as observe_brokers
 from acktrail.kafka.groups.offsets_connector import unanswered_groups
@@ -32,7 +33,7 @@ from acktrail.kafka.state.state_source import StateTask
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail.tables.exported.record_files import RECORDS, RecordFiles, UsedRecords, later_records, new_records
+from acktrail.tables.exported.record_files import RECORDS, RecordFiles, later_records
 from acktrail.times import new_run_id
 
 _SWITCH_S: Final = 0.000_2
@@ -339,7 +340,7 @@ def known_names(tables: Tables) -> KnownNames:
     if records is None:
         return KnownNames(topic_ids=seen, topics=topics)
     pairs: set[tuple[str, str]] = set()
-    for batch in _batches(tables, records):
+    for batch in _named_rows(tables, records):
         distinct = pa.Table.from_batches([batch]).group_by(list(_NAMES), use_threads=False).aggregate([])
         named = distinct.drop_null()  # without records whose key could not be read
         pairs.update(zip(named["group_id"].to_pylist(), named["topic_id"].to_pylist(), strict=True))
@@ -350,34 +351,17 @@ def known_names(tables: Tables) -> KnownNames:
     )
 
 
-def _batches(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]:
-    files = RecordFiles(tables, records)
-    remembered, paths, where = _remembered(tables, records), files.paths, None
-    if remembered is not None:
-        used, positions, rows = remembered
-        yield from rows.to_batches()
-        new = new_records(files, used, positions)
-        if new.changed is None:
-            paths, where = new.paths, later_records(positions)
-    yield from tables.file_batches(RECORDS, sorted(paths), columns=_NAMES, where=where)
-
-
-def _remembered(tables: Tables, records: TableSnapshot) -> tuple[UsedRecords, dict[int, int], pa.Table] | None:
-    """Which of `records` were used, the offset before which they were by state partition, and the names of all share
-    partitions that have a state then; None: not known."""
-    columns = [*_NAMES, *_PLACE, "snapshot_epoch", "records_table", "records_version", "records_used", "unfinished"]
+def _named_rows(tables: Tables, records: TableSnapshot) -> Iterator[pa.RecordBatch]:
+    """Rows with every name. What ``replay_memory`` was made from is not read again; where it cannot be read, or is of
+    other records, all are."""
+    positions: dict[int, int] = {}
     try:
-        memory = tables.read(_MEMORY, columns=columns)
+        memory = tables.read(_MEMORY, columns=[*_NAMES, *_PLACE, "snapshot_epoch", "records_table"])
     except ConfigurationError:
-        return None  # the next reconciliation builds it again
-    places = memory.filter(memory["records_version"].is_valid())
-    versions = set(places["records_version"].to_pylist())
-    if len(versions) != 1 or set(places["records_table"].to_pylist()) != {records.table_id}:
-        return None
-    used = UsedRecords(
-        version=versions.pop(),
-        unfinished=frozenset(places["unfinished"][0].as_py() or ()),
-        rows=places["records_used"][0].as_py(),
-    )
-    positions = dict(zip(*(places[name].to_pylist() for name in _PLACE), strict=True))
-    return used, positions, memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES))
+        memory = TABLES[_MEMORY].empty_table()  # the next reconciliation builds it again
+    places = memory.filter(pc.equal(memory["records_table"], records.table_id))
+    if places.num_rows:
+        positions = dict(zip(*(places[name].to_pylist() for name in _PLACE), strict=True))
+        yield from memory.filter(memory["snapshot_epoch"].is_valid()).select(list(_NAMES)).to_batches()
+    paths = RecordFiles(tables, records).reaching(positions)
+    yield from tables.file_batches(RECORDS, paths, columns=_NAMES, where=later_records(positions))

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from acktrail.tables.delta.table_place import TableRoot
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+T = TypeVar("T")
 PAGE: Final = 1_000
 """How many names S3 gives for one request."""
 _CLIENT: Final = re.compile(
@@ -51,36 +52,27 @@ class Bucket:
         """An object and what identifies this version of it; None: there is none."""
         import obstore
 
-        with self._translated():
-            try:
-                found = obstore.get(self._store, path)
-                return bytes(found.bytes()), _marks(found.meta)
-            except FileNotFoundError as error:
-                _check_bucket(error)
-                return None
+        def read(store: ObjectStore) -> tuple[bytes, Mapping[str, str]]:
+            found = obstore.get(store, path)
+            return bytes(found.bytes()), _marks(found.meta)
+
+        return self._asked(read)
 
     def tail(self, path: str, most: int) -> pa.Buffer | None:
         """The last bytes of an object, at most `most`; None: there is none."""
         import obstore
 
-        with self._translated():
-            try:
-                size = obstore.head(self._store, path)["size"]  # not every storage knows ranges from the end
-                return pa.py_buffer(obstore.get_range(self._store, path, start=max(0, size - most), end=size))
-            except FileNotFoundError as error:
-                _check_bucket(error)
-                return None
+        def read(store: ObjectStore) -> pa.Buffer:
+            size = obstore.head(store, path)["size"]  # not every storage knows ranges from the end
+            return pa.py_buffer(obstore.get_range(store, path, start=max(0, size - most), end=size))
+
+        return self._asked(read)
 
     def has(self, path: str) -> bool:
         """Whether there is an object."""
         import obstore
 
-        with self._translated():
-            try:
-                return bool(obstore.head(self._store, path))
-            except FileNotFoundError as error:
-                _check_bucket(error)
-                return False
+        return self._asked(lambda store: obstore.head(store, path)) is not None
 
     def put(self, path: str, data: Any, mode: Any) -> Mapping[str, str] | None:
         """Put `data` where the condition `mode` holds: ``create`` (there is no object), or the marks of the version to
@@ -125,6 +117,15 @@ class Bucket:
         if self._opened is None:
             self._opened = _open(self.root, self._patience)
         return self._opened
+
+    def _asked(self, ask: Callable[[ObjectStore], T]) -> T | None:
+        """The response of the storage; None: there is no such object."""
+        with self._translated():
+            try:
+                return ask(self._store)
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -150,10 +150,6 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
     newest = records.commits(after=records.version - 1).get(records.version, {})
     commit = {COPIED_COMMIT: newest.get(COMMIT_ID, "")}
     copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
-    if not lost:
-        nothing = EXPORT_RANGES.empty_table()
-        tables.append(RANGES_TABLE, nothing, transactions=copied, expected=before, metadata=commit)
-        return
     renewed = with_gaps(tables, tables.read(RANGES_TABLE), lost, LOST_FROM_TABLES)
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)
@@ -164,7 +160,7 @@ def with_gaps(
 ) -> pa.Table:
     """`rows` of ``export_ranges`` where the `lost` offsets are gaps, made by the run `run_id` (None: by that of the
     range). What remains of a range has the counts of its records in ``state_records``."""
-    last = max(each.last_offset for each in lost)
+    last = max((each.last_offset for each in lost), default=-1)
     is_met = pc.field("state_partition").isin([each.state_partition for each in lost])
     is_met &= pc.field("first_offset").is_valid() & (pc.field("first_offset") <= last)
     parts = [part for row in rows.filter(is_met).to_pylist() for part in cut_range(row, lost, reason, run_id)]

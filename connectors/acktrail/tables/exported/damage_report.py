@@ -103,13 +103,8 @@ class DamageReport:
         """Nothing is wrong."""
         return not self.damages and self.lost == () and not self.other_faults()
 
-    def record_faults(self) -> list[str]:
-        """What is wrong with the records, one line each: missing, without a range, doubled."""
-        missing = [f"{_count(self.lost)} records are missing, the first ones: {self.lost[0]}"] if self.lost else []
-        return missing + self.other_faults()
-
     def other_faults(self) -> list[str]:
-        """``record_faults`` without the missing records."""
+        """What is wrong with the records beside the missing ones, one line each: without a range, doubled."""
         faults = []
         if not self.is_whole and not self.lost:
             faults.append("state_records lost a commit that export_ranges refers to")

@@ -23,7 +23,7 @@ from acktrail.tables.cluster_check import (
 )
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import cast_to_schema
-from acktrail.tables.delta.table_snapshot import TableSnapshot, all_of
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import ensure_whole
 from acktrail.tables.exported.export_ranges import (
     RANGES,
@@ -91,7 +91,6 @@ class DeltaSink(SinkTask):
         self._pending = _Pending()
         self._committed: dict[SourcePartition, int | None] = {}
         self._marks: dict[str, int | None] = {}
-        self._observed: set[str] = set()
         self._own_topics: set[str | None] = set()
         self._newest: TableSnapshot | None = None
         self._has_ranges = False
@@ -164,7 +163,7 @@ class DeltaSink(SinkTask):
                 rows |= self._commit_records(pending)
             rows |= self._commit_observations(pending)
         except BaseException:  # only the tables know what landed
-            for known in (self._committed, self._marks, self._observed):
+            for known in (self._committed, self._marks):
                 known.clear()
             self._has_ranges = self._started = False
             raise
@@ -207,15 +206,12 @@ class DeltaSink(SinkTask):
     def _put_observation(self, batch: SourceBatch) -> None:
         for name, rows in batch.rows.items():
             stamped = self._stamped(name, rows)
+            self._pending.rows += stamped.num_rows
             if name == "topics":
                 self._pending.listings.append(stamped)
-                self._pending.rows += stamped.num_rows
-                continue
-            for app_id, part in _by_phase(batch.source_partition, stamped):
-                if f"{name} {app_id}" in self._observed:
-                    raise ValueError(f"{app_id}: a phase of a run is one batch, and this one was flushed")
-                self._pending.observations.setdefault(name, {}).setdefault(app_id, []).append(part)
-                self._pending.rows += part.num_rows
+            elif stamped.num_rows:
+                own = self._pending.observations.setdefault(name, {})
+                own.setdefault(_phase(batch.source_partition, stamped), []).append(stamped)
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         records = self._stamped("state_records", placed(pending.records))
@@ -263,7 +259,6 @@ class DeltaSink(SinkTask):
         rows = pa.concat_tables([TABLES[name].empty_table(), *(part for app_id in new for part in by_app[app_id])])
         if new:
             self._tables.append(name, rows, transactions=dict.fromkeys(new, 1), expected=dict.fromkeys(new))
-        self._observed |= {f"{name} {app_id}" for app_id in by_app}
         return rows.num_rows
 
     def _stamped(self, name: str, rows: pa.Table) -> pa.Table:
@@ -314,19 +309,13 @@ def _check_span(
         )
 
 
-def _by_phase(source_partition: SourcePartition, rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    """`rows` by app id: the source partition, the run and, where the table has one, the phase."""
+def _phase(source_partition: SourcePartition, rows: pa.Table) -> str:
+    """The app id of an observation: its source partition, its run and, where the table has one, its phase."""
     names = [name for name in ("run_id", "phase") if name in rows.column_names]
-    if any(rows[name].null_count for name in names):
-        raise ValueError(f"{source_partition}: an observation names its run and its phase")
-    keys = rows.select(names).group_by(names).aggregate([]).to_pylist()
-    return [
-        (
-            "/".join((source_partition, *(key[name] for name in names))),
-            rows.filter(all_of(*(pc.field(name) == key[name] for name in names))),
-        )
-        for key in keys
-    ]
+    found = rows.select(names).group_by(names).aggregate([]).to_pylist()
+    if len(found) != 1 or None in found[0].values():
+        raise ValueError(f"{source_partition}: an observation is of one run, and of one phase of it")
+    return "/".join((source_partition, *(found[0][name] for name in names)))
 
 
 def renew_topics(tables: Tables, listing: pa.Table, cluster_id: str) -> int:

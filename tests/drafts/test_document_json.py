@@ -11,13 +11,7 @@ from samples.random_records import any_batches
 from acktrail.model.batches import StateBatch
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
 from acktrail_drafts.draft_records import Checkpoint, ControlDelta, Delta, DraftSnapshot, DraftUpdate
-from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.drafts.document_json import (
-    read_checkpoint_record,
-    read_control_record,
-    read_draft_record,
-    read_write_request,
-)
+from acktrail_simulation.drafts.document_json import read_checkpoint_record, read_control_record, read_draft_record
 from acktrail_simulation.messages.batch_json import batch_fields, read_batches
 
 KEY = SharePartition(group_id=GroupId("G1"), topic_id=TopicId("AAECAwQFBgcICQoLDA0ODw"), partition=3)
@@ -62,31 +56,3 @@ def test_a_record_is_told_by_its_fields() -> None:
     assert read_draft_record({**draft, "StateEpoch": 9}, KEY, update=True) == DraftUpdate(
         key=KEY, state_epoch=9, snapshot_epoch=3, start_offset=110, batches=(ONE,)
     )
-
-
-def test_single_and_batched_requests_are_the_same_writes() -> None:
-    """R000-62, R002-72, R002-73: a request for one share partition and one batched over topics give equal writes."""
-    single = {
-        "GroupId": "G1",
-        "TopicId": KEY.topic_id,
-        "Partition": 3,
-        "StartOffset": -1,
-        "StateBatches": [{"BaseOffset": 110, "LastOffset": 112, "State": 2, "DeliveryCount": 1}],
-    }
-    partition = {"Partition": 3, "StartOffset": -1, "StateBatches": [batch_fields(ONE)]}
-    batched = {
-        "GroupId": "G1",
-        "Topics": [
-            {
-                "TopicId": KEY.topic_id,
-                "Partitions": [partition, {**partition, "StateEpoch": 5, "LeaderEpoch": 7, "Partition": 4}],
-            }
-        ],
-    }
-    expected = StateWrite(key=KEY, state_epoch=None, start_offset=None, batches=(ONE,))
-
-    assert read_write_request(single) == (expected,)
-    writes = read_write_request(batched)
-    assert writes[0] == expected
-    assert (writes[1].key.partition, writes[1].state_epoch, writes[1].leader_epoch) == (4, 5, 7)
-    assert writes[1].delivery_complete_count is None

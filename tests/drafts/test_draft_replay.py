@@ -37,8 +37,10 @@ from acktrail.offline.replay_files import replay_records
 from acktrail_drafts.dialects import DRAFTS
 from acktrail_drafts.draft_records import Checkpoint, Delta, DraftSnapshot, DraftUpdate, finding_json
 from acktrail_drafts.strict_replay import replay_strictly
-from acktrail_simulation.drafts.document_json import read_control_record, read_write_request
+from acktrail_simulation.coordinator.state_write import StateWrite
+from acktrail_simulation.drafts.document_json import read_control_record
 from acktrail_simulation.drafts.record_encoders import encode_in
+from acktrail_simulation.messages.persister_json import read_request
 
 FORM = (
     *("group", "topic_id", "partition", "state_epoch", "snapshot_epoch", "leader_epoch", "start_offset"),
@@ -55,7 +57,7 @@ def table_records(name: str) -> list[tuple[dict[str, Any], list[Any]]]:
     number, found = 0, []
     for row in rows:
         written: list[Any] = []
-        for write in (w for request in row["written"] for w in read_write_request(request)):
+        for write in (w for request in row["written"] for w in read_request(StateWrite, request)):
             fields: dict[str, Any] = {"key": KEY, "start_offset": write.start_offset, "batches": write.batches}
             if name == "EX-iv-write-rpc":
                 kind: Any = DraftUpdate if number else DraftSnapshot

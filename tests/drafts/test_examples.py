@@ -20,7 +20,8 @@ from acktrail_drafts.draft_records import (
 )
 from acktrail_drafts.strict_replay import replay_strictly
 from acktrail_simulation.coordinator.state_write import StateWrite
-from acktrail_simulation.drafts.document_json import read_control_record, read_write_request
+from acktrail_simulation.drafts.document_json import read_control_record
+from acktrail_simulation.messages.persister_json import read_request
 
 G1 = GroupId("G1")
 KEY = SharePartition(group_id=G1, topic_id=TopicId("topic_uuid"), partition=0)
@@ -123,7 +124,7 @@ def test_checkpoint_pictures() -> None:
 
 def writes(table: str) -> list[tuple[dict[str, Any], list[StateWrite]]]:
     return [
-        (row, [write for request in row["written"] for write in read_write_request(request)])
+        (row, [write for request in row["written"] for write in read_request(StateWrite, request)])
         for row in example(table)["rows"]
     ]
 

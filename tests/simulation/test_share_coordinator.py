@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.coordinator_random_calls import KEYS, TOPIC_IDS, Step, coordinator, requests, scripts, take
+from samples.coordinator_random_calls import KEYS, Step, coordinator, requests, scripts, take
 
 from acktrail.model.batches import StateBatch
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
+from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
 from acktrail_simulation.coordinator.coordinator_state import ShareCoordinatorState
@@ -23,11 +23,9 @@ from acktrail_simulation.messages.persister_messages import (
     PersisterRequest,
     PersisterResponse,
     ReadResponse,
-    StateDelete,
     StateInitialize,
     StateRead,
     StateSummary,
-    SummaryResponse,
 )
 
 KEY = KEYS[0]
@@ -90,32 +88,6 @@ def test_a_read_raises_the_leader_epoch_once() -> None:
     assert found.answer(StateRead(key=KEY, leader_epoch=4)).error is ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_the_summary() -> None:
-    """R002-54: epochs, start offset and complete count, without batches; of the unknown: nothing known, no error."""
-    found = started()
-    found.answer(write(4, batch(6, 7), done=2))
-
-    assert found.answer(StateSummary(key=KEY)) == SummaryResponse(
-        key=KEY, state_epoch=0, leader_epoch=0, start_offset=4, delivery_complete_count=2
-    )
-    assert found.answer(StateSummary(key=KEYS[1])) == SummaryResponse(
-        key=KEYS[1], state_epoch=0, leader_epoch=0, start_offset=None, delivery_complete_count=None
-    )
-
-
-def test_deleting() -> None:
-    """R000-36: a tombstone once, nothing for what is not there; a deleted topic's keys get one each, others none."""
-    found = started()
-    for key in KEYS[1:]:
-        found.answer(StateInitialize(key=key, state_epoch=0, start_offset=0))
-    found.answer(StateDelete(key=KEY))
-    found.answer(StateDelete(key=KEY))
-    assert records(found)[3:] == [Tombstone(key=KEY)]
-    assert found.forget_topics(TOPIC_IDS[1:]) == (Tombstone(key=KEYS[2]),)
-    assert set(found.memory.states) == {KEYS[1]}
-    assert found.answer(StateRead(key=KEY, leader_epoch=0)).error is ErrorCode.INVALID_REQUEST
-
-
 @pytest.mark.parametrize(
     ("availability", "error"),
     [
@@ -159,42 +131,27 @@ ALL_RULES = st.sampled_from((KAFKA_4_3, KAFKA_4_4, KAFKA_TRUNK))
 limits = st.integers(0, 3)
 
 
-@given(scripts(prune=False), limits, ALL_RULES)
-def test_a_restart_knows_what_memory_knew(steps: list[Step], limit: int, rules: CoordinatorRules) -> None:
-    """R000-30, R000-32: after every step, replaying the log gives the coordinator's own states, and loading it gives
-    all that it holds in memory."""
+@given(scripts(most=40), limits, ALL_RULES, st.data())
+def test_what_is_left_of_the_log_is_what_memory_knows(
+    steps: list[Step], limit: int, rules: CoordinatorRules, data: st.DataObject
+) -> None:
+    """R000-14, R000-30, R000-32: after every step, whatever was pruned, replaying the log gives the coordinator's own
+    states, and every live key's newest snapshot is there; loading a whole log gives all that is in memory. One that
+    crashed between any two records starts again with the state that it had between them."""
     found = coordinator(limit=limit, rules=rules)
-    for step in steps:
-        take(found, step)
-        assert replay(records(found)) == found.memory.states
-        assert ShareCoordinatorState.loaded(found.log.placed(), updates_per_snapshot=limit) == found.memory
-
-
-@given(scripts(most=40), limits)
-def test_pruning_loses_no_state(steps: list[Step], limit: int) -> None:
-    """R000-14: whatever was pruned, what is left replays to the states in memory, and every live key's newest snapshot
-    is still there."""
-    found = coordinator(limit=limit)
+    known: dict[int, dict[SharePartition, SharePartitionState]] = {}
     for step in steps:
         take(found, step)
         assert replay(records(found)) == found.memory.states
         assert all(offset >= found.log.start_offset for offset in found.memory.snapshot_offsets.values())
-
-
-@given(scripts(), limits, st.data())
-def test_a_crash_loses_only_what_was_never_written(steps: list[Step], limit: int, data: st.DataObject) -> None:
-    """A coordinator that crashed between any two records starts again with the state it had between them."""
-    found = coordinator(limit=limit)
-    known: dict[int, dict[SharePartition, SharePartitionState]] = {}
-    for step in steps:
-        take(found, step)
+        if not found.log.start_offset:
+            assert ShareCoordinatorState.loaded(found.log.placed(), updates_per_snapshot=limit) == found.memory
         known[found.log.end_offset] = deepcopy(found.memory.states)
     crash = data.draw(st.integers(found.log.start_offset, found.log.end_offset))
     again = found.restarted(end_offset=crash)
-
-    if crash in known and found.log.start_offset == 0:
-        assert again.memory.states == known[crash]
     assert again.memory.states == replay(records(found)[: crash - found.log.start_offset])
+    if crash in known and not found.log.start_offset:
+        assert again.memory.states == known[crash]
 
 
 @given(scripts(), requests(), limits, ALL_RULES)

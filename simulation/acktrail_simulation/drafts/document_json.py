@@ -1,15 +1,13 @@
-"""Records and write requests as JSON objects with the field names of the founding documents.
+"""Records as JSON objects with the field names of the founding documents.
 
 Batches are read as by ``batch_json``. Positions in errors are not byte positions here: the message names the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from acktrail.errors import InputError
 from acktrail.format.wire.primitives import none_if_absent
-from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.model.share_partition import GroupId, SharePartition
 from acktrail_drafts.draft_records import (
     Checkpoint,
     ControlCheckpoint,
@@ -19,7 +17,6 @@ from acktrail_drafts.draft_records import (
     DraftSnapshot,
     DraftUpdate,
 )
-from acktrail_simulation.coordinator.state_write import StateWrite
 from acktrail_simulation.messages.batch_json import Fields, number, one_of, read_batches
 
 
@@ -77,49 +74,6 @@ def read_draft_record(fields: Fields, key: SharePartition, *, update: bool) -> D
     )
 
 
-def read_head_index(fields: Fields) -> dict[GroupId, int]:
-    """Generation ii's share snapshot file, as an object from group id to the offset of its newest control record.
-
-    The document prints no contents; this is the least that does what it says.
-
-    Raises:
-        InputError: for an offset that is no integer.
-    """
-    return {GroupId(group): _integer(fields, group) for group in fields}
-
-
-def read_write_request(fields: Fields) -> tuple[StateWrite, ...]:
-    """The writes of a ``WriteShareGroupStateRequest``, one share partition a request (generation iii and the example
-    tables) or batched under ``Topics`` and ``Partitions`` (generation iv and shipped).
-
-    Raises:
-        InputError: as for `read_batches`, and for lists that are none.
-    """
-    group_id = GroupId(_text(fields, "GroupId"))
-    if "Topics" not in fields:
-        return (_write(group_id, fields, fields),)
-    return tuple(
-        _write(group_id, topic, partition)
-        for topic in _objects(fields, "Topics")
-        for partition in _objects(topic, "Partitions")
-    )
-
-
-def _write(group_id: GroupId, topic: Fields, partition: Fields) -> StateWrite:
-    return StateWrite(
-        key=SharePartition(
-            group_id=group_id,
-            topic_id=TopicId(_text(topic, "TopicId")),
-            partition=_integer(partition, "Partition"),
-        ),
-        state_epoch=_integer(partition, "StateEpoch") if "StateEpoch" in partition else None,
-        start_offset=_start_offset(partition),
-        batches=read_batches(partition),
-        leader_epoch=_optional(partition, "LeaderEpoch"),
-        delivery_complete_count=_optional(partition, "DeliveryCompleteCount"),
-    )
-
-
 def _start_offset(fields: Fields) -> int | None:
     return _optional(fields, "StartOffset")
 
@@ -137,10 +91,3 @@ def _text(fields: Fields, name: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} is no string")
     return value
-
-
-def _objects(fields: Fields, name: str) -> tuple[Fields, ...]:
-    found = one_of(fields, (name,))
-    if not isinstance(found, Sequence) or not all(isinstance(entry, Mapping) for entry in found):
-        raise InputError(f"{name} is no list of objects")
-    return tuple(found)

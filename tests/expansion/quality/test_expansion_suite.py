@@ -92,7 +92,10 @@ def test_tables_in_order_break_no_rule(tables: Tables, tmp_path: Path) -> None:
     assert [result.expectation for result in summary.not_evaluated] == ["group_kept_order"]
     assert check_expansions(tables, "a-look-that-listed-no-topic").cluster_id == summary.cluster_id == CLUSTER
     assert all(result.reason for result in (*nothing.not_evaluated, *summary.not_evaluated))
-    assert Counter(row["state"] for row in tables.rows("quality_results")) == {"holds": 12, "not_evaluated": len(BRANCH_RULES) + 2}
+    assert Counter(row["state"] for row in tables.rows("quality_results")) == {
+        "holds": 12,
+        "not_evaluated": len(BRANCH_RULES) + 2,
+    }
     assert SUITE in {file.stem for file in export_suites(tmp_path)}
 
 

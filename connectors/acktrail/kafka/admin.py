@@ -161,7 +161,7 @@ class ShareGroupAdmin(GroupWriter):
             tolerates_silence=tolerates_silence,
             at_once=group_requests.OFFSETS_AT_ONCE,
         )
-        return tuple(group_requests.offsets(group_id, answers[group_id]) for group_id in wanted)
+        return tuple(group_requests.offsets(GroupOffsets, group_id, answers[group_id]) for group_id in wanted)
 
     def committed_offsets(
         self, group_ids: Iterable[str], *, tolerates_silence: bool = False
@@ -175,7 +175,7 @@ class ShareGroupAdmin(GroupWriter):
             read=group_requests.committed_offsets,
             tolerates_silence=tolerates_silence,
         )
-        return tuple(group_requests.committed(group_id, answers[group_id]) for group_id in wanted)
+        return tuple(group_requests.offsets(CommittedOffsets, group_id, answers[group_id]) for group_id in wanted)
 
     def describe_offsets(
         self, group_id: str, topics: Mapping[str, Sequence[int]] | None = None
@@ -192,7 +192,7 @@ class ShareGroupAdmin(GroupWriter):
             self._check_partitions(topics)
         request_for = partial(group_requests.offsets_request, topics=topics)
         answers = self._coordinators.query([group_id], request_for, read=group_requests.share_offsets)
-        found = group_requests.offsets(group_id, answers[group_id])
+        found = group_requests.offsets(GroupOffsets, group_id, answers[group_id])
         if found.error_code != NONE:
             raise self.error_of(found)
         return found.offsets

@@ -7,7 +7,9 @@ other layouts under the same version). Unknown tagged fields and bytes after the
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from operator import methodcaller
+from typing import Any, Final
 
 from acktrail.errors import MalformedRecord, UnsupportedRecord
 from acktrail.format.wire.primitives import INT8, INT16, INT32, INT64, Reader
@@ -25,7 +27,7 @@ from acktrail.model.group_records import (
     ShareGroupTargetAssignmentMetadata,
     ShareGroupTombstone,
 )
-from acktrail.model.share_partition import TOPIC_ID_BYTES, GroupId, topic_id_text
+from acktrail.model.share_partition import TOPIC_ID_BYTES, GroupId, TopicId, topic_id_text
 
 OTHER_TYPES: Final = frozenset({*range(9), *range(16, 24)})
 """Offsets (0, 1), classic groups (2), consumer groups (3 to 8, 16) and streams groups (17 to 23)."""
@@ -33,6 +35,67 @@ VALUE_VERSION: Final = 0
 _TYPES: Final = frozenset(GroupRecordType)
 _TIMESTAMP_TAG: Final = 0
 _NO_TIMESTAMP: Final = 0
+
+_Read = Callable[[Reader], Any]
+
+
+def _timestamp(reader: Reader) -> int | None:
+    """The one tagged field of its record, whose tag buffer is read with it."""
+    return reader.tagged_integer(_TIMESTAMP_TAG, INT64, _NO_TIMESTAMP) or None
+
+
+def _topic_id(reader: Reader) -> TopicId:
+    return topic_id_text(reader.raw(TOPIC_ID_BYTES))
+
+
+def _array(row: type[Any], least: int, **fields: _Read) -> _Read:
+    """An array of structures of at least `least` bytes behind the topic id: `fields` by the name of `row`'s."""
+
+    def one(reader: Reader) -> Any:
+        found = row(**{name: read(reader) for name, read in fields.items()})
+        reader.skip_tagged_fields()
+        return found
+
+    return lambda reader: reader.compact_array(lambda: one(reader), least=TOPIC_ID_BYTES + least)
+
+
+_epoch: Final[_Read] = methodcaller("integer", INT32)
+_ids: Final[dict[str, _Read]] = {"topic_id": _topic_id, "topic": Reader.compact_string}
+_partitions: Final[dict[str, _Read]] = {"partitions": Reader.compact_int32s}
+_assigned: Final = _array(AssignedPartitions, 2, topic_id=_topic_id, **_partitions)
+_named: Final = _array(NamedPartitions, 3, **_ids, **_partitions)
+
+_LAYOUTS: Final[Mapping[GroupRecordType, tuple[type[Any], Mapping[str, _Read]]]] = {
+    GroupRecordType.MEMBER_METADATA: (
+        ShareGroupMemberMetadata,
+        {
+            "rack_id": Reader.compact_nullable_string,
+            "client_id": Reader.compact_string,
+            "client_host": Reader.compact_string,
+            "subscribed_topics": lambda reader: reader.compact_array(reader.compact_string, least=1),
+        },
+    ),
+    GroupRecordType.METADATA: (ShareGroupMetadata, {"epoch": _epoch, "metadata_hash": methodcaller("integer", INT64)}),
+    GroupRecordType.TARGET_ASSIGNMENT_METADATA: (
+        ShareGroupTargetAssignmentMetadata,
+        {"assignment_epoch": _epoch, "assignment_timestamp_ms": _timestamp},
+    ),
+    GroupRecordType.TARGET_ASSIGNMENT_MEMBER: (ShareGroupTargetAssignmentMember, {"assigned": _assigned}),
+    GroupRecordType.CURRENT_MEMBER_ASSIGNMENT: (
+        ShareGroupCurrentMemberAssignment,
+        {
+            "member_epoch": _epoch,
+            "previous_member_epoch": _epoch,
+            "state": methodcaller("integer", INT8),
+            "assigned": _assigned,
+        },
+    ),
+    GroupRecordType.STATE_PARTITION_METADATA: (
+        ShareGroupStatePartitionMetadata,
+        {"initializing": _named, "initialized": _named, "deleting": _array(NamedTopic, 2, **_ids)},
+    ),
+}
+"""What each type's value becomes, and how its fields are read, in their order."""
 
 
 def is_about_others(key: bytes | None) -> bool:
@@ -62,74 +125,11 @@ def decode(key: bytes | None, value: bytes | None) -> ShareGroupRecord:
     version = values.integer(INT16)
     if version != VALUE_VERSION:
         raise UnsupportedRecord("unknown value version", part="value", number=version)
-    record = _read(kind, group_id, member_id or "", values)
+    kind_of_record, fields = _LAYOUTS[kind]
+    member = {"member_id": member_id} if kind.has_member else {}
+    record: ShareGroupRecord = kind_of_record(
+        group_id=group_id, **member, **{name: read(values) for name, read in fields.items()}
+    )
     if kind is not GroupRecordType.TARGET_ASSIGNMENT_METADATA:
         values.skip_tagged_fields()
     return record
-
-
-def _read(kind: GroupRecordType, group_id: GroupId, member_id: str, reader: Reader) -> ShareGroupRecord:
-    match kind:
-        case GroupRecordType.MEMBER_METADATA:
-            return ShareGroupMemberMetadata(
-                group_id=group_id,
-                member_id=member_id,
-                rack_id=reader.compact_nullable_string(),
-                client_id=reader.compact_string(),
-                client_host=reader.compact_string(),
-                subscribed_topics=reader.compact_array(reader.compact_string, least=1),
-            )
-        case GroupRecordType.METADATA:
-            epoch, topics_hash = reader.integer(INT32), reader.integer(INT64)
-            return ShareGroupMetadata(group_id=group_id, epoch=epoch, metadata_hash=topics_hash)
-        case GroupRecordType.TARGET_ASSIGNMENT_METADATA:
-            epoch, time = reader.integer(INT32), reader.tagged_integer(_TIMESTAMP_TAG, INT64, _NO_TIMESTAMP)
-            return ShareGroupTargetAssignmentMetadata(
-                group_id=group_id,
-                assignment_epoch=epoch,
-                assignment_timestamp_ms=None if time == _NO_TIMESTAMP else time,
-            )
-        case GroupRecordType.TARGET_ASSIGNMENT_MEMBER:
-            assigned = _read_assigned(reader)
-            return ShareGroupTargetAssignmentMember(group_id=group_id, member_id=member_id, assigned=assigned)
-        case GroupRecordType.CURRENT_MEMBER_ASSIGNMENT:
-            return ShareGroupCurrentMemberAssignment(
-                group_id=group_id,
-                member_id=member_id,
-                member_epoch=reader.integer(INT32),
-                previous_member_epoch=reader.integer(INT32),
-                state=reader.integer(INT8),
-                assigned=_read_assigned(reader),
-            )
-        case GroupRecordType.STATE_PARTITION_METADATA:
-            return _read_state_partitions(group_id, reader)
-
-
-def _read_state_partitions(group_id: GroupId, reader: Reader) -> ShareGroupStatePartitionMetadata:
-    def named() -> NamedPartitions:
-        topic_id, topic = topic_id_text(reader.raw(TOPIC_ID_BYTES)), reader.compact_string()
-        partitions = NamedPartitions(topic_id=topic_id, topic=topic, partitions=reader.compact_int32s())
-        reader.skip_tagged_fields()
-        return partitions
-
-    def topic() -> NamedTopic:
-        named_topic = NamedTopic(topic_id=topic_id_text(reader.raw(TOPIC_ID_BYTES)), topic=reader.compact_string())
-        reader.skip_tagged_fields()
-        return named_topic
-
-    return ShareGroupStatePartitionMetadata(
-        group_id=group_id,
-        initializing=reader.compact_array(named, least=TOPIC_ID_BYTES + 3),
-        initialized=reader.compact_array(named, least=TOPIC_ID_BYTES + 3),
-        deleting=reader.compact_array(topic, least=TOPIC_ID_BYTES + 2),
-    )
-
-
-def _read_assigned(reader: Reader) -> tuple[AssignedPartitions, ...]:
-    def assigned() -> AssignedPartitions:
-        topic_id = topic_id_text(reader.raw(TOPIC_ID_BYTES))
-        partitions = AssignedPartitions(topic_id=topic_id, partitions=reader.compact_int32s())
-        reader.skip_tagged_fields()
-        return partitions
-
-    return reader.compact_array(assigned, least=TOPIC_ID_BYTES + 2)

@@ -218,37 +218,32 @@ def results_per_target(
     return tuple(_result(group_id, target, sent, parts.get(target), operation) for target in targets)
 
 
+_LOST: Final = "it was sent and may have been done: verify before anything else"
+_LEFT_OUT: Final = "brokers of release 4.1 lose the error of the whole request: verify, and use a newer release"
+
+
 def _result(
     group_id: str, target: ChangeTarget, sent: SendResult, part: PartResponse | None, operation: str
 ) -> ChangeResult:
     result = partial(ChangeResult, group_id=group_id, topic=target.topic, partition=target.partition)
-    if sent.lost is not None:
-        return result(
-            outcome=Outcome.UNKNOWN,
-            error_code=None,
-            error=f"no answer: {sent.lost}",
-            error_scope=ErrorScope.NO_ANSWER,
-            advice="it was sent and may have been done: verify before anything else",
-        )
     scope = ErrorScope.PART
     if sent.error_code != NONE:
         part, scope = PartResponse(sent.error_code, sent.message), ErrorScope.TOP
-    if part is None:
+    if sent.lost is not None:
+        text, scope, outcome, advice = f"no answer: {sent.lost}", ErrorScope.NO_ANSWER, Outcome.UNKNOWN, _LOST
+    elif part is None:
+        text, scope = "the answer does not mention it", ErrorScope.ABSENT
+        outcome, advice = Outcome.NOT_ATTEMPTED, _LEFT_OUT
+    else:
         return result(
-            outcome=Outcome.NOT_ATTEMPTED,
-            error_code=None,
-            error="the answer does not mention it",
-            error_scope=ErrorScope.ABSENT,
-            advice="brokers of release 4.1 lose the error of the whole request: verify, and use a newer release",
+            topic_id=part.topic_id,
+            outcome=outcome_of(part.error_code, scope),
+            error_code=part.error_code,
+            error=error_text(part.error_code, part.message),
+            error_scope=None if part.error_code == NONE else scope,
+            advice=advice_for(part.error_code, scope, operation),
         )
-    return result(
-        topic_id=part.topic_id,
-        outcome=outcome_of(part.error_code, scope),
-        error_code=part.error_code,
-        error=error_text(part.error_code, part.message),
-        error_scope=None if part.error_code == NONE else scope,
-        advice=advice_for(part.error_code, scope, operation),
-    )
+    return result(outcome=outcome, error_code=None, error=text, error_scope=scope, advice=advice)
 
 
 def _part(row: Any, topic: Any) -> PartResponse:

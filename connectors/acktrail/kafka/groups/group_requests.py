@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kafka.protocol.admin.acl import ACLOperation
@@ -28,6 +28,7 @@ from acktrail.kafka.descriptions import (
 from acktrail.kafka.groups.messages import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 from acktrail.model.share_partition import topic_id_text
 
+AnswerT = TypeVar("AnswerT", GroupOffsets, CommittedOffsets)
 GROUP_RESOURCE: Final = 32
 """Kafka: ``ConfigResource.Type.GROUP``."""
 _TOPIC_RESOURCE: Final = 2
@@ -84,14 +85,10 @@ def offsets_request(group_ids: Sequence[str], topics: Mapping[str, Sequence[int]
     return DescribeShareGroupOffsetsRequest(groups=[row(group_id=group_id, topics=named) for group_id in group_ids])
 
 
-def offsets(group_id: str, answer: CoordinatorResponse) -> GroupOffsets:
-    """The part of response 90 about a group, whose body was read by `share_offsets`."""
-    return GroupOffsets(
-        group_id=group_id,
-        error_code=answer.error_code,
-        error=error_text(answer.error_code, answer.message),
-        offsets=answer.body or (),
-    )
+def offsets(answer_of: type[AnswerT], group_id: str, answer: CoordinatorResponse) -> AnswerT:
+    """The part of response 90 or 9 about a group, whose body was read by `share_offsets` or `committed_offsets`."""
+    error = error_text(answer.error_code, answer.message)
+    return answer_of(group_id=group_id, error_code=answer.error_code, error=error, offsets=answer.body or ())
 
 
 def share_offsets(body: Any) -> tuple[ShareOffset, ...]:
@@ -104,16 +101,6 @@ def committed_request(group_ids: Sequence[str]) -> Any:
     row = OffsetFetchRequest.OffsetFetchRequestGroup
     groups = [row(group_id=group_id, topics=None) for group_id in group_ids]
     return OffsetFetchRequest(groups=groups, require_stable=False, min_version=8, max_version=9)
-
-
-def committed(group_id: str, answer: CoordinatorResponse) -> CommittedOffsets:
-    """The part of response 9 about a group, whose body was read by `committed_offsets`."""
-    return CommittedOffsets(
-        group_id=group_id,
-        error_code=answer.error_code,
-        error=error_text(answer.error_code, answer.message),
-        offsets=answer.body or (),
-    )
 
 
 def committed_offsets(body: Any) -> tuple[CommittedOffset, ...]:

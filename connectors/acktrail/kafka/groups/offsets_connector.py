@@ -45,10 +45,21 @@ _WAIT: Final = "state.wait.ms"
 _STATES: Final = ("Dead", "Empty", "Stable", "Unknown")
 _MOST_SHARE_PARTITIONS: Final = 2_000
 """Series of single share partitions at most; those with the greatest lag come first."""
-_GROUPS_LEFT_OUT: Final = "Groups that were observed and have no series of their own: those with the least known lag."
-_PARTITIONS_LEFT_OUT: Final = (
-    "Share partitions that were observed and have no series of their own: the least known lags."
-)
+_ABOUT: Final = {
+    "state": "1 for the state that a share group is in.",
+    "members": "Members of a share group.",
+    "lag_sum": "Lag of a share group over all its share partitions; absent while one is not known.",
+    "lag_unknown_partitions": "Share partitions of a group whose lag is not known.",
+    "lag": "Records of a share partition that are not completed.",
+    "start_offset": "Start offset of a share partition.",
+    "exporter_groups_without_series": "Groups that were observed and have no series of their own: those with the "
+    "least known lag.",
+    "exporter_share_partitions_without_series": "Share partitions that were observed and have no series of their own: "
+    "the least known lags.",
+    "exporter_last_success_timestamp_seconds": "When the brokers were last observed.",
+    "exporter_last_collect_error": "Groups that could not be described at the last observation.",
+}
+"""What each gauge is about, by its name behind ``kafka_share_group_``."""
 _MOST_GROUPS: Final = 1_000
 """Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
@@ -146,44 +157,40 @@ def group_gauges(batch: SourceBatch, at: float) -> tuple[Gauge, ...]:
     topics = {row["topic_id"]: row["topic"] for row in batch.rows["topics"].to_pylist()}
     groups = batch.rows["group_observations"].to_pylist()
     shares = [row for row in batch.rows["offset_observations"].to_pylist() if row["group_id"] is not None]
-    errors = sum(1 for row in groups if row["error_code"])
     lags: dict[str, list[int | None]] = {row["group_id"]: [] for row in groups}
     for row in shares:
         lags.setdefault(row["group_id"], []).append(row["lag"])
     shown = set(sorted(lags, key=lambda name: (-_known_sum(lags[name]), -lags[name].count(None), name))[:_MOST_GROUPS])
     named = [row for row in shares if row["partition"] is not None]
-    numbers = (
-        ("groups_without_series", _GROUPS_LEFT_OUT, len(lags) - len(shown)),
-        ("share_partitions_without_series", _PARTITIONS_LEFT_OUT, max(0, len(named) - _MOST_SHARE_PARTITIONS)),
-        ("last_success_timestamp_seconds", "When the brokers were last observed.", at),
-        ("last_collect_error", "Groups that could not be described at the last observation.", errors),
+    about_itself = _gauges(
+        {},
+        exporter_groups_without_series=len(lags) - len(shown),
+        exporter_share_partitions_without_series=max(0, len(named) - _MOST_SHARE_PARTITIONS),
+        exporter_last_success_timestamp_seconds=at,
+        exporter_last_collect_error=sum(1 for row in groups if row["error_code"]),
     )
     return (
         *_of_groups([row for row in groups if row["group_id"] in shown]),
         *_sums({name: found for name, found in lags.items() if name in shown and found}),
         *_of_share_partitions(named, topics),
-        *(Gauge(name=f"kafka_share_group_exporter_{name}", about=about, value=value) for name, about, value in numbers),
+        *about_itself,
     )
+
+
+def _gauges(labels: Mapping[str, str], **values: float | None) -> Iterator[Gauge]:
+    """A gauge for each value that is known."""
+    for name, value in values.items():
+        if value is not None:
+            yield Gauge(name=f"kafka_share_group_{name}", about=_ABOUT[name], value=value, labels=labels)
 
 
 def _of_groups(groups: list[dict[str, Any]]) -> Iterator[Gauge]:
     for row in groups:
         group = {"group": row["group_id"]}
         state = (row["group_state"] or "Unknown").capitalize()
-        for each in (*_STATES, *(() if state in _STATES else (state,))):
-            yield Gauge(
-                name="kafka_share_group_state",
-                about="1 for the state that a share group is in.",
-                value=float(each == state),
-                labels={**group, "state": each},
-            )
-        if row["members"] is not None:
-            yield Gauge(
-                name="kafka_share_group_members",
-                about="Members of a share group.",
-                value=row["members"],
-                labels=group,
-            )
+        for each in dict.fromkeys((*_STATES, state)):
+            yield from _gauges({**group, "state": each}, state=float(each == state))
+        yield from _gauges(group, members=row["members"])
 
 
 def _known_sum(lags: Iterable[int | None]) -> int:
@@ -192,37 +199,17 @@ def _known_sum(lags: Iterable[int | None]) -> int:
 
 def _sums(lags: Mapping[str, Sequence[int | None]]) -> Iterator[Gauge]:
     for group_id, found in sorted(lags.items()):
-        group = {"group": group_id}
-        known = [lag for lag in found if lag is not None]
-        if len(known) == len(found):
-            yield Gauge(
-                name="kafka_share_group_lag_sum",
-                about="Lag of a share group over all its share partitions; absent while one is not known.",
-                value=sum(known),
-                labels=group,
-            )
-        yield Gauge(
-            name="kafka_share_group_lag_unknown_partitions",
-            about="Share partitions of a group whose lag is not known.",
-            value=len(found) - len(known),
-            labels=group,
-        )
+        unknown = found.count(None)
+        lag_sum = None if unknown else _known_sum(found)
+        yield from _gauges({"group": group_id}, lag_sum=lag_sum, lag_unknown_partitions=unknown)
 
 
 def _of_share_partitions(shares: list[dict[str, Any]], topics: Mapping[str, str]) -> Iterator[Gauge]:
     shares.sort(key=lambda row: (-(row["lag"] or 0), row["group_id"], row["topic_id"] or "", row["partition"]))
     for row in shares[:_MOST_SHARE_PARTITIONS]:
-        labels = {
-            "group": row["group_id"],
-            "topic": row["topic"] or topics.get(row["topic_id"], row["topic_id"] or ""),
-            "partition": str(row["partition"]),
-        }
-        for name, about, column in (
-            ("kafka_share_group_lag", "Records of a share partition that are not completed.", "lag"),
-            ("kafka_share_group_start_offset", "Start offset of a share partition.", "start_offset"),
-        ):
-            if row[column] is not None:
-                yield Gauge(name=name, about=about, value=row[column], labels=labels)
+        topic = row["topic"] or topics.get(row["topic_id"], row["topic_id"] or "")
+        labels = {"group": row["group_id"], "topic": topic, "partition": str(row["partition"])}
+        yield from _gauges(labels, lag=row["lag"], start_offset=row["start_offset"])
 
 
 def observe(

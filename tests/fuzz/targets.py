@@ -188,19 +188,12 @@ def dump(data: bytes) -> None:
         assert list(read_dump(file)) == found
 
 
-def planted(data: bytes) -> None:
-    """A fault on purpose, three bytes deep: shows that the fuzzer finds what it has no example of."""
-    if data[:1] == b"\x07" and data[1:2] == b"\x2a" and data[2:3] == b"\x63":
-        raise AssertionError("planted")
-
-
 TARGETS: Final[dict[str, Callable[[bytes], Any]]] = {
     "codecs": codecs,
     "columns": columns,
     "dead_letters": dead_letters,
     "dump": dump,
     "group_records": group_records,
-    "planted": planted,
     "records": records,
     "segment": segment,
 }

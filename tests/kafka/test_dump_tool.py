@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 from drivers.command_line import run
+from oracle.kafka_group_forms import kafka_forms
 from servers.real_broker import kafka_tool
 from servers.workload import Worked
 
 from acktrail.embedded import EmbeddedBroker
+from acktrail.format.wire.group_record import decode
+from acktrail.model.group_records import GroupRecordType
+from acktrail.offline.copied_files import read_files
+from acktrail.offline.log_segment import ReadReport
 
 pytestmark = pytest.mark.broker
 
@@ -85,51 +90,6 @@ def test_state_as_kafkas_tool_reads_it(
             assert value["data"] == as_kafka_prints_state(row)
 
 
-def topics(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = {"topic_id": "topicId", "topic": "topicName", "partitions": "partitions"}
-    return [{names[name]: value for name, value in one.items()} for one in found]
-
-
-def as_kafka_prints_group(row: dict[str, Any]) -> dict[str, Any]:
-    """A record about a share group as the tool prints its value."""
-    fields: dict[str, dict[str, Any]] = {
-        "member_metadata": {
-            "rackId": row.get("rack"),
-            "clientId": row.get("client_id"),
-            "clientHost": row.get("client_host"),
-            "subscribedTopicNames": row.get("subscribed_topics"),
-        },
-        "metadata": {"epoch": row.get("epoch"), "metadataHash": row.get("metadata_hash")},
-        "target_assignment_metadata": {
-            "assignmentEpoch": row.get("assignment_epoch"),
-            "assignmentTimestamp": row.get("assignment_timestamp"),
-        },
-        "target_assignment_member": {"topicPartitions": topics(row.get("assigned", []))},
-        "current_member_assignment": {
-            "memberEpoch": row.get("member_epoch"),
-            "previousMemberEpoch": row.get("previous_member_epoch"),
-            "state": row.get("state"),
-            "assignedPartitions": topics(row.get("assigned", [])),
-        },
-        "state_partition_metadata": {
-            "initializingTopics": topics(row.get("initializing", [])),
-            "initializedTopics": topics(row.get("initialized", [])),
-            "deletingTopics": topics(row.get("deleting", [])),
-        },
-    }
-    return fields[row["type"]]
-
-
-NUMBERS = {
-    "member_metadata": 10,
-    "metadata": 11,
-    "target_assignment_metadata": 12,
-    "target_assignment_member": 13,
-    "current_member_assignment": 14,
-    "state_partition_metadata": 15,
-}
-
-
 def test_groups_as_kafkas_tool_reads_them(
     broker: EmbeddedBroker, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,20 +97,19 @@ def test_groups_as_kafkas_tool_reads_them(
     a tombstone are among them, and what is about others is left out and counted."""
     files = copied(broker, tmp_path, "__consumer_offsets")
     done = run(capsys, "record", "decode", "--topic", "consumer-offsets", *files)
-    rows = {(row["partition"], row["offset"]): row for row in done.rows}
 
     theirs = dumped(files, "--offsets-decoder")
 
-    about_groups = {address: pair for address, pair in theirs.items() if int(pair[0]["type"]) in NUMBERS.values()}
-    assert rows.keys() == about_groups.keys()
-    assert {row["decode_status"] for row in rows.values()} == {"decoded"}
-    assert {row["type"] for row in rows.values()} == {*NUMBERS, "tombstone"}
-    for address, row in rows.items():
-        key, value = about_groups[address]
-        assert NUMBERS[row.get("of", row["type"])] == int(key["type"])
-        assert (row["group"], row.get("member")) == (key["data"]["groupId"], key["data"].get("memberId"))
-        assert (value is None) == (row["type"] == "tombstone")
-        if value is not None:
-            assert value["data"] == as_kafka_prints_group(row)
+    kinds = {kind.value: kind.name.lower() for kind in GroupRecordType}
+    about_groups = {address: pair for address, pair in theirs.items() if int(pair[0]["type"]) in kinds}
+    assert {(row["partition"], row["offset"]) for row in done.rows} == about_groups.keys()
+    assert {row["decode_status"] for row in done.rows} == {"decoded"}
+    assert {row["type"] for row in done.rows} == {*kinds.values(), "tombstone"}
+    for raw in read_files(files, ReadReport()):
+        address = raw.state_partition, raw.offset
+        if address in about_groups:
+            key, value = about_groups[address]
+            ours = kafka_forms(decode(raw.key, raw.value), int(key["type"]))
+            assert ours == (key["data"], None if value is None else value["data"])
     others = len(theirs) - len(about_groups)
     assert (f"{others:,} records of offsets and other groups left out" in done.stderr) == bool(others)

@@ -7,11 +7,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from drivers.command_line import run
-from servers.workload import Worked
-from state_topics.filled_topic import read_all, write_dump
+from drivers.whole_topic import messages_of
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.raw_record import RawRecord
@@ -31,61 +29,16 @@ def copied_segments(broker: EmbeddedBroker, to: Path, pattern: str) -> list[Path
     return found
 
 
-def test_a_live_segment_is_what_a_consumer_gets(
-    broker: EmbeddedBroker, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The state topic's segments hold, without a hole from the first offset on, the very records that a consumer gets;
-    decode and replay give the same for both."""
-    files = copied_segments(broker, tmp_path, "__share_group_state-*")
-    consumed_after = {(r.state_partition, r.offset): r for r in read_all(broker)}
-    damage: list[SegmentDamage] = []
-
-    records = list(read_files(files, ReadReport(on_damage=damage.append)))
-
-    assert damage == []
-    assert len(records) > worked.accepted
-    assert records == [consumed_after[r.state_partition, r.offset] for r in records]
-    for partition in {r.state_partition for r in records}:
-        offsets = [r.offset for r in records if r.state_partition == partition]
-        assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
-    dump = write_dump(sorted(records, key=lambda r: (r.state_partition, r.offset)), tmp_path / "same.jsonl")
-    for command in ("decode", "replay"):
-        done = run(capsys, "record", command, *files)
-        assert done.code == 0
-        assert done.rows == run(capsys, "record", command, dump).rows
-        assert done.stderr.endswith(" 0 not readable\n")
-
-
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 
 
-def consumed(broker: EmbeddedBroker, topic: str, end: int) -> list[RawRecord]:
-    """Every committed record of partition 0, up to offset `end`, as a consumer gets it."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "segments",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found = []
-        for _ in range(300):
-            for message in consumer.consume(1_000, 0.2):
-                if message.error() is None:
-                    time = message.timestamp()[1]
-                    key, value = message.key(), message.value()
-                    found.append(
-                        RawRecord(state_partition=0, offset=message.offset(), timestamp_ms=time, key=key, value=value)
-                    )
-            if consumer.position([TopicPartition(topic, 0)])[0].offset >= end:
-                return found
-        raise AssertionError(f"{topic} was not read up to {end}")
-    finally:
-        consumer.close()
+def consumed(broker: EmbeddedBroker, topic: str) -> list[RawRecord]:
+    """Every committed record of partition 0, as a consumer gets it."""
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
+    return [
+        RawRecord(state_partition=0, offset=m.offset(), timestamp_ms=m.timestamp()[1], key=m.key(), value=m.value())
+        for m in messages_of(properties, topic)
+    ]
 
 
 def produce(broker: EmbeddedBroker, topic: str, count: int, **properties: str) -> None:
@@ -132,7 +85,7 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
     records = list(read_files([file], ReadReport(state_partition=0, on_damage=damage.append)))
 
     assert damage == []
-    assert records == consumed(broker, topics[codec], len(records))
+    assert records == consumed(broker, topics[codec])
     assert len(records) == (250 if codec == "producer" else 200)
 
 
@@ -168,4 +121,4 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -
     assert [r.value for r in records] == [b"0", b"2", b"4"]
     assert (reading.control_records, reading.aborted_records) == (6, 3)
     assert [(d.status, d.first_offset) for d in damage] == [("undecided_transaction", *opened)]
-    assert records == consumed(broker, topic, 13)
+    assert records == consumed(broker, topic)

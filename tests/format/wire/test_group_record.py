@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle.kafka_classes import compiled
+from oracle.kafka_group_forms import kafka_forms
 from samples.random_records import INT32, INT64
 
 from acktrail.errors import InputError, MalformedRecord, UnsupportedRecord
-from acktrail.format.wire.group_record import decode, is_about_others
+from acktrail.format.wire.group_record import OTHER_TYPES, decode, is_about_others
 from acktrail.model.group_records import (
     AssignedPartitions,
     GroupRecordType,
@@ -29,7 +33,8 @@ from acktrail.model.group_records import (
 from acktrail.model.share_partition import GroupId, TopicId, topic_id_text
 from acktrail_simulation.messages.group_record_encoder import encode
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), max_size=8)
+"""Also what a line of Kafka's answer can hold."""
 groups = texts.map(GroupId)
 topic_ids = st.binary(min_size=16, max_size=16).map(topic_id_text)
 partitions = st.lists(INT32, max_size=3).map(tuple)
@@ -218,3 +223,39 @@ def test_what_is_unsupported() -> None:
     for member, kind in (("m", GroupRecordType.METADATA), (None, GroupRecordType.MEMBER_METADATA)):
         with pytest.raises(ValueError, match="tombstone"):
             encode(ShareGroupTombstone(record_type=kind, group_id=GroupId("g"), member_id=member))
+
+
+def line_of(key: bytes, value: bytes | None) -> str:
+    return f"{key.hex()} {'-' if value is None else value.hex()}"
+
+
+def drawn(count: int) -> list[Any]:
+    """Records and tombstones of every type."""
+    found: list[Any] = []
+
+    @settings(max_examples=count)
+    @given(st.sampled_from(list(GroupRecordType)).flatmap(RECORDS.__getitem__))
+    def draw(record: Any) -> None:
+        found.append(record)
+
+    draw()
+    return found
+
+
+@pytest.mark.broker
+def test_kafka_reads_and_writes_the_same(tmp_path: Path) -> None:
+    """Kafka reads each record as we do and writes the same bytes; its types are those that we know or skip."""
+    main_class = "org.apache.kafka.coordinator.group.KafkaGroupRecords"
+    program = compiled(("KafkaGroupRecords.java",), main_class, "4.3.1", tmp_path)
+    written = [encode(record) for record in drawn(300)]
+    pairs = [*written, *((key, None) for key, _ in written[::10])]
+
+    types, *answers = program.run("\n".join(line_of(*pair) for pair in pairs))
+
+    known = {int(number): name for number, _, name in (each.partition("=") for each in types.split())}
+    own = {number: name for number, name in known.items() if number not in OTHER_TYPES}
+    assert own == {kind.value: f"SHARE_GROUP_{kind.name}" for kind in GroupRecordType}
+    assert len(answers) == 3 * len(pairs)
+    for pair, key, content, again in zip(pairs, answers[::3], answers[1::3], answers[2::3], strict=True):
+        in_key, in_value = kafka_forms(decode(*pair), int.from_bytes(pair[0][:2], "big"))
+        assert (json.loads(key), json.loads(content), again) == (in_key, in_value, line_of(*pair))

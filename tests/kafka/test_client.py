@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from pathlib import Path
 
 import pytest
+from servers.no_broker import no_broker
 from servers.real_broker import kill, restart
 from servers.workload import Workload, until
 
@@ -21,36 +19,11 @@ from acktrail.kafka.admin import ShareGroupAdmin
 pytestmark = pytest.mark.broker
 
 
-def unreachable(address: str, **properties: str) -> Unreachable:
+def unreachable(address: str) -> Unreachable:
     """The error for `address`."""
-    named = {name.replace("_", "."): value for name, value in properties.items()}
     with pytest.raises(Unreachable) as caught:
-        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address))
     return caught.value
-
-
-@contextmanager
-def listening(answer: bytes | None = None) -> Iterator[str]:
-    """A server that takes connections, and answers `answer`, or (None) never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken: list[socket.socket] = []
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                taken.append(connection)
-                if answer is not None:
-                    connection.recv(4096)
-                    connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-        for connection in taken:
-            connection.close()
 
 
 def test_every_address_is_tried_and_named() -> None:
@@ -71,7 +44,7 @@ def test_one_living_address_is_enough(kafka: KafkaConfig) -> None:
 @pytest.mark.parametrize(("answer", "said"), [(None, "no answer"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "protocol")])
 def test_a_server_that_is_no_broker_is_unreachable(answer: bytes | None, said: str) -> None:
     """A broker that was just killed takes connections and does not answer; another server answers HTTP."""
-    with listening(answer) as address:
+    with no_broker(answer=answer) as address:
         assert said in unreachable(address).message
 
 
@@ -89,23 +62,15 @@ def test_the_controllers_port_is_named_as_what_it_may_be(broker: EmbeddedBroker)
     assert "controller" in unreachable(controller).hint
 
 
-def misconfigured(address: str, **properties: str) -> ConfigurationError:
-    """The error for a configuration that a person must correct."""
-    named = {name.replace("_", "."): value for name, value in properties.items()}
-    with pytest.raises(ConfigurationError) as caught:
-        ShareGroupAdmin(KafkaConfig(bootstrap_servers=address, properties=named))
-    return caught.value
-
-
 @pytest.mark.parametrize("content", [None, b"\x00 no PEM", b"-----BEGIN CERTIFICATE-----\nrubbish\n"])
 def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None) -> None:
     """A file that is missing, is no PEM or holds no certificate: the property and the file are named."""
     file = tmp_path / "ca.pem"
     if content is not None:
         file.write_bytes(content)
-    error = misconfigured("127.0.0.1:1", security_protocol="SSL", ssl_ca_location=str(file))
-    assert str(file) in error.message
-    assert "ssl.ca.location" in error.message
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(file)}
+    with pytest.raises(ConfigurationError, match=f"ssl.ca.location: {re.escape(str(file))}"):
+        ShareGroupAdmin(KafkaConfig(bootstrap_servers="127.0.0.1:1", properties=properties))
 
 
 def test_a_login_where_none_is_wanted_is_refused(kafka: KafkaConfig, guarded: EmbeddedBroker) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,148 +19,106 @@ from acktrail.kafka.client.coordinators import Coordinators
 from acktrail.kafka.client.error_codes import REQUEST_TIMED_OUT
 
 
-class SilentClient:
-    """A cluster with one coordinator that keeps silent the first `silences` times."""
+@dataclass
+class Cluster:
+    """`nodes` coordinators. Without an answer stay requests to those in `silent`, of the rounds in `silent_rounds`,
+    with more than `limit` groups, or with one of `stuck`: such a request takes those beside it with it, as they wait in
+    one connection, and all of its timeout. A round takes `takes_s`."""
 
-    request_timeout_s = 0.2
-
-    def __init__(self, silences: int) -> None:
-        self.silences = silences
-        self.asked = 0
+    nodes: int = 3
+    silent: Collection[int] = ()
+    silent_rounds: Collection[int] = ()
+    limit: int = 100
+    stuck: frozenset[str] = frozenset()
+    takes_s: float = 0.0
+    request_timeout_s: float = 0.02
+    rounds: int = 0
+    silences: int = 0
+    largest: int = 0
+    most: int = 0
+    requests: Counter[int] = field(default_factory=Counter)
 
     def send(self, request: Any, silences: int) -> Any:
         found = [SimpleNamespace(key=key, error_code=0, error_message=None) for key in request.coordinator_keys]
         return SimpleNamespace(coordinators=found)
 
     def learn_coordinator(self, found: Any, key: str) -> int:
-        return 1
-
-    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
-        self.asked += 1
-        if self.asked <= self.silences:
-            return [NoResponse(node_id=node, error=RequestTimedOutError()) for node, _ in requests]
-        groups = [SimpleNamespace(group_id=group_id, error_code=0, error_message=None) for group_id in requests[0][1]]
-        return [SimpleNamespace(groups=groups)]
+        return zlib.crc32(key.encode()) % self.nodes
 
     def explain(self, missing: NoResponse) -> Exception:
         return RetryableError("kept silent", hint="try again")
 
-
-def ask(client: SilentClient) -> dict[str, Any]:
-    return dict(Coordinators(cast("BrokerClient", client)).query(["a", "b"], list))
-
-
-def test_a_request_without_an_answer_is_sent_again() -> None:
-    """One silence is no failure: the groups' answers are those of the next requests, one for each."""
-    client = SilentClient(silences=1)
-    assert {group: answer.error_code for group, answer in ask(client).items()} == {"a": 0, "b": 0}
-    assert client.asked == 3
-
-
-def test_a_coordinator_that_stays_silent_is_an_error_in_bounded_time() -> None:
-    """It stops asking in the end."""
-    client = SilentClient(silences=1_000)
-    with pytest.raises(RetryableError):
-        ask(client)
-    assert 1 < client.asked < 100
-
-
-class BusyCluster(SilentClient):
-    """Three coordinators; those in `silent` do not answer."""
-
-    def __init__(self, silent: frozenset[int] = frozenset()) -> None:
-        super().__init__(silences=0)
-        self.silent = silent
-        self.largest, self.most = 0, 0
-        self.requests: Counter[int] = Counter()
-
-    def learn_coordinator(self, found: Any, key: str) -> int:
-        return zlib.crc32(key.encode()) % 3
-
     def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+        self.rounds += 1
         self.requests.update(node for node, _ in requests)
         self.most = max(self.most, *Counter(node for node, _ in requests).values())
         self.largest = max(self.largest, *(len(group_ids) for _, group_ids in requests))
-        return [self._reply(node, group_ids) for node, group_ids in requests]
+        silent = {node for node, group_ids in requests if self._is_silent(node, group_ids)}
+        self.silences += bool(silent)
+        time.sleep(self.takes_s + self.request_timeout_s * bool(silent))  # the time that requests have
+        return [self._reply(node, group_ids, is_silent=node in silent) for node, group_ids in requests]
 
-    def _reply(self, node: int, group_ids: list[str]) -> Any:
-        if node in self.silent:
+    def _is_silent(self, node: int, group_ids: list[str]) -> bool:
+        is_too_much = len(group_ids) > self.limit or bool(self.stuck.intersection(group_ids))
+        return node in self.silent or self.rounds in self.silent_rounds or is_too_much
+
+    def _reply(self, node: int, group_ids: list[str], *, is_silent: bool) -> Any:
+        if is_silent:
             return NoResponse(node_id=node, error=RequestTimedOutError())
         rows = [SimpleNamespace(group_id=group_id, error_code=0, error_message=None) for group_id in group_ids]
         return SimpleNamespace(groups=rows)
 
 
-class SlowCluster(BusyCluster):
-    """One coordinator that takes longer over all groups than a try may take, and keeps silent once near the end."""
-
-    request_timeout_s = 0.02
-
-    def learn_coordinator(self, found: Any, key: str) -> int:
-        return 1
-
-    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
-        began = time.monotonic()
-        while time.monotonic() < began + 0.01:
-            pass
-        self.asked += 1
-        self.silent = frozenset({1} if self.asked == 9 else ())
-        return super().send_all(requests)
+def names(count: int) -> list[str]:
+    return [f"g{number}" for number in range(count)]
 
 
-def ask_many(cluster: BusyCluster, group_ids: list[str]) -> dict[str, Any]:
+def ask(cluster: Cluster, group_ids: list[str], *, tolerates_silence: bool = True) -> dict[str, Any]:
     coordinators = Coordinators(cast("BrokerClient", cluster))
-    return dict(coordinators.query(group_ids, list, read=lambda row: row.group_id, tolerates_silence=True))
+    return dict(coordinators.query(group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence))
+
+
+def bodies(answers: dict[str, Any]) -> dict[str, Any]:
+    return {name: answer.body for name, answer in answers.items()}
+
+
+def test_a_request_without_an_answer_is_sent_again() -> None:
+    """One silence is no failure: the groups' answers are those of the next requests, one for each."""
+    cluster = Cluster(nodes=1, silent_rounds={1})
+    assert bodies(ask(cluster, ["a", "b"], tolerates_silence=False)) == {"a": "a", "b": "b"}
+    assert cluster.rounds == 3
+
+
+def test_a_coordinator_that_stays_silent_is_an_error_in_bounded_time() -> None:
+    """It stops asking in the end."""
+    cluster = Cluster(nodes=1, silent={0})
+    with pytest.raises(RetryableError):
+        ask(cluster, ["a", "b"], tolerates_silence=False)
+    assert 1 < cluster.rounds < 100
 
 
 def test_many_groups_are_few_requests_at_a_time() -> None:
     """Each broker has at most two requests of at most 100 groups at once; every group has its own answer."""
-    cluster, names = BusyCluster(), [f"g{number}" for number in range(10_000)]
-    answers = ask_many(cluster, names)
+    cluster, groups = Cluster(), names(10_000)
+    assert bodies(ask(cluster, groups)) == dict(zip(groups, groups, strict=True))
     assert (cluster.most, cluster.largest) == (2, 100)
-    assert [answers[name].body for name in names] == names
 
 
 def test_a_silence_late_in_a_long_query_is_asked_again() -> None:
-    """Time counts from the last answer, not from the first request."""
-    coordinators = Coordinators(cast("BrokerClient", SlowCluster()))
-    names = [f"g{number}" for number in range(2_000)]
-    answers = coordinators.query(names, list, read=lambda row: row.group_id)
-    assert [answers[name].body for name in names] == names
+    """Time counts from the last answer, not from the first request: all groups take longer than a try may take."""
+    cluster, groups = Cluster(nodes=1, takes_s=0.01, silent_rounds={9}), names(2_000)
+    assert bodies(ask(cluster, groups, tolerates_silence=False)) == dict(zip(groups, groups, strict=True))
 
 
 def test_a_silent_coordinator_is_not_asked_about_all_its_groups() -> None:
     """Its silence costs one round of requests a try, however many groups it has; the others answer."""
-    names = [f"g{number}" for number in range(10_000)]
-    silent, awake = BusyCluster(frozenset({1})), BusyCluster()
-    answers = ask_many(silent, names)
-    ask_many(awake, names)
-    assert {answers[name].error_code for name in names} == {0, REQUEST_TIMED_OUT}
+    silent, awake = Cluster(silent={1}), Cluster()
+    answers = ask(silent, names(10_000))
+    ask(awake, names(10_000))
+    assert Counter(answer.error_code for answer in answers.values()).keys() == {0, REQUEST_TIMED_OUT}
     assert silent.requests[0] == awake.requests[0]
-    tries = silent.requests[1] / 2
-    assert tries < 20
+    assert silent.requests[1] < 40
     assert sum(answer.error_code == 0 for answer in answers.values()) > 6_000
-
-
-class LimitedCluster(BusyCluster):
-    """One coordinator that answers in time about so many groups at once and no more, and never about those of `stuck`.
-    A request without an answer takes those beside it with it, as they wait in one connection."""
-
-    def __init__(self, most: int, stuck: frozenset[str] = frozenset()) -> None:
-        super().__init__()
-        self.limit, self.stuck = most, stuck
-        self.request_timeout_s = 0.02
-        self.silent_rounds = 0
-
-    def learn_coordinator(self, found: Any, key: str) -> int:
-        return 1
-
-    def send_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
-        parts = [group_ids for _, group_ids in requests]
-        is_silent = any(len(part) > self.limit or self.stuck.intersection(part) for part in parts)
-        self.silent = frozenset({1} if is_silent else ())
-        self.silent_rounds += is_silent
-        time.sleep(self.request_timeout_s * is_silent)  # the time that a request has, not a wait for anything
-        return super().send_all(requests)
 
 
 @pytest.mark.parametrize("count", [1_000, 150, 7])
@@ -166,30 +126,29 @@ class LimitedCluster(BusyCluster):
 def test_a_coordinator_that_is_too_slow_for_large_requests_is_asked_about_fewer_groups(most: int, count: int) -> None:
     """Every group is described, whatever the number is that the coordinator masters in time, and what it did not master
     is tried a few times, not once for each request."""
-    cluster, names = LimitedCluster(most), [f"g{number}" for number in range(count)]
-    answers = ask_many(cluster, names)
-    assert [answers[name].body for name in names] == names
-    assert cluster.silent_rounds <= 2
+    cluster, groups = Cluster(nodes=1, limit=most), names(count)
+    assert bodies(ask(cluster, groups)) == dict(zip(groups, groups, strict=True))
+    assert cluster.silences <= 2
 
 
 def test_a_group_that_is_never_answered_costs_the_others_nothing() -> None:
     """Its request is divided until it is asked alone: it has the error, all others their answers, also those whose
     requests waited beside it."""
-    cluster, names = LimitedCluster(100, frozenset({"g321"})), [f"g{number}" for number in range(1_000)]
-    answers = ask_many(cluster, names)
-    assert [name for name in names if answers[name].error_code] == ["g321"]
+    cluster, groups = Cluster(nodes=1, stuck=frozenset({"g321"})), names(1_000)
+    answers = ask(cluster, groups)
+    assert [name for name in groups if answers[name].error_code] == ["g321"]
     assert (answers["g321"].error_code, answers["g321"].message) == (REQUEST_TIMED_OUT, "kept silent")
-    assert cluster.silent_rounds == 3
+    assert cluster.silences == 3
     with pytest.raises(RetryableError, match="kept silent"):
-        Coordinators(cast("BrokerClient", cluster)).query(names, list)
+        ask(cluster, groups, tolerates_silence=False)
 
 
 def test_many_groups_that_are_never_answered_end_the_query() -> None:
     """However much is answered between them, the silences of a query are few; what was answered stays."""
-    stuck = frozenset(f"g{number}" for number in range(0, 1_000, 50))
-    cluster, names = LimitedCluster(100, stuck), [f"g{number}" for number in range(1_000)]
-    answers = ask_many(cluster, names)
-    assert cluster.silent_rounds <= 10
-    assert answers.keys() == set(names)
+    stuck = frozenset(names(1_000)[::50])
+    cluster = Cluster(nodes=1, stuck=stuck)
+    answers = ask(cluster, names(1_000))
+    assert cluster.silences <= 10
+    assert answers.keys() == {*names(1_000)}
     assert {answers[name].error_code for name in stuck} == {REQUEST_TIMED_OUT}
-    assert {answers[name].body for name in names if not answers[name].error_code} <= set(names) - stuck
+    assert {answers[name].body for name in answers if not answers[name].error_code} <= {*names(1_000)} - stuck

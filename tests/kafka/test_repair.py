@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from jobs.replaying import replayed_again, replayed_here
 from jobs.world import batch, key_of, snapshot
+from servers.releases import releases
 from state_topics.filled_topic import create_state_topic, fill
 
 from acktrail.config import KafkaConfig, TablesConfig
@@ -55,8 +56,10 @@ class Exported:
         return Tables(TablesConfig(uri=str(folder / "tables")))
 
 
-def _exported(version: str, folder: Path) -> Iterator[Exported]:
-    with EmbeddedBroker(version) as broker:
+@pytest.fixture(scope="module", params=releases("4.3.1", "4.4.0"))
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
+    folder = tmp_path_factory.mktemp("exported")
+    with EmbeddedBroker(request.param) as broker:
         create_state_topic(broker, PARTITIONS)
         tables = TablesConfig(uri=str(folder / "tables"))
         for number, run in enumerate(RUNS):
@@ -64,22 +67,6 @@ def _exported(version: str, folder: Path) -> Iterator[Exported]:
             observe(broker.config(), tables, run_id=run)
             replayed_here(Tables(tables), run)
         yield Exported(broker=broker, kafka=broker.config(), tables=tables)
-
-
-@pytest.fixture(scope="module")
-def kafka_4_3_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
-    yield from _exported("4.3.1", tmp_path_factory.mktemp("exported"))
-
-
-@pytest.fixture(scope="module")
-def kafka_4_4_0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
-    yield from _exported("4.4.0", tmp_path_factory.mktemp("exported"))
-
-
-@pytest.fixture
-def exported(request: pytest.FixtureRequest) -> Exported:
-    found: Exported = request.getfixturevalue(request.param)
-    return found
 
 
 def _log(tables: Tables, table: str = "state_records") -> list[Path]:
@@ -114,11 +101,7 @@ LOSSES: dict[str, Callable[[Tables], object]] = {
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("exported", "loss"),
-    [*(("kafka_4_3_1", loss) for loss in LOSSES), pytest.param("kafka_4_4_0", "newest commit", marks=pytest.mark.full)],
-    indirect=["exported"],
-)
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: str) -> None:
     """Any records may be lost: export, reconciliation, history and verification refuse and name the table. A
     dry run changes nothing. After the repair every record is there once, ranges cover each, and incremental states
@@ -158,7 +141,6 @@ def _ranged(tables: Tables) -> int:
     return int(pc.sum(tables.read("export_ranges", columns=["records_read"])["records_read"]).as_py())
 
 
-@pytest.mark.parametrize("exported", ["kafka_4_3_1"], indirect=True)
 def test_what_is_lost_is_said_by_the_command(exported: Exported, tmp_path: Path) -> None:
     """The refusal names the versions and what to do on one line with exit code 3; the dry run is the default and names
     state partitions and offsets."""

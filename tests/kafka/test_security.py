@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,20 +16,19 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from drivers.descriptor_counts import descriptor_counts
 from servers.certificates import Authority
+from servers.no_broker import no_broker
 from servers.secured_broker import PASSWORD, USER, WAYS, SecuredBroker, secured_broker
 from servers.token_endpoint import CLIENT, SUBJECT
 from servers.workload import until
 
 from acktrail.backoff import Backoff
-from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError, NotAuthorized, RetryableError, Unreachable
-from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.client.broker_client import BrokerClient
 from acktrail.kafka.client.client_settings import ClientSettings, to_librdkafka
 from acktrail.kafka.client.credentials import TokenSource, token_source
 from acktrail.kafka.log_reader import LogReader, StateTopic
-from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -345,20 +342,6 @@ def test_the_principal_is_the_brokers(secured: SecuredBroker, way: str) -> None:
         until(lambda: f"{denied}Topic:LITERAL:{hidden}" in log.read_text(errors="replace"), what="the refusal")
 
 
-@pytest.mark.parametrize("way", ["mutual TLS", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_an_export_runs_from_end_to_end(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
-    """Every state record is in the tables, as through the listener in plain text."""
-    exported: dict[str, set[tuple[int, int]]] = {}
-    for each in (way, "plaintext"):
-        tables = TablesConfig(uri=str(tmp_path / each))
-        summary = export(secured.config(each), tables, asks_brokers=False)
-        assert summary.status == "complete"
-        rows = Tables(tables).read("state_records").select(["state_partition", "offset"]).to_pylist()
-        exported[each] = {(row["state_partition"], row["offset"]) for row in rows}
-    assert len(exported[way]) >= 3
-    assert exported[way] <= exported["plaintext"]
-
-
 def test_an_outage_costs_no_descriptors(secured: SecuredBroker) -> None:
     """However often nobody takes a connection, there are as many descriptors as before: of a client that lives on, and
     of new ones."""
@@ -379,46 +362,17 @@ def test_a_servers_expired_certificate_is_said_to_be(tmp_path: Path) -> None:
     authority = Authority.make(tmp_path, "authority")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.signed("expired", address="127.0.0.1", has_expired=True))
-    with _tls_server(context) as address, pytest.raises(ConfigurationError, match="is out of date"):
+    with no_broker(tls=context) as address, pytest.raises(ConfigurationError, match="is out of date"):
         ShareGroupAdmin(_trusting(address, authority))
 
 
 def test_a_server_that_keeps_silent_in_a_handshake_is_unreachable(tmp_path: Path) -> None:
     """Connections are taken and nothing is said, also not to a client with TLS."""
     authority = Authority.make(tmp_path, "authority")
-    with _tls_server(None) as address, pytest.raises(Unreachable, match="no answer in time"):
+    with no_broker() as address, pytest.raises(Unreachable, match="no answer in time"):
         ShareGroupAdmin(_trusting(address, authority), bootstrap_timeout_s=1.0)
 
 
 def _trusting(address: str, authority: Authority) -> KafkaConfig:
     properties = {"security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
     return KafkaConfig(bootstrap_servers=address, properties=properties)
-
-
-class _tls_server:  # noqa: N801  # a context manager by its use
-    """Takes connections at an address and makes TLS handshakes with `context`; None: keeps silent."""
-
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        self._context, self._taken = context, []  # type: ignore[var-annotated]  # sockets
-        self._server = socket.create_server(("127.0.0.1", 0))
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return f"127.0.0.1:{self._server.getsockname()[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        for each in (self._server, *self._taken):
-            each.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-                self._taken.append(connection)
-                if self._context is not None:
-                    self._taken.append(self._context.wrap_socket(connection, server_side=True))
-            except ssl.SSLError:
-                continue
-            except OSError:
-                return

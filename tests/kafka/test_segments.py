@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from drivers.whole_topic import messages_of
+from drivers.whole_topic import records_of
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.raw_record import RawRecord
@@ -33,12 +33,8 @@ CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 
 
 def consumed(broker: EmbeddedBroker, topic: str) -> list[RawRecord]:
-    """Every committed record of partition 0, as a consumer gets it."""
-    properties = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
-    return [
-        RawRecord(state_partition=0, offset=m.offset(), timestamp_ms=m.timestamp()[1], key=m.key(), value=m.value())
-        for m in messages_of(properties, topic)
-    ]
+    """Every committed record, as a consumer gets it."""
+    return [*records_of({"bootstrap.servers": broker.bootstrap_servers}, topic)]
 
 
 def produce(broker: EmbeddedBroker, topic: str, count: int, **properties: str) -> None:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from drivers.bounded_reading import drain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.random_records import records as state_records
@@ -66,24 +67,11 @@ def write(config: KafkaConfig, count: int, partition: int = 0, *, text: bytes = 
     assert sender.flush(30) == 0
 
 
-def started(config: KafkaConfig) -> StateTask:
+def started(config: KafkaConfig, name: str = STATE_TOPIC) -> StateTask:
     """A bounded task at the beginning of the log."""
-    task = StateTask(config)
+    task = StateTask(config, name, partitions=None if name == STATE_TOPIC else [0])
     task.start(SourceTaskContext())
     return task
-
-
-def drain(task: StateTask, *, timeout_s: float = 240) -> list[SourceBatch]:
-    """What `task` has still to give."""
-    batches: list[SourceBatch] = []
-
-    def is_over() -> bool:
-        batches.extend(task.poll(0.2))
-        return task.is_finished
-
-    until(is_over, what="the end of a bounded run", timeout_s=timeout_s)
-    task.stop()
-    return batches
 
 
 def offsets(batches: list[SourceBatch], partition: int = 0) -> list[int]:
@@ -113,11 +101,7 @@ def test_every_kind_of_record_arrives_with_its_bytes(topic: KafkaConfig, regular
 
 def read_all(config: KafkaConfig, topic: str) -> list[int]:
     """The offsets that a bounded reading of partition 0 of another topic gives."""
-    task, found = StateTask(config, topic, partitions=[0]), list[int]()
-    task.start(SourceTaskContext())
-    for batch in drain(task):
-        found += batch.rows["state_records"].column("offset").to_pylist()
-    return found
+    return offsets(drain(started(config, topic)))
 
 
 @pytest.fixture
@@ -179,7 +163,7 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
     task = started(topic)
     batches = [*until(lambda: task.poll(0.2), what="the first batch")]
     restart(crafted)
-    batches += drain(task, timeout_s=300)
+    batches += drain(task)
     for partition in range(PARTITIONS):
         assert offsets(batches, partition) == list(range(count // PARTITIONS))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,8 @@ from uuid import uuid4
 
 import pyarrow.compute as pc
 import pytest
-from drivers.whole_topic import messages_of
+from drivers.bounded_reading import drain
+from drivers.whole_topic import records_of
 from jobs.replaying import replayed_again, replayed_here
 from servers.workload import Worked, Workload, until
 
@@ -31,28 +31,12 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 
-Record = tuple[int, int, bytes, bytes | None]
+Record = tuple[int, int, bytes | None, bytes | None]
 
 
 def run(config: KafkaConfig, positions: Mapping[SourcePartition, int]) -> list[SourceBatch]:
     """One bounded run over all partitions."""
     return drain(StateTask(config), SourceTaskContext(run_id="run-1", position=positions.get))
-
-
-def drain(task: StateTask, context: SourceTaskContext) -> list[SourceBatch]:
-    batches: list[SourceBatch] = []
-    deadline = time.monotonic() + 240
-    try:
-        task.start(context)
-        while not task.is_finished:
-            assert time.monotonic() < deadline, "the bounded run does not end"
-            batches += task.poll(0.5)
-        ended, count = task.partitions
-        assert ended == count
-        assert not task.poll(0)
-    finally:
-        task.stop()
-    return batches
 
 
 def positions_after(batches: Sequence[SourceBatch]) -> dict[SourcePartition, int]:
@@ -71,13 +55,8 @@ def records(batches: Sequence[SourceBatch]) -> list[Record]:
 
 def log_of(config: KafkaConfig) -> list[Record]:
     """The whole topic by a plain consumer: partition by partition."""
-    return sorted(
-        (
-            (message.partition(), message.offset(), message.key(), message.value())
-            for message in messages_of(to_librdkafka(config), STATE_TOPIC)
-        ),
-        key=lambda row: row[:2],
-    )
+    found = [(r.state_partition, r.offset, r.key, r.value) for r in records_of(to_librdkafka(config), STATE_TOPIC)]
+    return sorted(found, key=lambda row: row[:2])
 
 
 def test_two_bounded_runs_give_every_record_once(kafka: KafkaConfig, worked: Worked, workload: Workload) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from acktrail.config import KafkaConfig
@@ -202,15 +202,8 @@ class ScheduledTask(SourceTask):
     """Looks at its start, then every `interval_s` seconds from the beginning of one look to that of the next. A time
     that was missed is left out. `acls`: without one of them a look leaves something out, and the status says which."""
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        *,
-        interval_s: float,
-        acls: Sequence[Acl] = (),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config, self._interval_s, self._clock = config, interval_s, clock
+    def __init__(self, config: KafkaConfig, *, interval_s: float, acls: Sequence[Acl] = ()) -> None:
+        self._config, self._interval_s = config, interval_s
         self._acls, self._limits = acls, ""
         self._context = SourceTaskContext()
         self._admin: ShareGroupAdmin | None = None
@@ -219,12 +212,12 @@ class ScheduledTask(SourceTask):
     def start(self, context: SourceTaskContext) -> None:
         self._context = context
         self._admin = ShareGroupAdmin(self._config)
-        self._begins_at = self._clock()
+        self._begins_at = time.monotonic()
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:
         """The next look when it is time for it."""
         assert self._admin is not None
-        now = self._clock()
+        now = time.monotonic()
         if now < self._begins_at:
             self._context.stop.wait(min(timeout_s, self._begins_at - now))
             return ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from acktrail.format.wire.dialects import decode, encode
 from acktrail.format.wire.raw_record import DecodeStatus, RawRecord, decode_raw
@@ -75,15 +73,6 @@ def test_kafkas_own_bytes(key: str, value: str | None, record: StateRecord) -> N
 
     assert decode(*raw) == record
     assert encode(record) == raw
-
-
-@given(st.one_of(st.none(), st.binary(max_size=80)), st.one_of(st.none(), st.binary(max_size=120)))
-def test_random_bytes(key: bytes | None, value: bytes | None) -> None:
-    """Any bytes give a row with a status: decoded with a record, or another status with a reason."""
-    addressed = decode_raw(RawRecord(state_partition=0, offset=1, timestamp_ms=2, key=key, value=value))
-
-    assert (addressed.record is None) == (addressed.reason is not None)
-    assert (addressed.status is DecodeStatus.DECODED) == (addressed.record is not None)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from servers.workload import until
 
 from acktrail.config import KafkaConfig
-from acktrail.connect.contract import SourceConnector, SourceTaskContext
+from acktrail.connect.contract import SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 
-__all__ = ["everything", "keys"]
+__all__ = ["drain", "everything", "keys"]
 
 
 def keys(kafka: KafkaConfig, **others: str) -> dict[str, str]:
@@ -23,6 +23,21 @@ def keys(kafka: KafkaConfig, **others: str) -> dict[str, str]:
     }
 
 
+def drain(task: SourceTask, context: SourceTaskContext | None = None) -> list[SourceBatch]:
+    """What a bounded task has to give, to the end of its logs; it is started with `context`, or was started before."""
+    batches: list[SourceBatch] = []
+    try:
+        if context is not None:
+            task.start(context)
+        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs", timeout_s=300)
+        ended, count = task.partitions
+        assert ended == count
+        assert not task.poll(0)
+    finally:
+        task.stop()
+    return batches
+
+
 def everything(
     connector: SourceConnector, positions: Mapping[SourcePartition, Position]
 ) -> tuple[list[SourceBatch], dict[str, float]]:
@@ -30,10 +45,5 @@ def everything(
     connector.start()
     (config,) = connector.task_configs(1)
     task = connector.task(config)
-    try:
-        task.start(SourceTaskContext(position=positions.get))
-        batches: list[SourceBatch] = []
-        until(lambda: batches.extend(task.poll(0.2)) or task.is_finished, what="the end of the logs")
-        return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}
-    finally:
-        task.stop()
+    batches = drain(task, SourceTaskContext(position=positions.get))
+    return batches, {each.labels.get("status", each.name): each.value for each in task.gauges()}

@@ -5,6 +5,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from acktrail.format.wire.raw_record import RawRecord
+
 _PATIENCE_S = 60
 _OWN = {"group.id": "reads-all", "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 20}
 
@@ -27,3 +29,15 @@ def messages_of(properties: Mapping[str, Any], topic: str) -> Iterator[Message]:
                 left.discard(message.partition())
             else:
                 assert not error.fatal(), error
+
+
+def records_of(properties: Mapping[str, Any], topic: str) -> Iterator[RawRecord]:
+    """The same as records."""
+    for message in messages_of(properties, topic):
+        yield RawRecord(
+            state_partition=message.partition(),
+            offset=message.offset(),
+            timestamp_ms=message.timestamp()[1],
+            key=message.key(),
+            value=message.value(),
+        )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from drivers.whole_topic import records_of
 from samples.dump_lines import dump_line
 
 from acktrail.embedded import EmbeddedBroker
@@ -17,11 +17,6 @@ from acktrail.format.wire.raw_record import RawRecord
 __all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all", "write_dump"]
 
 STATE_TOPIC: Final = "__share_group_state"
-_NEW_LEADER: Final = (
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)
 
 
 def create_state_topic(broker: EmbeddedBroker, partitions: int) -> None:
@@ -48,54 +43,9 @@ def fill(broker: EmbeddedBroker, records: Iterable[tuple[int, bytes | None, byte
 
 
 def read_all(broker: EmbeddedBroker) -> list[RawRecord]:
-    """Every record of the state topic as an ordinary consumer gets it, up to the ends seen at the start."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "reader-of-everything",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        partitions = consumer.list_topics(STATE_TOPIC, 30).topics[STATE_TOPIC].partitions
-        left = {}
-        for partition in partitions:
-            low, high = _log_bounds(consumer, partition)
-            if high > low:
-                left[partition] = high
-        consumer.assign([TopicPartition(STATE_TOPIC, p, 0) for p in left])
-        found = []
-        while left:
-            for message in consumer.consume(10_000, 0.1):  # a longer time is always used up at the end
-                assert message.error() is None, message.error()
-                found.append(
-                    RawRecord(
-                        state_partition=message.partition(),
-                        offset=message.offset(),
-                        timestamp_ms=message.timestamp()[1],
-                        key=message.key(),
-                        value=message.value(),
-                    )
-                )
-                if message.offset() + 1 >= left.get(message.partition(), 0):
-                    left.pop(message.partition(), None)
-        return sorted(found, key=lambda r: (r.state_partition, r.offset))
-    finally:
-        consumer.close()
-
-
-def _log_bounds(consumer: Consumer, partition: int) -> tuple[int, int]:
-    """Asked again while the leader is one that metadata knows and that does not know of it yet."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return consumer.get_watermark_offsets(TopicPartition(STATE_TOPIC, partition), 30)
-        except KafkaException as error:
-            if error.args[0].code() not in _NEW_LEADER or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+    """Every record of the state topic as an ordinary consumer gets it."""
+    found = records_of({"bootstrap.servers": broker.bootstrap_servers}, STATE_TOPIC)
+    return sorted(found, key=lambda r: (r.state_partition, r.offset))
 
 
 def write_dump(records: Iterable[RawRecord], file: Path) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -63,7 +63,7 @@ _ABOUT: Final = {
 _MOST_GROUPS: Final = 1_000
 """Groups with series of their own at most; those with the greatest known lag come first, then unknown ones."""
 _OTHER_GROUP_TYPES: Final = ("consumer.", "streams.")
-_UTC_NOW: Final = partial(dt.datetime.now, dt.UTC)
+_now: Final = partial(dt.datetime.now, dt.UTC)
 _Row = dict[str, Any]
 
 
@@ -94,16 +94,8 @@ class ObservationTask(ScheduledTask):
     """Two samples under a run id of their own. The second waits, at most `wait_s`, until the exported positions have
     reached the ends of the state topic's logs that the first one saw."""
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        *,
-        interval_s: float,
-        wait_s: float,
-        acls: Sequence[Acl] = (),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(config, interval_s=interval_s, acls=acls, clock=clock)
+    def __init__(self, config: KafkaConfig, *, interval_s: float, wait_s: float, acls: Sequence[Acl] = ()) -> None:
+        super().__init__(config, interval_s=interval_s, acls=acls)
         self._wait_s = wait_s
         self._run_id: str | None = None
         self._ends: Mapping[SourcePartition, int] = {}
@@ -114,7 +106,7 @@ class ObservationTask(ScheduledTask):
         assert self._admin is not None
         if self._run_id is None:
             return super().poll(timeout_s)
-        if self._clock() - self._began_at < self._wait_s and not self._is_exported():
+        if time.monotonic() - self._began_at < self._wait_s and not self._is_exported():
             self._context.stop.wait(timeout_s)
             return ()
         batch = observe(self._admin, run_id=self._run_id, phase="after")
@@ -219,7 +211,6 @@ def observe(
     phase: str,
     groups: Collection[str] = (),
     topic_ids: Collection[str] = (),
-    clock: Callable[[], dt.datetime] = _UTC_NOW,
 ) -> SourceBatch:
     """One side (`phase`: before or after) of an observation: rows of ``topics``, ``group_observations`` and
     ``offset_observations``. Raises as `ShareGroupAdmin`.
@@ -227,7 +218,7 @@ def observe(
     Topics and groups are asked first; then, one right after the other, the groups' offsets and the ends of the logs: of
     every partition of the topics that they describe, and of the state topic. A lag refers to a log end that the
     response does not have. So that this end lies between two listed ones, the groups are described again after the
-    listing `before`; `after` lists last. `clock` gives UTC instants; a row's is that of its response. A group or
+    listing `before`; `after` lists last. A row's instant is that of its response. A group or
     partition that cannot be described, also because its coordinator is silent, is a row with the reason; one that was
     deleted meanwhile has no row.
 
@@ -239,7 +230,7 @@ def observe(
     run: _Row = {"cluster_id": admin.cluster_id, "run_id": run_id}
     topics = {topic.name: topic for topic in admin.topics()}
     hidden = admin.hidden_topics(set(topic_ids) - {topic.topic_id for topic in topics.values()})
-    at = clock()
+    at = _now()
     topic_rows = _topic_rows({**run, "first_seen_at": at, "last_seen_at": at}, topics.values(), hidden)
     run["phase"] = phase
     listings = {listing.group_id: listing for listing in admin.list_groups()}
@@ -248,7 +239,7 @@ def observe(
     configs = {answer.group_id: answer for answer in admin.group_configs(group.group_id for group in described)}
     has_letters = any(each.configs and each.configs.get(TOPIC_OF_GROUP) for each in configs.values())
     prefix = broker_config(client_of(admin), TOPIC_PREFIX) if has_letters else None
-    at = clock()
+    at = _now()
     group_rows = [
         {**run, "observed_at": at, **_group_row(listings.get(group.group_id), group, configs[group.group_id], prefix)}
         for group in described
@@ -262,16 +253,16 @@ def observe(
     ]
     there = [group.group_id for group in described if group.error_code not in UNANSWERED]
     offsets = admin.describe_group_offsets(there, tolerates_silence=True)
-    shares_at = clock()
+    shares_at = _now()
     logs = admin.list_offsets(_partitions(topics, offsets))
-    logs_at = clock()
+    logs_at = _now()
     if phase == "before":
         offsets = admin.describe_group_offsets(there, tolerates_silence=True)
-        shares_at = clock()
+        shares_at = _now()
     offset_rows = [{**run, "observed_at": shares_at, **row} for group in (*offsets, *silent) for row in _shares(group)]
     offset_rows += [{**run, "observed_at": logs_at, **_log_row(log, topics)} for log in logs]
     if STATE_TOPIC not in topics:
-        offset_rows += [{**run, "observed_at": clock(), **_state_topic_row(*admin.topics([STATE_TOPIC]))}]
+        offset_rows += [{**run, "observed_at": _now(), **_state_topic_row(*admin.topics([STATE_TOPIC]))}]
     return SourceBatch(
         source_partition=SourcePartition(f"observation/{admin.cluster_id}"),
         rows={

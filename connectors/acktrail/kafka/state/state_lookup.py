@@ -4,7 +4,7 @@ in bulk)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -136,19 +136,16 @@ def after_record(reading: PartitionReading, addressed: AddressedRecord[StateReco
     record, raw = addressed.record, addressed.raw
     if record is None:
         fault = f"partition {raw.state_partition}, offset {raw.offset}: {addressed.reason}"
-        return PartitionReading(
-            state_partition=reading.state_partition,
-            unreadable=fault,
-            offset=raw.offset,
-            deleted_offset=reading.deleted_offset,
-        )
+        unknown = PartitionReading(state_partition=reading.state_partition, deleted_offset=reading.deleted_offset)
+        return replace(unknown, unreadable=fault, offset=raw.offset)
     if reading.unreadable is not None and isinstance(record, ShareUpdate):
         return reading
-    return PartitionReading(
-        state_partition=reading.state_partition,
+    return replace(
+        reading,
         state=apply(reading.state, record),
         offset=raw.offset,
         timestamp_ms=raw.timestamp_ms,
+        unreadable=None,
         snapshot_offset=raw.offset if isinstance(record, ShareSnapshot) else reading.snapshot_offset,
         deleted_offset=raw.offset if isinstance(record, Tombstone) else reading.deleted_offset,
     )

@@ -6,7 +6,6 @@ The window of a share partition goes from its start offset to the end of what it
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,7 +37,12 @@ class BandKind(StrEnum):
 
 
 _KINDS: Final[Mapping[int, BandKind]] = {state: BandKind(state.name.lower()) for state in DURABLE_STATES}
-_NEVER_HIDDEN: Final = (BandKind.ARCHIVED, BandKind.ARCHIVING, BandKind.UNKNOWN)
+_ORDER: Final = (
+    BandKind.ACKNOWLEDGED, BandKind.AVAILABLE, BandKind.REMOVED, BandKind.UNKNOWN, BandKind.ARCHIVING, BandKind.ARCHIVED
+)  # fmt: skip
+"""What is drawn later covers what is drawn earlier."""
+_LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
+"""Bands that a reader must not miss are at least so wide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,59 +131,31 @@ def records_by_kind(drawn: Collection[OffsetBand]) -> dict[BandKind, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def scaled_bands(covering: tuple[OffsetBand, ...], width: int) -> tuple[tuple[BandKind, float, float], ...]:
-    """Bands as (kind, from, to) on a scale of 0 to `width`, at most `width` of them.
-
-    A scale finer than the bands shows each where it is. A coarser one gives every bin one kind: archived, archiving or
-    unknown where the bin has any of it, else the kind it has most of.
-    """
-    if not covering:
-        return ()
-    start, total = covering[0].first, covering[-1].last + 1 - covering[0].first
-    if total <= width or len(covering) <= width // 4:
-        scale = width / total
-        return tuple((b.kind, (b.first - start) * scale, (b.last + 1 - start) * scale) for b in covering)
-    drawn = []
-    at = 0
-    for kind, own in groupby(map(_bin_kind, _weights(covering, start, total, width))):
-        begin, at = at, at + len(tuple(own))
-        drawn.append((kind, float(begin), float(at)))
-    return tuple(drawn)
-
-
-def _weights(covering: tuple[OffsetBand, ...], start: int, total: int, width: int) -> list[Counter[BandKind]]:
-    """Per bin, how many offsets of each kind fall into it; a bin is ``total / width`` offsets wide."""
-    bins: list[Counter[BandKind]] = [Counter() for _ in range(width)]
-    for band in covering:
-        first, last = (band.first - start) * width // total, (band.last - start) * width // total
-        for index in range(first, last + 1):
-            left = start + -(-index * total // width)
-            right = start + -(-(index + 1) * total // width)
-            bins[index][band.kind] += max(0, min(band.last + 1, right) - max(band.first, left))
-    return bins
+def scaled_bands(drawn: Iterable[OffsetBand], width: int) -> dict[BandKind, list[tuple[float, float]]]:
+    """Bands by kind as (from, to) on a scale of 0 to `width`, in the order to draw them: what must not be missed covers
+    the rest, and is wide enough to be seen. Bands of one kind that are less than a unit apart are one."""
+    every = [*drawn]
+    if not every:
+        return {}
+    start, scale = every[0].first, width / (every[-1].last + 1 - every[0].first)
+    found: dict[BandKind, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
+    for band in every:
+        begin, end = (band.first - start) * scale, (band.last + 1 - start) * scale
+        begin = max(0.0, min(begin, width - _LEAST.get(band.kind, 0.0)))
+        end = max(end, begin + _LEAST.get(band.kind, 0.0))
+        own = found[band.kind]
+        if own and begin - own[-1][1] < 1:
+            begin = own.pop()[0]
+        own.append((begin, end))
+    return {kind: own for kind, own in found.items() if own}
 
 
-def _bin_kind(weights: Counter[BandKind]) -> BandKind:
-    worst = (kind for kind in _NEVER_HIDDEN if weights[kind])
-    return next(worst, weights.most_common(1)[0][0])
-
-
-_LEAST: Final = {BandKind.ARCHIVED: 3.0, BandKind.ARCHIVING: 3.0}
-"""Bands that a reader must not miss are at least so wide."""
-_ORDER: Final = (
-    BandKind.AVAILABLE, BandKind.ACKNOWLEDGED, BandKind.REMOVED, BandKind.UNKNOWN, BandKind.ARCHIVING, BandKind.ARCHIVED
-)  # fmt: skip
-"""What is drawn later covers what is drawn earlier."""
-
-
-def strip_paths(drawn: tuple[OffsetBand, ...], width: int = STRIP_WIDTH) -> list[tuple[BandKind, str]]:
+def strip_paths(drawn: Iterable[OffsetBand], width: int = STRIP_WIDTH) -> list[tuple[BandKind, str]]:
     """The path in SVG of each kind of band, in the order to draw them; `width`: units across all of them."""
-    pieces: dict[BandKind, str] = {}
-    for kind, begin, end in scaled_bands(drawn, width):
-        wide = max(end - begin, _LEAST.get(kind, 0.0))
-        left = max(0.0, min(begin, width - wide))
-        pieces[kind] = pieces.get(kind, "") + f"M{short(left)} 0h{short(wide)}v{STRIP_HEIGHT}h-{short(wide)}z"
-    return [(kind, pieces[kind]) for kind in _ORDER if kind in pieces]
+    return [
+        (kind, "".join(f"M{short(x)} 0h{short(to - x)}v{STRIP_HEIGHT}h-{short(to - x)}z" for x, to in pieces))
+        for kind, pieces in scaled_bands(drawn, width).items()
+    ]
 
 
 def strip_label(drawn: tuple[OffsetBand, ...]) -> str:

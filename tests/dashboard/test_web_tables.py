@@ -252,8 +252,8 @@ def test_levels_stay_and_counts_end_where_a_bucket_has_no_row() -> None:
     lag, rates = charts_of(trend, begin + timedelta(minutes=80), offsets=False)
 
     assert lag.step == timedelta(minutes=5)
-    assert lag.lines[0].values == (*[7] * 12, 9, 9, None, None, None)
-    assert rates.lines[0].values == (*[2.0] * 12, 2.0, 0.0, None, 0.0, 0.0)
+    assert lag.lines["unfinished records"] == (*[7] * 12, 9, 9, None, None, None)
+    assert rates.lines["acknowledged"] == (*[2.0] * 12, 2.0, 0.0, None, 0.0, 0.0)
     data = json.loads(lag.data)
     assert (data["begin"], data["step"], data["lines"][0]["values"][12]) == (begin.timestamp(), 300, 9)
     assert charts_of(trend.slice(0, 0), None, offsets=True) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from acktrail.model.batches import state_name
+from acktrail.model.batches import DeliveryState, state_name
 from acktrail.model.record_history import RecordHistory, StatusInterval, UnknownPeriod
 from acktrail.model.status_changes import (
     HistoryCompleteness,
@@ -16,6 +16,7 @@ from acktrail.model.status_changes import (
     RecordPosition,
     UnknownReason,
 )
+from acktrail.plain_tables import printable
 from acktrail.times import instant_text
 
 _STATUSES: Final = {
@@ -122,6 +123,37 @@ def unknown_text(period: UnknownPeriod) -> str:
     )
 
 
+def unknown_lines(history: RecordHistory, completeness: HistoryCompleteness, state_partition: int) -> list[str]:
+    """All that is not known of a record: within its own history, and what is missing behind its last state record."""
+    own = (each for each in completeness.missing if each.key is None and each.state_partition == state_partition)
+    return [*map(unknown_text, history.unknown_periods), *_lost_lines(completeness, own)]
+
+
+def letters_of(reader: Any, instance: Any, group_id: str, partition: int) -> tuple[Any, ...] | None:
+    """The dead-letter records of a record that was archived, none of one that was not; None: they are not exported.
+    `reader` and `instance`: of ``acktrail.reconcile.past``, a `DeadLetterReader` and a `RecordInstance`."""
+    if all(each.status.delivery_state != DeliveryState.ARCHIVED for each in instance.history.intervals):
+        return ()
+    if not reader.is_exported:
+        return None
+    found: tuple[Any, ...] = reader.of_record(group_id, instance.topic, partition, instance.history.offset)
+    return found
+
+
+def letter_lines(letters: Iterable[Any] | None) -> list[str]:
+    """Where the dead-letter records are, and what they say."""
+    if letters is None:
+        return ["dead-letter records: not exported"]
+    return [
+        printable(
+            f"dead-letter record {of.dlq_topic}, partition {of.dlq_partition}, offset {of.dlq_offset} "
+            f"({instant_text(of.timestamp_ms)}): {of.message or 'without a message'}"
+            + ("" if of.is_certain else "; or of another topic that had this name")
+        )
+        for of in letters
+    ]
+
+
 def interval_json(interval: StatusInterval) -> dict[str, Any]:
     """One status of a record and how it ended."""
     state = interval.status.delivery_state
@@ -171,12 +203,6 @@ def missing_lines(completeness: HistoryCompleteness) -> list[str]:
     lines = [] if kept is None else [_NOT_KEPT.format(before=instant_text(kept))]
     lines += _lost_lines(completeness, completeness.missing)
     return ["", "Not known:", *(f"  {line}" for line in lines)] if lines else []
-
-
-def missing_without_row(completeness: HistoryCompleteness, state_partition: int) -> list[str]:
-    """What is missing on a state partition and in no row of the history: gaps behind the last record."""
-    own = (each for each in completeness.missing if each.key is None and each.state_partition == state_partition)
-    return _lost_lines(completeness, own)
 
 
 def _lost_lines(completeness: HistoryCompleteness, missing: Iterable[MissingRecords]) -> list[str]:

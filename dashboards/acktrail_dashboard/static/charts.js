@@ -34,7 +34,7 @@
     const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     const series = own.lines.map((each) => ({
       label: each.label,
-      stroke: colour(`line-${each.name}`),
+      stroke: colour(`line-${each.label.replaceAll(" ", "-")}`),
       width: 1.8,
       points: { show: count === 1 },
       value: (_, value) => (value === null || value === undefined ? "–" : text.format(value)),

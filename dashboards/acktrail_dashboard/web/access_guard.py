@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 
 from acktrail.connect.rest.access import Access, App, Message, Receive, Send, is_same
 
@@ -16,11 +18,11 @@ COOKIE: Final = "acktrail_dashboard"
 SESSION_S: Final = 7 * 86_400
 _HEADERS: Final = {
     # No script, style or form but those of the dashboard's own files; no script or style within a page, no eval.
-    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    b"form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"x-frame-options": b"SAMEORIGIN",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "SAMEORIGIN",
 }
 
 
@@ -49,13 +51,12 @@ class SafeHeaders:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [pair for pair in message.get("headers", []) if pair[0].lower() not in _HEADERS]
-                names = {name.lower() for name, _ in own}
-                own += [] if b"cache-control" in names else [(b"cache-control", b"no-store")]
-                message = {**message, "headers": [*own, *_HEADERS.items()]}
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Cache-Control", "no-store")
+                headers.update(_HEADERS)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_with_headers)
 
 
 class AccessGuard:
@@ -68,26 +69,18 @@ class AccessGuard:
         self._app, self._access, self._open_paths, self._refuse = app, access, open_paths, refuse
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
         answer = self._app if refusal is None else self._refuse(scope, refusal)
         await answer(scope, receive, send)
 
-    def _refusal(self, scope: Message) -> str | None:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if not self._access.serves(headers.get("host", "")):
+    def _refusal(self, request: Request) -> str | None:
+        if not self._access.serves(request.headers.get("host", "")):
             return "host"
-        if path_within(scope).startswith(self._open_paths) or self._access.admits(headers.get("authorization", "")):
+        is_open = path_within(request.scope).startswith(self._open_paths)
+        if is_open or self._access.admits(request.headers.get("authorization", "")):
             return None
-        return None if self._has_session(headers.get("cookie", "")) else "token"
-
-    def _has_session(self, cookies: str) -> bool:
-        if self._access.token is None:
-            return False
-        try:
-            found = SimpleCookie(cookies).get(COOKIE)
-        except CookieError:
-            return False
-        return found is not None and is_session(self._access.token.value, found.value, time.time())
+        token, cookie = self._access.token, request.cookies.get(COOKIE, "")
+        return None if token is not None and is_session(token.value, cookie, time.time()) else "token"
 
 
 def path_within(scope: Message) -> str:

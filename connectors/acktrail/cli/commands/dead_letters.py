@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -75,20 +76,8 @@ def dead_letters(
 def _text(
     group: str, reader: DeadLetterReader, rows: tuple[PartitionLetters, ...], missing: tuple[MissingLetters, ...]
 ) -> str:
-    cells = [
-        (
-            row.topic or row.topic_id,
-            row.partition,
-            row.counts.archived,
-            row.counts.with_record,
-            row.counts.without_record,
-            row.counts.not_archived,
-            row.counts.records,
-            row.counts.repeated,
-            ", ".join(row.doubts),
-        )
-        for row in rows
-    ]
+    counts = attrgetter("archived", "with_record", "without_record", "not_archived", "records", "repeated")
+    cells = [(row.topic or row.topic_id, row.partition, *counts(row.counts), ", ".join(row.doubts)) for row in rows]
     doubts = {doubt for row in rows for doubt in row.doubts}
     notes = [_DOUBTS[doubt] for doubt in DeadLetterDoubt if doubt in doubts]
     notes += [

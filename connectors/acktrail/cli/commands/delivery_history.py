@@ -11,7 +11,6 @@ import typer
 from acktrail.cli.arrow_without_pandas import lean_history
 from acktrail.cli.common_options import TIME, AsJson, TablesOptions, TablesRoot
 from acktrail.cli.text.json_text import json_line
-from acktrail.model.batches import DeliveryState
 from acktrail.plain_tables import printable, table
 from acktrail.times import duration_ms, instant_text, time_ms
 from acktrail.view import history_text
@@ -19,8 +18,8 @@ from acktrail.view import history_text
 if TYPE_CHECKING:
     from acktrail.model.record_history import ArchivedRange
     from acktrail.model.status_changes import HistoryCompleteness, MissingRecords
-    from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader, ExportedLetter
-    from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
+    from acktrail.reconcile.past.dead_letter_reader import ExportedLetter
+    from acktrail.reconcile.past.history_reader import RecordInstance
 
 _SHOWN: Final = ("acknowledged", "released", "archived", "deliveries", "redeliveries")
 
@@ -47,26 +46,14 @@ def record(
     completeness = history.completeness(group, topic=topic, partition=partition)
     from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 
-    letters = [_letters_of(DeadLetterReader(history), instance, group, partition) for instance in instances]
-    pairs = [*zip(instances, letters, strict=True)]
+    reader = DeadLetterReader(history)
+    pairs = [(each, history_text.letters_of(reader, each, group, partition)) for each in instances]
     if not as_json:
         typer.echo("\n\n".join(_record_text(each, found, group, partition, completeness) for each, found in pairs))
         return
     asked = {"group": group, "topic": topic, "partition": partition, "offset": offset}
     known = history_text.completeness_fields(completeness)
     typer.echo(json_line({**asked, **known, "lives": [_record_json(*pair) for pair in pairs]}))
-
-
-def _letters_of(
-    reader: DeadLetterReader, instance: RecordInstance, group: str, partition: int
-) -> tuple[ExportedLetter, ...] | None:
-    """The dead-letter records of a record that was archived, none of one that was not; None: not exported."""
-    states = {interval.status.delivery_state for interval in instance.history.intervals}
-    if DeliveryState.ARCHIVED not in states:
-        return ()
-    if not reader.is_exported:
-        return None
-    return reader.of_record(group, instance.topic, partition, instance.history.offset)
 
 
 def _record_json(instance: RecordInstance, letters: tuple[ExportedLetter, ...] | None) -> dict[str, Any]:
@@ -104,30 +91,9 @@ def _record_text(
         for interval in history.intervals
     ]
     changes = table(("SINCE", "STATE RECORD", "CAUSE", "CONDITION", "DELIVERY COUNT", ""), rows)
-    unknown = [
-        *map(history_text.unknown_text, history.unknown_periods),
-        *history_text.missing_without_row(completeness, instance.state_partition),
-    ]
-    dead = ["dead-letter records: not exported"] if letters is None else map(_letter_text, letters)
-    lines = [
-        head,
-        history_text.conclusion(history),
-        *dead,
-        "",
-        changes,
-        "",
-        "Not known:",
-        *(f"  {line}" for line in unknown),
-    ]
-    return "\n".join(lines)
-
-
-def _letter_text(letter: ExportedLetter) -> str:
-    certain = "" if letter.is_certain else "; or of another topic that had this name"
-    return printable(
-        f"dead-letter record {letter.dlq_topic}, partition {letter.dlq_partition}, offset {letter.dlq_offset} "
-        f"({instant_text(letter.timestamp_ms)}): {letter.message or 'without a message'}{certain}"
-    )
+    unknown = history_text.unknown_lines(history, completeness, instance.state_partition)
+    told = [head, history_text.conclusion(history), *history_text.letter_lines(letters), "", changes, ""]
+    return "\n".join([*told, "Not known:", *(f"  {line}" for line in unknown)])
 
 
 def archived(
@@ -154,59 +120,47 @@ def archived(
     history = lean_history(tables, tables_options)
     ranges = history.archived(group, since_ms)
     completeness = history.completeness(group).within(since_ms)
-    if not as_json:
-        typer.echo(_archived_text(history, group, ranges, completeness))
-        return
-    answer = {
-        "group": group,
-        **_archived_counts(ranges),
-        "at_least": not completeness.is_complete,
-        **history_text.completeness_fields(completeness),
-        "archived": [
-            {
-                "topic": history.topic(each.key.topic_id).topic,
-                "topic_id": each.key.topic_id,
-                "partition": each.key.partition,
-                "first_offset": each.first_offset,
-                "last_offset": each.last_offset,
-                "delivery_count": each.delivery_count,
-                "timestamp": each.at.timestamp_ms,
-                "time": instant_text(each.at.timestamp_ms),
-                "is_dated": each.is_dated,
-                "state_partition": each.at.state_partition,
-                "state_record_offset": each.at.offset,
-            }
-            for each in ranges
-        ],
-    }
-    typer.echo(json_line(answer))
-
-
-def _archived_counts(ranges: list[ArchivedRange]) -> dict[str, int]:
     from acktrail.model.record_history import archived_records
 
-    return {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
+    counts = {"records": archived_records(ranges), "endings": sum(each.records for each in ranges)}
+    rows = [_archived_row(each, history.topic(each.key.topic_id).topic) for each in ranges]
+    if not as_json:
+        typer.echo(_archived_text(group, counts, rows, completeness))
+        return
+    known = {"at_least": not completeness.is_complete, **history_text.completeness_fields(completeness)}
+    typer.echo(json_line({"group": group, **counts, **known, "archived": rows}))
+
+
+def _archived_row(each: ArchivedRange, topic: str | None) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "topic_id": each.key.topic_id,
+        "partition": each.key.partition,
+        "first_offset": each.first_offset,
+        "last_offset": each.last_offset,
+        "delivery_count": each.delivery_count,
+        "timestamp": each.at.timestamp_ms,
+        "time": instant_text(each.at.timestamp_ms),
+        "is_dated": each.is_dated,
+        "state_partition": each.at.state_partition,
+        "state_record_offset": each.at.offset,
+    }
 
 
 def _archived_text(
-    history: HistoryReader, group: str, ranges: list[ArchivedRange], completeness: HistoryCompleteness
+    group: str, counts: Mapping[str, int], found: list[dict[str, Any]], completeness: HistoryCompleteness
 ) -> str:
-    counts = _archived_counts(ranges)
     total = history_text.at_least_text(counts["records"], completeness)
     again = f", {counts['endings']:,} times: some again after a reset or a deletion"
     names = ("TOPIC", "PARTITION", "FIRST", "LAST", "DELIVERY COUNT", "TIME", "STATE RECORD", "")
     rows = [
         (
-            history.topic(each.key.topic_id).topic or each.key.topic_id,
-            each.key.partition,
-            each.first_offset,
-            each.last_offset,
-            each.delivery_count,
-            instant_text(each.at.timestamp_ms),
-            history_text.position_text(each.at),
-            "" if each.is_dated else "at the latest",
+            each["topic"] or each["topic_id"],
+            *(each[name] for name in ("partition", "first_offset", "last_offset", "delivery_count", "time")),
+            f"{each['state_partition']}:{each['state_record_offset']}",
+            "" if each["is_dated"] else "at the latest",
         )
-        for each in ranges
+        for each in found
     ]
     head = f"group {printable(group)}: {total} records archived{again if counts['endings'] > counts['records'] else ''}"
     return "\n".join([head, *([table(names, rows)] if rows else ()), *history_text.missing_lines(completeness)])

@@ -15,11 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.model.batches import DeliveryState
-from acktrail.plain_tables import printable
 from acktrail.reconcile.past.dead_letter_reader import DeadLetterReader
 from acktrail.reconcile.past.history_reader import HistoryReader, RecordInstance
-from acktrail.times import instant_text
 from acktrail.view import history_text
 from acktrail.view.archived_rows import PartitionKey, partition_key, row_key
 from acktrail.view.finding_rows import FINDING_COLUMNS, FindingRow, finding_row
@@ -256,30 +253,14 @@ def _fate(visit: Visit, key: PartitionKey) -> Mapping[str, Any] | None:
 def _of_instance(history: HistoryReader, key: PartitionKey, instance: RecordInstance) -> dict[str, Any]:
     group_id, topic_id, partition = key
     completeness = history.completeness(group_id, topic=topic_id, partition=partition)
-    unknown = map(history_text.unknown_text, instance.history.unknown_periods)
+    letters = history_text.letters_of(DeadLetterReader(history), instance, group_id, partition)
     return {
         "topic": instance.topic.topic or instance.topic.topic_id,
         "conclusion": history_text.conclusion(instance.history),
         "steps": instance.history.intervals,
-        "letters": _letters(DeadLetterReader(history), instance, group_id, partition),
-        "unknown": (*unknown, *history_text.missing_without_row(completeness, instance.state_partition)),
+        "letters": history_text.letter_lines(letters),
+        "unknown": history_text.unknown_lines(instance.history, completeness, instance.state_partition),
     }
-
-
-def _letters(reader: DeadLetterReader, instance: RecordInstance, group_id: str, partition: int) -> list[str]:
-    states = {interval.status.delivery_state for interval in instance.history.intervals}
-    if DeliveryState.ARCHIVED not in states:
-        return []
-    if not reader.is_exported:
-        return ["dead-letter records: not exported"]
-    return [
-        printable(
-            f"dead-letter record {of.dlq_topic}, partition {of.dlq_partition}, offset {of.dlq_offset} "
-            f"({instant_text(of.timestamp_ms)}): {of.message or 'without a message'}"
-            + ("" if of.is_certain else "; or of another topic that had this name")
-        )
-        for of in reader.of_record(group_id, instance.topic, partition, instance.history.offset)
-    ]
 
 
 PAGES: Final = (

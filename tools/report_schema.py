@@ -25,8 +25,6 @@ _PLAIN: Final[Mapping[type, Mapping[str, str]]] = {
     NoneType: {"type": "null"},
     datetime: {"type": "string", "format": "date-time"},
 }
-_COUNTS: Final = tuple[tuple[str, int], ...]
-_TEXTS: Final = tuple[tuple[str, str], ...]
 
 
 def schema() -> dict[str, Any]:
@@ -46,8 +44,8 @@ def schema() -> dict[str, Any]:
 
 def _of(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of one type; dataclasses go to `definitions`."""
-    if hint in (_COUNTS, _TEXTS):
-        return {"type": "object", "additionalProperties": _of(get_args(get_args(hint)[0])[1], definitions)}
+    if get_origin(hint) is Mapping and get_args(hint)[1] in _PLAIN:
+        return {"type": "object", "additionalProperties": _of(get_args(hint)[1], definitions)}
     if get_origin(hint) is Mapping:
         return {"type": "object"}  # what is in it is the branch's affair
     if get_origin(hint) is tuple:

@@ -13,6 +13,16 @@ _LONGEST: Final = 64
 _HEAD: Final = 40
 
 
+def known_lag(number: int | None) -> int | None:
+    """A lag, where it is one. Kafka computes one below zero where a state reaches beyond its log's end, by a reset or
+    because the log was truncated: how many records are unfinished there is not known.
+
+    >>> known_lag(7), known_lag(-10)
+    (7, None)
+    """
+    return None if number is None or number < 0 else number
+
+
 @dataclass(frozen=True, slots=True)
 class KnownSum:
     """A number of records over several share partitions: the sum of those that are `known`, and of how many share
@@ -23,9 +33,9 @@ class KnownSum:
 
     @classmethod
     def of(cls, numbers: Iterable[int | None]) -> KnownSum:
-        """The sum of `numbers`. One below zero (a start offset beyond the log's end) takes nothing from the others."""
-        every = list(numbers)
-        return cls(known=sum(max(0, each) for each in every if each is not None), unknown=every.count(None))
+        """The sum of `numbers`, each as `known_lag` has it."""
+        every = [*map(known_lag, numbers)]
+        return cls(known=sum(each for each in every if each is not None), unknown=every.count(None))
 
     @property
     def total(self) -> int | None:

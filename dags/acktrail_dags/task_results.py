@@ -134,9 +134,9 @@ def report_counts(summary: Summary) -> dict[str, Any]:
     return {
         "groups": totals.groups,
         "share_partitions": totals.share_partitions,
-        "lag_records": totals.lag_records,
-        "lag_unknown": totals.lag_unknown,
-        "archived_seen": totals.archived_seen,
+        "lag_records": totals.lag.known,
+        "lag_unknown": totals.lag.unknown,
+        "archived_seen": totals.archived.known,
         **by_name,
     }
 
@@ -154,7 +154,7 @@ def show_trouble(summary: Summary) -> None:
             instant(of.status_since) if of.status else None,
             group_line(of),
         )
-        for of in summary.group_totals
+        for of in summary.groups
     ]
     show(trouble(summary)[0], ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS"), rows)
 

@@ -38,7 +38,7 @@ from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
-from acktrail.view.run_summary import as_json, summarize, summary_form
+from acktrail.view.run_summary import as_json, summarize
 from acktrail.view.run_tables import RunTables, rows_of_run, shown_run
 from acktrail_dashboard.report import file_name, prune, write_whole
 
@@ -203,7 +203,7 @@ def run_facts(snapshots: Mapping[str, TableSnapshot], run_id: str) -> dict[str, 
 
     is_own = pc.field("run_id") == run_id
     tables = RunTables(**{name: of(name, is_own) for name in _OF_THE_RUN}, **{name: of(name, None) for name in _OF_ALL})
-    form, own = summary_form(summarize(tables, run_id)), rows_of_run(tables, run_id)
+    form, own = asdict(summarize(tables, run_id)), rows_of_run(tables, run_id)
     rows = {name: _rows_digest(getattr(own, name)) for name in _RESULTS}
     found: dict[str, Any] = json.loads(as_json({**{name: form[name] for name in _FACTS}, "rows_sha256": rows}))
     return found

@@ -35,12 +35,11 @@ def test_only_names_beyond_the_limit_are_cut() -> None:
 
 @given(numbers=st.lists(st.none() | st.integers(-10, 10**6)))
 def test_a_sum_says_what_it_leaves_out(numbers: list[int | None]) -> None:
-    """One text for every total: the whole number, at least what is known, or unknown; a number below zero takes nothing
-    from the others."""
-    known = sum(max(0, number) for number in numbers if number is not None)
-    found = KnownSum.of(numbers)
-    assert found.total == (None if None in numbers else known)
-    assert str(found) == (f"{known:,}" if None not in numbers else f">={known:,}" if known else "unknown")
+    """One text for every total: the whole number, at least what is known, or unknown; a lag below zero is not known."""
+    lags = [number for number in numbers if number is not None and number >= 0]
+    known, is_whole, found = sum(lags), len(lags) == len(numbers), KnownSum.of(numbers)
+    assert found.total == (known if is_whole else None)
+    assert str(found) == (f"{known:,}" if is_whole else f">={known:,}" if known else "unknown")
 
 
 def test_wide_characters_take_two_columns() -> None:

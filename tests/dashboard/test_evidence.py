@@ -86,7 +86,7 @@ def test_a_commit_that_was_removed_refuses_the_pack(stored: TablesConfig, file: 
 
 
 def _edited(pack: dict[str, Any]) -> None:
-    pack["facts"]["totals"]["lag_records"] = 0
+    pack["facts"]["totals"]["lag"] = 0
 
 
 def _rule_edited(pack: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def test_plain_text_has_a_line_for_every_share_partition() -> None:
         assert line[: lines[top].index("LAG") + 3].endswith(known[1])
     text = "\n".join(lines)
     assert f"{summary.totals.share_partitions} share partitions" in text
-    assert f"{summary.totals.lag_records:,} records, unknown for {summary.totals.lag_unknown}" in text
+    assert f"{summary.totals.lag.known:,} records, unknown for {summary.totals.lag.unknown}" in text
     assert all(row.detail in text for row in summary.findings)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.cli.text.json_text import error_json
 from acktrail.errors import AcktrailError, InputError, UnknownName
-from acktrail.plain_tables import KnownSum, printable, table
+from acktrail.plain_tables import KnownSum, known_lag, printable, table
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
@@ -150,7 +150,7 @@ def offsets_text(answer: GroupAnswer, group: GroupDescription) -> str:
         return f"share group {printable(group.group_id)!r} ({group.state}) has no offsets"
     headers = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")
     rows = [
-        (answer.group_id, o.topic, o.partition, o.leader_epoch, o.start_offset, o.lag if o.error is None else o.error)
+        (answer.group_id, o.topic, o.partition, o.leader_epoch, o.start_offset, o.error or known_lag(o.lag))
         for o in answer.offsets
     ]
     return table(headers, rows)

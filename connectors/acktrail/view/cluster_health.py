@@ -94,7 +94,7 @@ class ClusterHealth:
     @property
     def severities(self) -> dict[str, int] | None:
         """Open findings by severity, worst first, without those that none has."""
-        return None if self.findings is None else dict(tally((each.severity for each in self.findings), SEVERITIES))
+        return None if self.findings is None else tally((each.severity for each in self.findings), SEVERITIES)
 
     @property
     def lasting_gaps(self) -> tuple[int, int] | None:

@@ -69,8 +69,8 @@ class FindingPage:
 
     rows: tuple[FindingRow, ...]
     part: ListPart
-    severities: tuple[tuple[str, int], ...]
-    rules: tuple[tuple[str, int], ...]
+    severities: dict[str, int]
+    rules: dict[str, int]
 
 
 def finding_page(
@@ -89,7 +89,7 @@ def finding_page(
         rows=tuple(finding_row(row, topics, runs) for row in page.drop_columns(["rank"]).to_pylist()),
         part=part,
         severities=tally(map(canonical, by_severity["severity"].to_pylist()), SEVERITIES),
-        rules=tally((rule or "" for rule in by_rule["rule"].to_pylist()), ()),
+        rules=tally(rule or "" for rule in by_rule["rule"].to_pylist()),
     )
 
 

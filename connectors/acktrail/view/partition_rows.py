@@ -7,8 +7,7 @@ neither has is not known, and has a reason.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
@@ -17,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.plain_tables import KnownSum, printable
+from acktrail.plain_tables import KnownSum, known_lag, printable
 from acktrail.view.archived_rows import PartitionKey, TableRow, partition_key, row_key
 from acktrail.view.wording import (
     STATUSES,
@@ -40,6 +39,7 @@ _STATE_COLUMNS: Final = (
     *("completeness", "completeness_reason"),
 )
 _NOT_LISTED: Final = "the cluster does not list this group"
+_PAST_END: Final = "the state reaches beyond the log's end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,11 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One group as last observed. Where only its state records are known, `reason` alone is not None."""
+    """One group as last observed, and what its share partitions add up to. Where only its state records are known,
+    `reason` says so and what was observed is None.
+
+    `status` is the worst of its share partitions, `status_since` the earliest time since which one has it,
+    `status_reason` why; None: the run left no statuses."""
 
     group_id: str
     group_type: str | None
@@ -104,29 +108,17 @@ class GroupRow:
     assignor: str | None
     members: int | None
     coordinator_id: int | None
-    configs: tuple[tuple[str, str], ...]
+    configs: Mapping[str, str]
     observed_at: datetime | None
-    share_partitions: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTotals:
-    """What the share partitions of a group add up to. `status` is the worst of them, `status_since` the earliest time
-    since which one has it, `status_reason` why; None: the run left no statuses. `lag_records` sums the known lags above
-    zero."""
-
-    group_id: str
     status: str | None
     status_since: datetime | None
     status_reason: str
     share_partitions: int
-    statuses: tuple[tuple[str, int], ...]
-    verdicts: tuple[tuple[str, int], ...]
-    lag_records: int
-    lag_unknown: int
-    archived_seen: int
-    archived_unknown: int
+    statuses: Mapping[str, int]
+    verdicts: Mapping[str, int]
+    lag: KnownSum
+    archived: KnownSum
 
 
 def partition_rows(states: pa.Table, reconciliations: pa.Table, statuses: pa.Table) -> tuple[PartitionRow, ...]:
@@ -149,55 +141,40 @@ def most_urgent(rows: Sequence[PartitionRow], most: int) -> tuple[PartitionRow, 
     return tuple(row for row in rows if row.key in chosen)
 
 
-def group_totals(rows: Iterable[PartitionRow]) -> tuple[GroupTotals, ...]:
-    """One row for each group of `rows`, which stand group by group, in their order."""
-    return tuple(_added_up(group_id, tuple(own)) for group_id, own in groupby(rows, lambda row: row.group_id))
+def group_rows(observations: pa.Table, partitions: Sequence[PartitionRow]) -> tuple[GroupRow, ...]:
+    """Groups in the order of `partitions`, those that only their state records still name among them; then share groups
+    that have none, by name."""
+    latest = {str(row["group_id"]): row for row in observations.sort_by("observed_at").to_pylist()}
+    shared = sorted(name for name, row in latest.items() if (row["group_type"] or "share").lower() == "share")
+    own = {name: [*rows] for name, rows in groupby(partitions, lambda row: row.group_id)}
+    names = [*own, *(name for name in shared if name not in own)]
+    nothing = {**dict.fromkeys(observations.column_names), "error": _NOT_LISTED}
+    return tuple(_group_row(name, latest.get(name, nothing), own.get(name, [])) for name in names)
 
 
-def _added_up(group_id: str, rows: tuple[PartitionRow, ...]) -> GroupTotals:
+def _group_row(group_id: str, observed: TableRow, rows: Sequence[PartitionRow]) -> GroupRow:
     known = [row for row in rows if row.status is not None]
     worst = min(known, key=lambda row: (status_rank(row.status), row.rank), default=None)
-    alike = [row for row in known if worst is not None and row.status == worst.status]
-    lag = KnownSum.of(row.lag.value for row in rows)
-    archived = [row.archived.value for row in rows if row.archived.value is not None]
-    return GroupTotals(
-        group_id=group_id,
-        status=worst.status if worst else None,
-        status_since=min((row.status_since for row in alike if row.status_since is not None), default=None),
-        status_reason=worst.status_reason if worst else "",
-        share_partitions=len(rows),
-        statuses=tally((row.status for row in known if row.status), STATUSES),
-        verdicts=tally((row.verdict for row in rows), VERDICT_MEANINGS),
-        lag_records=lag.known,
-        lag_unknown=lag.unknown,
-        archived_seen=sum(archived),
-        archived_unknown=len(rows) - len(archived),
-    )
+    alike = [row.status_since for row in known if worst is not None and row.status == worst.status]
+    added: dict[str, Any] = {
+        "group_id": group_id,
+        "configs": dict(sorted(observed["configs"] or ())),
+        "reason": observed["error"] or "not reported by the cluster",
+        "status": worst.status if worst else None,
+        "status_since": min((since for since in alike if since is not None), default=None),
+        "status_reason": worst.status_reason if worst else "",
+        "share_partitions": len(rows),
+        "statuses": tally((row.status for row in known if row.status), STATUSES),
+        "verdicts": tally((row.verdict for row in rows), VERDICT_MEANINGS),
+        "lag": KnownSum.of(row.lag.value for row in rows),
+        "archived": KnownSum.of(row.archived.value for row in rows),
+    }
+    return GroupRow(**{own.name: observed[own.name] for own in fields(GroupRow) if own.name not in added}, **added)
 
 
-def group_line(group: GroupTotals) -> str:
+def group_line(group: GroupRow) -> str:
     """What the share partitions of a group add up to, in one line."""
-    lag = KnownSum(group.lag_records, group.lag_unknown)
-    return f"{counts_text(group.statuses or group.verdicts)}; lag {lag}"
-
-
-def group_rows(observations: pa.Table, partitions: Iterable[PartitionRow]) -> tuple[GroupRow, ...]:
-    """Share groups as last observed, and groups that only their state records still name; by name."""
-    latest = {str(row["group_id"]): row for row in observations.sort_by("observed_at").to_pylist()}
-    counts = Counter(row.group_id for row in partitions)
-    shared = {name for name, row in latest.items() if (row["group_type"] or "share").lower() == "share"}
-    nothing = dict.fromkeys((*observations.column_names, "group_id"))
-    return tuple(
-        _row_value(
-            GroupRow,
-            latest.get(name, nothing),
-            group_id=name,
-            configs=tuple(sorted(latest.get(name, nothing)["configs"] or ())),
-            share_partitions=counts[name],
-            reason=(latest[name]["error"] or "not reported by the cluster") if name in latest else _NOT_LISTED,
-        )
-        for name in sorted(shared | counts.keys())
-    )
+    return f"{counts_text(group.statuses or group.verdicts)}; lag {group.lag}"
 
 
 def notes(row: PartitionRow) -> tuple[str, ...]:
@@ -229,14 +206,16 @@ def _partition_row(key: PartitionKey, state: TableRow, verdict: TableRow, status
     durable = _first(verdict.get("durable_start_offset"), state.get("start_offset"))
     start = _figure(durable, verdict.get("described_start_offset_after"), reason=start_reason)
     archived = _first(verdict.get("archived_seen"), state.get("archived_seen"))
-    lag_reason = _lag_reason(start, state, verdict)
+    said = (verdict.get("durable_lag"), verdict.get("described_lag_after"))
+    lags = tuple(map(known_lag, said))
+    lag_reason = _lag_reason(start, state, verdict) if said == lags else _PAST_END
     return PartitionRow(
         group_id=key[0],
         topic_id=key[1],
         topic=verdict.get("topic") or state.get("topic"),
         partition=_first(verdict.get("partition"), state.get("partition")),
         start_offset=start,
-        lag=_figure(verdict.get("durable_lag"), verdict.get("described_lag_after"), reason=lag_reason),
+        lag=_figure(*lags, reason=lag_reason),
         archived=_figure(archived, None, reason="not counted" if state else "no state record"),
         verdict=canonical(verdict.get("verdict")),
         reason=verdict.get("reason") or ("" if verdict else "this run reached no verdict on it"),
@@ -269,8 +248,3 @@ def _lag_reason(start: Figure, state: TableRow, verdict: TableRow) -> str:
     if state and state.get("delivery_complete_count") is None:
         return "the record has no complete count"
     return "the cluster gave none"
-
-
-def _row_value(kind: Any, row: Mapping[str, Any], **changes: Any) -> Any:
-    """`row` as a value of the dataclass `kind`, whose fields are named as the row's columns; `changes` go first."""
-    return kind(**{own.name: row[own.name] for own in fields(kind) if own.name not in changes}, **changes)

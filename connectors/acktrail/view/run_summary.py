@@ -22,10 +22,8 @@ from acktrail.view.finding_rows import FindingRow, finding_row, topic_names
 from acktrail.view.partition_rows import (
     Figure,
     GroupRow,
-    GroupTotals,
     PartitionRow,
     group_rows,
-    group_totals,
     partition_rows,
 )
 from acktrail.view.run_tables import RunTables, rows_of_run, run_end
@@ -62,21 +60,19 @@ _LAZY_START: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTotals:
-    """Counts over the whole run. `lag_records` sums the known lags that are above zero."""
+    """Counts over the whole run."""
 
     groups: int
     share_partitions: int
-    lag_unknown: int
-    lag_records: int
-    archived_seen: int
-    archived_unknown: int
-    statuses: tuple[tuple[str, int], ...]
+    lag: KnownSum
+    archived: KnownSum
+    statuses: Mapping[str, int]
     """Share partitions by status; none where the run left no statuses."""
-    group_statuses: tuple[tuple[str, int], ...]
+    group_statuses: Mapping[str, int]
     """Groups by the worst status of their share partitions."""
-    verdicts: tuple[tuple[str, int], ...]
-    findings: tuple[tuple[str, int], ...]
-    expectations: tuple[tuple[str, int], ...]
+    verdicts: Mapping[str, int]
+    findings: Mapping[str, int]
+    expectations: Mapping[str, int]
     """Rules by result."""
     expectations_stopping: int
     """Critical expectations that failed or raised: they stopped the run."""
@@ -102,11 +98,10 @@ class RunHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One reconcile run, ready to be shown. `group_totals` and `partitions` have the worst first, group by group."""
+    """One reconcile run, ready to be shown. `groups` and `partitions` have the worst first, group by group."""
 
     head: RunHead
     totals: RunTotals
-    group_totals: tuple[GroupTotals, ...]
     partitions: tuple[PartitionRow, ...]
     groups: tuple[GroupRow, ...]
     archived: tuple[ArchivedRow, ...]
@@ -132,22 +127,18 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
         (finding_row(row, names) for row in own.findings.to_pylist()),
         key=lambda row: (severity_rank(row.severity), row.rule, row.subject),
     )
-    of_groups, groups = group_totals(partitions), group_rows(own.group_observations, partitions)
+    groups = group_rows(own.group_observations, partitions)
     gaps = tuple(gap for gap in gap_rows(own.export_ranges) if gap.tone != "info")
     expectations, exports = newest_results(own.quality_results), export_rows(own.export_ranges)
     # A commit has one instant, and a row for each state partition in it.
     commits = own.export_ranges.group_by(["run_id", "exported_at"], use_threads=False).aggregate([]).num_rows
-    lag = KnownSum.of(row.lag.value for row in partitions)
-    archived = [row.archived.value for row in partitions if row.archived.value is not None]
     totals = RunTotals(
         groups=len(groups),
         share_partitions=len(partitions),
-        lag_unknown=lag.unknown,
-        lag_records=lag.known,
-        archived_seen=sum(archived),
-        archived_unknown=len(partitions) - len(archived),
+        lag=KnownSum.of(row.lag.value for row in partitions),
+        archived=KnownSum.of(row.archived.value for row in partitions),
         statuses=tally((row.status for row in partitions if row.status), STATUSES),
-        group_statuses=tally((group.status for group in of_groups if group.status is not None), STATUSES),
+        group_statuses=tally((group.status for group in groups if group.status is not None), STATUSES),
         verdicts=tally((row.verdict for row in partitions), VERDICT_MEANINGS),
         findings=tally((row.severity for row in findings), SEVERITIES),
         expectations=tally((row.state for row in expectations), reversed(RESULTS)),
@@ -161,7 +152,6 @@ def summarize(tables: RunTables, run_id: str) -> Summary:
     return Summary(
         head=_head(own, run_id),
         totals=totals,
-        group_totals=of_groups,
         partitions=partitions,
         groups=groups,
         archived=archived_rows(own.share_partition_states, own.archived),
@@ -204,22 +194,10 @@ def _seen_later(tables: RunTables, own: RunTables, run_id: str) -> int:
     return sum(None not in (first, end, last) and first <= end < last for first, last in spans)
 
 
-def summary_form(summary: Summary) -> dict[str, Any]:
-    """The summary as plain values: counts by name are mappings, instants are still instants."""
-    form = asdict(summary)
-    for counts in ("statuses", "group_statuses", "verdicts", "findings", "expectations"):
-        form["totals"][counts] = dict(form["totals"][counts])
-    for group in form["group_totals"]:
-        group["statuses"], group["verdicts"] = dict(group["statuses"]), dict(group["verdicts"])
-    for group in form["groups"]:
-        group["configs"] = dict(group["configs"])
-    return form
-
-
 def summary_json(summary: Summary) -> str:
     """One JSON object in ASCII: `SCHEMA`, then the fields of `Summary`. Unknown is null, with a reason beside it;
     instants are ISO 8601 in UTC; counts by name are objects."""
-    return as_json({"schema": SCHEMA, **summary_form(summary)})
+    return as_json({"schema": SCHEMA, **asdict(summary)})
 
 
 def as_json(form: Mapping[str, Any]) -> str:
@@ -231,15 +209,15 @@ def trouble(summary: Summary) -> tuple[str, str]:
     """What stopped the run, how many findings are critical and who is in trouble, and the tone of it; the trail's own
     sentence where the run left no statuses. A look that found no share group says that."""
     totals = summary.totals
-    critical, stopping = dict(totals.findings).get("critical", 0), totals.expectations_stopping
+    critical, stopping = totals.findings.get("critical", 0), totals.expectations_stopping
     if not summary.groups and not summary.partitions and summary.head.observed_to is not None:
         nothing = f"No share group on this cluster at {instant(summary.head.observed_to)}."
         return critical_first((nothing, "ok"), stopping=stopping, critical_findings=critical)
     if not totals.group_statuses:
         return critical_first(trail(summary), stopping=stopping, critical_findings=0)
-    known = [(each.group_id, each.status, each.status_since) for each in summary.group_totals if each.status]
+    known = [(each.group_id, each.status, each.status_since) for each in summary.groups if each.status]
     worst = sorted(known, key=lambda each: status_rank(each[1]))
-    return headline(worst, dict(totals.group_statuses), stopping=stopping, critical_findings=critical)
+    return headline(worst, totals.group_statuses, stopping=stopping, critical_findings=critical)
 
 
 def trail(summary: Summary) -> tuple[str, str]:
@@ -271,8 +249,8 @@ def lines(summary: Summary) -> dict[str, str]:
     lost = f" ({counted(totals.gap_records, 'record')} lost)" if totals.gaps else ""
     return {
         "Total": f"{counted(totals.groups, 'group')}, {counted(totals.share_partitions, 'share partition')}",
-        "Lag": _over(KnownSum(totals.lag_records, totals.lag_unknown), "records"),
-        "Archived": _over(KnownSum(totals.archived_seen, totals.archived_unknown), "records seen"),
+        "Lag": _over(totals.lag, "records"),
+        "Archived": _over(totals.archived, "records seen"),
         "Trouble": trouble(summary)[0],
         "Groups": counts_text(totals.group_statuses, "not known"),
         "Statuses": counts_text(totals.statuses, "not known"),
@@ -295,7 +273,7 @@ def archived_note(summary: Summary) -> str | None:
     """How many records are archived: in the current state, in the history alone, and without known offsets."""
     now = sum(row.records for row in summary.archived if row.retained)
     earlier = sum(row.records for row in summary.archived) - now
-    unlisted = summary.totals.archived_seen - now - earlier
+    unlisted = summary.totals.archived.known - now - earlier
     parts = [f"{counted(now, 'record')} in the current state: no consumer of its group will see them again"]
     parts += [f"{number(earlier)} in the history only"] if earlier else []
     parts += [f"{number(unlisted)} more whose offsets are not in the history"] if unlisted > 0 else []
@@ -322,7 +300,7 @@ def unknowns(summary: Summary) -> tuple[str, ...]:
     if totals.records_quarantined:
         kept = counted(totals.records_quarantined, "record")
         found.append(f"The content of {kept} of the state topic: they could not be decoded; their bytes are kept.")
-    if count := dict(totals.expectations).get("not_evaluated", 0):
+    if count := totals.expectations.get("not_evaluated", 0):
         found.append(f"Whether {number(count)} of the expectations hold: they were not evaluated.")
     if summary.findings_seen_later:
         which = counted(summary.findings_seen_later, "finding")

@@ -55,8 +55,6 @@ _VERDICTS: Final = {
     "unknown": ("unknown", "not enough is known to compare"),
 }
 VERDICT_MEANINGS: Final = {verdict: meaning for verdict, (_, meaning) in _VERDICTS.items()}
-_NAMED: Final = 3
-"""How many groups a headline names."""
 
 
 def canonical(word: str | None) -> str:
@@ -152,35 +150,30 @@ def _of_groups(worst: Iterable[tuple[str, str, datetime | None]], counts: Mappin
     to_look = f"{counted(looking, 'group')} to look at" if looking else ""
     if acting:
         of_all = f"{number(acting)} of {counted(sum(counts.values()), 'group')} need{'s' if acting == 1 else ''} action"
-        named = _named((each for each in worst if status_tone(each[1]) == "critical"), acting)
-        return f"{of_all}: {named}" + (f". Another {to_look}." if to_look else "."), "critical"
+        first = _first((each for each in worst if status_tone(each[1]) == "critical"), acting)
+        return of_all + first + (f". Another {to_look}." if to_look else "."), "critical"
     if looking:
-        named = _named((each for each in worst if is_trouble(each[1])), looking)
-        return f"No group needs action; {to_look}: {named}.", "warning"
+        first = _first((each for each in worst if is_trouble(each[1])), looking)
+        return f"No group needs action; {to_look}{first}.", "warning"
     return "No group is in trouble.", "ok"
 
 
-def _named(worst: Iterable[tuple[str, str, datetime | None]], count: int) -> str:
-    """The worst first, the others counted."""
-    names = [
-        f"{shortened(printable(group_id))} {in_words(status)}"
-        + (f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since else "")
-        for group_id, status, since in worst
-    ][:_NAMED]
-    return "; ".join(names) + (f"; {number(count - len(names))} more" if count > len(names) else "")
+def _first(worst: Iterable[tuple[str, str, datetime | None]], count: int) -> str:
+    """The worst of `count` groups by name; a headline has room for one."""
+    group_id, status, since = next(iter(worst))
+    begun = f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since else ""
+    return f"{', the worst' if count > 1 else ''}: {shortened(printable(group_id))} {in_words(status)}{begun}"
 
 
-def tally(words: Iterable[str], order: Iterable[str]) -> tuple[tuple[str, int], ...]:
+def tally(words: Iterable[str], order: Iterable[str] = ()) -> dict[str, int]:
     """How often each word occurs, known words in `order`, then the others by name."""
     counts = Counter(words)
-    known = tuple(order)
-    rest = sorted(word for word in counts if word not in known)
-    return tuple((word, counts[word]) for word in (*known, *rest) if counts[word])
+    return {word: counts[word] for word in dict.fromkeys((*order, *sorted(counts))) if counts[word]}
 
 
-def counts_text(counts: Iterable[tuple[str, int]], nothing: str = "none") -> str:
+def counts_text(counts: Mapping[str, int], nothing: str = "none") -> str:
     """Counts by word: ``2 stuck, 1 release loop``; of results ``9 hold, 1 fails``."""
-    named = ((count, _OF_SEVERAL.get(word, word) if count != 1 else word) for word, count in counts)
+    named = ((count, _OF_SEVERAL.get(word, word) if count != 1 else word) for word, count in counts.items())
     return ", ".join(f"{number(count)} {in_words(word)}" for count, word in named) or nothing
 
 

@@ -45,7 +45,7 @@ def one_line(found: ClusterHealth, now: dt.datetime, reasons: Sequence[str]) -> 
     what = "; ".join(reasons) if reasons else _nothing(found)
     return printable(
         f"{utc_text(now)} exported {_age(found.exported_at, now)}, observed {_age(found.observed_at, now)}; "
-        f"groups: {counts_text(found.group_statuses.items())}; {what}"
+        f"groups: {counts_text(found.group_statuses)}; {what}"
     )
 
 
@@ -153,7 +153,7 @@ def _statuses_line(found: ClusterHealth, now: dt.datetime) -> str:
         return "unknown"
     if found.no_share_group is not None:
         return f"{_age(found.observed_at, now)}: {found.no_share_group}"
-    groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses.items())}"
+    groups = f"{len(found.groups):,} group(s), {counts_text(found.group_statuses)}"
     return f"{_age(found.observed_at, now)}: {groups}; {len(found.queues):,} share partition(s)"
 
 
@@ -189,7 +189,7 @@ def _queue_row(row: Row, now: dt.datetime) -> tuple[object, ...]:
 def _amounts(counts: Mapping[str, int] | None) -> str:
     if counts is None:
         return "unknown"
-    return counts_text(sorted(counts.items(), key=lambda pair: pair[0] == "match"))
+    return counts_text(dict(sorted(counts.items(), key=lambda pair: pair[0] == "match")))
 
 
 def _evidence(row: FindingRow) -> str | None:

@@ -75,7 +75,7 @@ def _stopping(visit: Visit) -> int:
     return stopping_rules(visit.read("quality_results", columns=("evaluated_at", "success"), where=own))
 
 
-def _finding_changes(visit: Visit) -> dict[str, tuple[tuple[str, int], ...]]:
+def _finding_changes(visit: Visit) -> dict[str, dict[str, int]]:
     """Findings by severity: `new` were first seen within the range of time, `gone` were seen last within it and are not
     open any more. One that was gone for a while and is open again is neither."""
     findings = visit.read("findings", columns=("rule", "run_id", "severity", "first_seen_at", "last_seen_at"))

@@ -37,7 +37,7 @@ def _row(group: str, status: str, unfinished_records: int | None, partition: int
 
 
 def _write(tables: Tables, name: str, rows: list[dict[str, Any]]) -> None:
-    tables.replace(name, pa.Table.from_pylist(rows, schema=TABLES[name]))
+    tables.append(name, pa.Table.from_pylist(rows, schema=TABLES[name]))
 
 
 def test_missing_tables_give_no_rows(tmp_path: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_trend_is_of_one_queue_and_begins_with_what_stands(tmp_path: Path) -> 
         {**own, "chunk": 0, "bucket_at": NOW, "partition": 1, "unfinished_records": 100},
         {**common, "chunk": 0, "bucket_at": NOW, "unfinished_records": 50},
     ]
-    _write(tables, "queue_trends", rows)
+    for chunk in (0, 1):
+        own = [row for row in rows if row["chunk"] == chunk]
+        tables.replace("queue_trends", pa.Table.from_pylist(own, schema=TABLES["queue_trends"]), chunk=chunk)
     until = NOW + dt.timedelta(hours=1)
     found = queue_rows.trend(tables, "g", "t1", 0, since=NOW - dt.timedelta(hours=1), until=until).to_pylist()
     shown = [

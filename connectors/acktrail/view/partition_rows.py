@@ -94,8 +94,8 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One group as last observed, and what its share partitions add up to. Where only its state records are known,
-    `reason` says so and what was observed is None.
+    """One group as last observed, and what its share partitions add up to. Where only its state records are known, what
+    was observed is None, for the `reason` that stands beside it.
 
     `status` is the worst of its share partitions, `status_since` the earliest time since which one has it,
     `status_reason` why; None: the run left no statuses."""

@@ -99,7 +99,7 @@ def test_nothing_a_coordinator_writes_breaks_a_rule(life: Coordinator) -> None:
     assert {r.expectation for r in results if r.success is False} <= {"terminal_prefix_absorbed"}
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(lives(most=25), st.lists(st.integers(0, 30), min_size=STATE_PARTITIONS, max_size=STATE_PARTITIONS))
 def test_an_increment_is_judged_as_in_the_whole(life: Coordinator, cut: list[int]) -> None:
     """With the records before it at hand, a later part of the log gets the same bounds as in the whole log."""
@@ -116,7 +116,7 @@ COMPARED = ["offset", "expected_offset", "first_state_partition", "home_state_pa
 
 
 @pytest.mark.full
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(lives(most=60), st.integers(1, 9), st.sets(st.integers(0, 30), max_size=2), st.integers(0, 12))
 def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int, nameless: set[int], lost: int) -> None:
     """However a log is cut into pieces that follow each other, each record gets the bounds that it has in the whole:
@@ -140,7 +140,7 @@ def test_a_log_in_pieces_is_judged_as_in_the_whole(life: Coordinator, size: int,
     pd.testing.assert_frame_equal(together[[*COMPARED, "state_partition"]], whole)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(lives(most=25), st.integers(0, 30))
 def test_a_log_whose_head_was_pruned_breaks_no_bound(life: Coordinator, pruned: int) -> None:
     """Without what was pruned before the first export there is less to compare with, and nothing that differs."""
@@ -194,7 +194,7 @@ def quarantined(status: str, *, named: bool) -> dict[str, object]:
 def test_an_unreadable_record_says_nothing_of_those_after_it(status: str, named: bool) -> None:
     """A record that cannot be read is reported, and nothing after it is compared with its unknown content."""
     records = everyday().table()
-    for offset in range(19):
+    for offset in range(0, 19, 3):
         damaged = changed(
             records, row_where(records, state_partition=0, offset=offset), **quarantined(status, named=named)
         )

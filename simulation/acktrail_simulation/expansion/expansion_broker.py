@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.expansion.epoch_log import EpochLog
-from acktrail_simulation.expansion.expansion_codecs import RECORD_SET
-from acktrail_simulation.expansion.expansion_messages import LeaderAndIsrRequest, ProduceRequest
+from acktrail_simulation.expansion.expansion_messages import RECORD_SET, LeaderAndIsrRequest, ProduceRequest
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from acktrail.errors import InputError
 from acktrail.format.wire.primitives import INT16, INT32, INT64, Reader
@@ -236,6 +236,24 @@ class StructType(Generic[ValueT]):
         if unknown := [name for name in value if name not in known]:
             raise InputError(f"there is no field {unknown[0]!r:.80}")
         return self.make(**values)
+
+
+def struct_of(make: type[ValueT]) -> StructType[ValueT]:
+    """The field list of a class, by its annotations: types of this module with earlier names, classes, tuples."""
+    hints = get_type_hints(make, include_extras=True)
+    return StructType(make, tuple(Named(name, _type_of(hint), _earlier(hint)) for name, hint in hints.items()))
+
+
+def _type_of(hint: Any) -> FieldType:
+    if get_origin(hint) is tuple:
+        return ArrayType(_type_of(get_args(hint)[0]))
+    found: FieldType = hint.__metadata__[0] if get_origin(hint) is Annotated else struct_of(hint)
+    return found
+
+
+def _earlier(hint: Any) -> tuple[str, ...]:
+    noted = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    return tuple(name for names in noted[1:] for name in names)
 
 
 def _one(fields: Mapping[str, Any], wanted: Named) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.expansion.expansion_broker import ExpansionBroker
-from acktrail_simulation.expansion.expansion_codecs import RECORD_SET
 from acktrail_simulation.expansion.expansion_messages import (
+    RECORD_SET,
     KeyedRecord,
     ProducePartition,
     ProduceRequest,

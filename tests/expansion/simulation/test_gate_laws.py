@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import gcd
 
 import pytest
@@ -166,14 +165,3 @@ def test_two_expansions_need_the_fences_of_both() -> None:
 
 def murmur(number: int) -> int:
     return murmur2(b"%d" % number) & 0x7FFFFFFF
-
-
-@pytest.mark.parametrize(("gating", "checks_count"), product(Gating, (False, True)))
-def test_one_choice_sequence_is_one_life(gating: Gating, checks_count: bool) -> None:
-    """The same choices give the same deliveries: nothing in the simulation is random and no clock is read."""
-    lives = [world(3, gating, checks_count=checks_count) for _ in range(2)]
-    for life in lives:
-        for number in range(300):
-            life.step(number * 7919 % 104729)
-    assert lives[0].delivered == lives[1].delivered
-    assert lives[0].delivered

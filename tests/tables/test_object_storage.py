@@ -14,7 +14,7 @@ from tables.test_maintenance import Exporter, ensure_accounted, rows_of
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables
-from acktrail.tables.delta import table_place
+from acktrail.tables import bucket
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import EMPTY_COMMIT
 from acktrail.tables.exported.damage_report import find_damage
@@ -27,7 +27,7 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(
 @pytest.fixture(autouse=True)
 def _distrust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test's storage is new to this process, on any port."""
-    monkeypatch.setattr(table_place, "_trusted", set())
+    monkeypatch.setattr(bucket, "_trusted", set())
 
 
 def records(*offsets: int) -> pa.Table:

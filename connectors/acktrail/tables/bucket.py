@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -33,6 +34,8 @@ _OF_DELTA_RS: Final = re.compile(
     r"s3_(?!express)\w+|sts_\w+"
 )
 """Options that delta-rs has beyond those of the storages."""
+_trusted: set[str] = set()
+"""Roots found good by this process."""
 _RETRIES: Final = 2
 _PATIENCE: Final = dt.timedelta(seconds=30)
 
@@ -191,3 +194,26 @@ def _profile(shown: str) -> Any:
 def _marks(meta: Mapping[str, Any]) -> dict[str, str]:
     """What identifies this version."""
     return {name: str(meta[name]) for name in ("e_tag", "version") if meta.get(name) is not None}
+
+
+def ensure_conditional_put(root: TableRoot) -> None:
+    """Put an object twice, each time only if it is not there, and see that the second put fails (else
+    ConfigurationError). Once a process and root; a local folder is trusted, and a profile's storage where boto3, which
+    reads profiles, is not installed.
+
+    A Delta commit is safe only where a put with ``If-None-Match: *`` fails when the object is there. Some servers
+    ignore the condition and overwrite: with them, one of two commits made at the same time vanishes without an error.
+    """
+    if root.is_local or root.uri in _trusted:
+        return
+    bucket, name = Bucket(root), f"_acktrail_probe_{uuid.uuid4().hex}"
+    try:
+        made = [bucket.put(name, b"", "create") is not None for _ in range(2)]
+    except MissingDependency:
+        made = [True, False]
+    else:
+        with root.translated():
+            root.storage().delete_file(name)
+    if made != [True, False]:
+        raise storage_failure(OSError("the storage ignores conditions"), root.shown)
+    _trusted.add(root.uri)

@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import tempfile
-import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pyarrow as pa
 import pyarrow.fs as fs
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake._internal import DeltaFileSystemHandler
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
@@ -32,11 +30,6 @@ _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retrie
 """For object storage, unless the options have others."""
 STORAGE_ERRORS: Final = (DeltaError, OSError, pa.ArrowInvalid)
 """What the storage raises."""
-_WRITERS: Final = 4
-_ROUNDS: Final = 2
-_COLUMNS: Final = pa.schema([pa.field("number", pa.int64())])
-_trusted: set[str] = set()
-"""Roots found good by this process."""
 _client_options: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, str]] = {}
 """By root and options given: what delta-rs gets, once something was found to give credentials."""
 
@@ -96,27 +89,6 @@ def table_root(config: TablesConfig) -> TableRoot:
     return TableRoot(uri=folder, shown=folder, given=None)
 
 
-def ensure_conditional_put(root: TableRoot) -> None:
-    """Let several writers commit to a table of their own at once, and see that no commit vanished (else OSError). Once
-    a process and root; a local folder is trusted.
-
-    A Delta commit is safe only where a put with ``If-None-Match: *`` fails when the object is there. Some servers
-    ignore the condition and overwrite: with them, one of two commits made at the same time vanishes without an error.
-    """
-    if root.is_local or root.uri in _trusted:
-        return
-    name = f"_acktrail_probe_{uuid.uuid4().hex}"
-    try:
-        for _ in range(_ROUNDS):
-            _race(f"{root.uri}/{name}", root.options)
-    finally:
-        with contextlib.suppress(OSError):  # a few small objects that stay must not hide what the probe found
-            storage = root.storage()
-            for found in files_of(storage, name):
-                storage.delete_file(found.path)
-    _trusted.add(root.uri)
-
-
 def ensure_writable(root: TableRoot) -> None:
     """Write an empty file where tables lie or would be made, and remove it again: under the root, or the nearest folder
     above it; in a folder of this machine beside the log of every table too."""
@@ -132,28 +104,6 @@ def ensure_writable(root: TableRoot) -> None:
     with storage.open_output_stream(name):
         pass
     storage.delete_file(name)
-
-
-def _race(uri: str, options: dict[str, str] | None) -> None:
-    before = DeltaTable.create(uri, _COLUMNS, mode="ignore", storage_options=options).version()
-    start = threading.Barrier(_WRITERS)
-
-    def commit() -> None:
-        try:
-            table = DeltaTable(uri, storage_options=options)
-        except BaseException:
-            start.abort()
-            raise
-        start.wait()
-        table.create_write_transaction(
-            [], "append", table.schema(), commit_properties=CommitProperties(max_commit_retries=10 * _WRITERS)
-        )
-
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        for done in [pool.submit(commit) for _ in range(_WRITERS)]:
-            done.result()
-    if DeltaTable(uri, storage_options=options).version() != before + _WRITERS:
-        raise OSError("the storage ignores conditions: commits of writers at the same time vanished")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,11 +100,13 @@ def compact_files(
     if snapshot is None:
         return 0
     files = [file for file in snapshot.files() if file.size_bytes < below_bytes]
-    for own in compaction_bins(files, more_than=more_than):
-        done = rewrite(snapshot, own, change)
-        is_changed = done.rows != done.rows_before
-        if commit_rewrite(tables, name, done, what="compact", changes_rows=is_changed):
-            gone += done.rows_before - done.rows
+    bins = compaction_bins(files, more_than=more_than)
+    with tables.rewritable(name) if bins and change else nullcontext():
+        for own in bins:
+            done = rewrite(snapshot, own, change)
+            is_changed = done.rows != done.rows_before
+            if commit_rewrite(tables, name, done, what="compact", changes_rows=is_changed):
+                gone += done.rows_before - done.rows
     return gone
 
 

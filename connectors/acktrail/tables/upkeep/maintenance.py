@@ -4,12 +4,12 @@ next run does what is left."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TAB
 from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
-from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
+from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import copy_ranges
 from acktrail.tables.exported.record_files import RECORDS
@@ -33,7 +33,7 @@ from acktrail.tables.sinks.connector_positions import (
     ConnectorPositions,
     is_table_name,
 )
-from acktrail.tables.upkeep.file_rewrite import Change, commit_rewrite, compact_files, compaction_bins, rewrite
+from acktrail.tables.upkeep.file_rewrite import Change, compact_files, compaction_bins
 from acktrail.tables.upkeep.retention import AGED_BY, days_to_drop, drop_rows, fitting_from_ms, merged_ranges
 from acktrail.times import new_run_id
 
@@ -137,7 +137,7 @@ def maintain(
     run_id: str | None = None,
     progress: _Progress = lambda _: None,
 ) -> MaintenanceReport:
-    """Merge ranges, drop what is not kept, compact files, clean logs, remove files that nothing needs.
+    """Drop what is not kept, merge ranges, compact files, clean logs, remove files that nothing needs.
 
     Raises:
         DamagedTables: the tables lost commits or files; nothing is removed from such.
@@ -149,75 +149,61 @@ def maintain(
     copy_ranges(tables)
     before = policy.kept_from_ms(tables, at)
     found = {own.name: _looked_at(own, policy) for own in _all_tables(tables)}
-    done = _Maintenance(tables, policy, at, run_id or new_run_id(at), found)
-    progress("merging ranges")
-    done.merge_ranges()
+    steps = _Steps(tables=tables, policy=policy, at_ms=at, found=found)
     progress("dropping rows that are not kept")
-    done.drop(before)
+    steps.drop(before, run_id or new_run_id(at))
     for name in found:
         progress(f"compacting {name}")
-        done.compact(name)
+        steps.compact(name)
     for name in found:
         progress(f"cleaning the log of {name}")
-        done.clean(name)
+        steps.clean(name)
     return MaintenanceReport(executed=True, dropped_before_ms=before, tables=tuple(found.values()))
 
 
-class _Maintenance:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steps:
     """The steps on `tables`; what each does is put into `found`, by table."""
 
-    def __init__(
-        self, tables: Tables, policy: MaintenancePolicy, at_ms: int, run_id: str, found: dict[str, TableUpkeep]
-    ) -> None:
-        self._tables, self._policy, self._at_ms, self._run_id, self._found = tables, policy, at_ms, run_id, found
+    tables: Tables
+    policy: MaintenancePolicy
+    at_ms: int
+    found: Mapping[str, TableUpkeep]
 
     @property
     def _now(self) -> dt.datetime:
-        return _EPOCH + dt.timedelta(milliseconds=self._at_ms)
+        return _EPOCH + dt.timedelta(milliseconds=self.at_ms)
 
-    def merge_ranges(self) -> None:
-        """Write the small files of ``export_ranges`` as few, with neighbours merged."""
-        own = self._found.get(RANGES_TABLE)
-        if own is None:
-            return
-        own.rows_merged = 0
-        bins = compaction_bins(self._files(RANGES_TABLE), more_than=1)
-        with self._tables.rewritable(RANGES_TABLE) if bins else contextlib.nullcontext():
-            for files in bins:
-                done = rewrite(self._snapshot(RANGES_TABLE), files, lambda rows: merged_ranges(rows, self._now))
-                if commit_rewrite(self._tables, RANGES_TABLE, done, what="merge", changes_rows=True):
-                    own.rows_merged += done.rows_before - done.rows
-
-    def drop(self, before_ms: int | None) -> None:
+    def drop(self, before_ms: int | None, run_id: str) -> None:
         """Drop rows that are not kept."""
         for name in AGED_BY:
-            own = self._found.get(name)
+            own = self.found.get(name)
             if own is not None:
-                own.drop(drop_rows(self._tables, name, before_ms, self._run_id, self._now))
+                own.drop(drop_rows(self.tables, name, before_ms, run_id, self._now))
 
     def compact(self, name: str) -> None:
-        """Write small files as few."""
-        own = self._found[name]
-        if _grows_by_small_files(name) and name != RANGES_TABLE:
-            change = _without_superseded(self._tables) if name == POSITIONS else None
-            own.rows_dropped += compact_files(self._tables, name, more_than=self._policy.small_files, change=change)
-        own.files_after = len(self._files(name))
+        """Write small files as few: ranges with neighbours merged, positions without superseded ones."""
+        own = self.found[name]
+        if _grows_by_small_files(name):
+            change: Change | None = _without_superseded(self.tables) if name == POSITIONS else None
+            if name == RANGES_TABLE:
+                change = partial(merged_ranges, now=self._now)
+            gone = compact_files(self.tables, name, more_than=_most_small(name, self.policy), change=change)
+            own.rows_merged, own.rows_dropped = (gone, 0) if name == RANGES_TABLE else (0, own.rows_dropped + gone)
+        own.files_after = len(self._snapshot(name).files())
 
     def clean(self, name: str) -> None:
         """Remove files that nothing needs, make a checkpoint, and remove the commits before one that is old enough."""
-        hours = _vacuum_hours(self._policy, self._at_ms)
-        self._found[name].unneeded_files = _vacuum(self._snapshot(name), hours, execute=True)
+        hours = _vacuum_hours(self.policy, self.at_ms)
+        self.found[name].unneeded_files = _vacuum(self._snapshot(name), hours, execute=True)
         snapshot = self._snapshot(name)
         with snapshot.place.translated():
             if not snapshot.place.has(f"_delta_log/{snapshot.version:020d}.checkpoint.parquet"):
                 snapshot.delta.create_checkpoint()
             snapshot.delta.cleanup_metadata()
 
-    def _files(self, name: str) -> tuple[DataFile, ...]:
-        return self._snapshot(name).files()
-
     def _snapshot(self, name: str) -> TableSnapshot:
-        found = self._tables.snapshot(name)
+        found = self.tables.snapshot(name)
         if found is None:
             raise ConcurrentCommit(f"table {name} was removed meanwhile", hint="run again")
         return found
@@ -234,10 +220,14 @@ def _looked_at(snapshot: TableSnapshot, policy: MaintenancePolicy) -> TableUpkee
         rows=sum(file.rows or 0 for file in files),
         log_bytes=log_bytes,
     )
-    more_than = 1 if name == RANGES_TABLE else policy.small_files
     if _grows_by_small_files(name):
-        found.small_files = sum(len(own) for own in compaction_bins(files, more_than=more_than))
+        bins = compaction_bins(files, more_than=_most_small(name, policy))
+        found.small_files = sum(map(len, bins))
     return found
+
+
+def _most_small(name: str, policy: MaintenancePolicy) -> int:
+    return 1 if name == RANGES_TABLE else policy.small_files
 
 
 def _vacuum(snapshot: TableSnapshot, hours: int, *, execute: bool) -> int:

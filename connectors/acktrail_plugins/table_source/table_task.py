@@ -17,9 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from acktrail.connect.contract import SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
 from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail.tables.delta.damaged_files import Damage
-from acktrail.tables.delta.storage_errors import damaged_table
-from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.sinks.connector_positions import schema_of
 

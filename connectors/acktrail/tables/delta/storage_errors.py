@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from acktrail.config import forgo_metadata_service, storage_environment
 from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, RetryableError
-from acktrail.tables.delta.damaged_files import Damage
 
 REMADE: Final = frozenset({"replay_memory", "held_states", "delivery_history"})
 """Tables that are derived from ``state_records`` and can be built again."""
@@ -161,27 +160,15 @@ def storage_failure(error: BaseException, root: str, table: str | None = None) -
     for cause in _CAUSES:
         if _shows(text, cause):
             if cause.kind is DamagedTables:
-                return DamagedTables(f"{where}: {cause.reason}", hint=_advice(table), table=table, data=data)
+                return DamagedTables(f"{where}: {cause.reason}", hint=advice(table), table=table, data=data)
             return cause.kind(f"{where}: {cause.reason}", hint=cause.hint, data=data)
     message = f"{where}: the storage failed ({type(error).__name__}{_codes(str(error))})"
     if table is not None:
-        return DamagedTables(message, hint=_advice(table), table=table, data=data)
+        return DamagedTables(message, hint=advice(table), table=table, data=data)
     return ConfigurationError(message, hint="check the root of the tables and its options", data=data)
 
 
-def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> DamagedTables:
-    """The error to raise for a file of a table that is missing or cannot be read; `more`: the number of other files."""
-    others = f" ({more} more)" if more else ""
-    return DamagedTables(
-        f"tables at {root}: table {table}: {damage.file} {damage.cause}{others}",
-        hint=_advice(table),
-        table=table,
-        file=damage.file,
-        data={"root": root},
-    )
-
-
-def _advice(table: str | None) -> str:
+def advice(table: str | None) -> str:
     """What to do about damage."""
     if table in REMADE:
         return f"`acktrail tables repair --execute` removes {table}; the next `acktrail run reconcile` builds it again"

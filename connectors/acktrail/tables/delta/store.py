@@ -22,8 +22,6 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, ConfigurationError, DamagedTables, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES, with_dictionaries
 from acktrail.tables.bucket import ensure_conditional_put
-from acktrail.tables.delta.damaged_files import Damage
-from acktrail.tables.delta.storage_errors import damaged_table
 from acktrail.tables.delta.table_commit import (
     add_actions,
     change_files,
@@ -40,7 +38,7 @@ from acktrail.tables.delta.table_layout import (
     last_of_each_key,
     merge_rows,
 )
-from acktrail.tables.delta.table_place import TablePlace, ensure_writable, table_root
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, ensure_writable, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns, made, opened
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})

@@ -19,9 +19,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.bucket import ensure_conditional_put
-from acktrail.tables.delta.damaged_files import Damage, data_damage
 from acktrail.tables.delta.table_layout import CHUNK, cast_to_schema, creation
-from acktrail.tables.delta.table_place import TablePlace, file_sizes
+from acktrail.tables.delta.table_place import Damage, TablePlace, data_damage, file_sizes
 
 PROPERTY_PREFIX: Final = "acktrail."
 """Names of acktrail's own table properties and commit metadata start with it in the storage, never outside it."""

@@ -17,10 +17,9 @@ from acktrail.errors import DamagedTables
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.model.offset_ranges import OffsetRanges
-from acktrail.tables.delta.damaged_files import Damage, broken_data
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import TablePlace
+from acktrail.tables.delta.table_place import Damage, TablePlace, broken_data
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole
 from acktrail.tables.exported.record_files import RECORDS
 

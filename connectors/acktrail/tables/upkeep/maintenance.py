@@ -19,9 +19,9 @@ from acktrail.branches import looks
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import POSITIONED_TABLES, TABLES
-from acktrail.tables.delta.damaged_files import files_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_layout import CHANGES
+from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.export_ranges import copy_ranges

@@ -14,7 +14,7 @@ from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.model_values import HELD_COLUMNS
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.model.status_changes import History
-from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
+from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 
 
 def compare(

@@ -58,7 +58,7 @@ def wait_for_orders(orders: Connection, ways: Ways) -> None:
 @contextmanager
 def alone() -> Iterator[dict[str, Way]]:
     """One process without Spark."""
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
 
     def states(config: TablesConfig) -> Totals:
         tables = Tables(config)
@@ -78,8 +78,7 @@ def by_spark() -> Iterator[dict[str, Way]]:
 
 
 def _states(session: SparkSession, config: TablesConfig) -> Totals:
-    from acktrail.reconcile.replay_resume import ReplayStart, run_replay
-    from acktrail.reconcile.state_at import topic_at_time
+    from acktrail.reconcile.replay_resume import ReplayStart, run_replay, topic_at_time
     from acktrail_jobs.spark_executors import SparkExecutors
 
     tables = Tables(config)

@@ -15,7 +15,7 @@ from table import Row
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import INSTANT, STATUS_WINDOW, TABLES
 from acktrail.model.queue_status import LONGEST
-from acktrail.reconcile.past.trend_chunks import add_parts
+from acktrail.reconcile.past.history_tables import add_parts
 from acktrail.replay.queue_windows import CONTEXT, judge_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, KEPT_FINE_MS
 from acktrail.tables.delta.store import Tables

@@ -23,9 +23,8 @@ from acktrail.export.export_run import observe
 from acktrail.format.columns.model_values import changes_of, replayed_state_of
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.kafka.client.error_codes import NONE
-from acktrail.model.record_history import StatusInterval, status_intervals
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import OffsetStatus, OffsetStatusKind, StatusChange, status_ranges
+from acktrail.model.status_changes import OffsetStatusKind, StatusChange, status_ranges
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.tables.delta.store import Tables
 from acktrail_demo.workload.scenario import HOSTILE_GROUP, Action
@@ -220,9 +219,9 @@ def test_the_history_ends_with_the_states(observed: Observed, reconciled: list[d
     }
     assert states.keys() <= of_key.keys()
     for key, changes in of_key.items():
-        lasting = [found for found in status_intervals(changes) if found.until is None]
-        expected = status_ranges(states.get(key, OffsetStatusKind.ABSENT))
-        assert _as_tiles(lasting) == [(t.first_offset, t.last_offset, t.status) for t in expected]
+        for tile in status_ranges(states.get(key, OffsetStatusKind.ABSENT)):
+            for offset in (tile.first_offset, tile.last_offset):
+                assert next(each for each in reversed(changes) if each.covers(offset)).after == tile.status
     assert {run.key for run in observed.workload.share_partitions if run.deleted} <= of_key.keys() - states.keys()
     assert set(rows["is_dated"].to_pylist()) == {True}
 
@@ -237,7 +236,10 @@ def test_every_records_fate_is_what_the_consumers_did(observed: Observed, reconc
     for run in observed.workload.share_partitions:
         for offset, deeds in _deeds(run, limits[run.group_id]).items():
             found = told[run.key, offset]
-            assert [(i.status.delivery_state, i.status.delivery_count) for i in found] == deeds, (run.key, offset)
+            assert [(each.after.delivery_state, each.after.delivery_count) for each in found] == deeds, (
+                run.key,
+                offset,
+            )
             answered += 1
     assert answered > 1_000
 
@@ -304,17 +306,17 @@ def test_archived_records_and_rates_are_what_the_consumers_did(
     assert counted == {}
 
 
-def _told(observed: Observed) -> dict[Any, list[StatusInterval]]:
-    """The recorded intervals of every offset that has some."""
+def _told(observed: Observed) -> dict[Any, list[StatusChange]]:
+    """The changes to a recorded status of every offset that has some."""
     of_key: dict[Any, list[StatusChange]] = {}
     for change in changes_of(Tables(observed.tables).read("delivery_history")):
         of_key.setdefault(change.key, []).append(change)
-    found: dict[Any, list[StatusInterval]] = {}
+    found: dict[Any, list[StatusChange]] = {}
     for key, changes in of_key.items():
-        for interval in status_intervals(sorted(changes, key=lambda change: (change.at.offset, change.first_offset))):
-            if interval.status.kind is OffsetStatusKind.RECORDED:
-                for offset in range(interval.first_offset, interval.last_offset + 1):
-                    found.setdefault((key, offset), []).append(interval)
+        for change in sorted(changes, key=lambda change: (change.at.offset, change.first_offset)):
+            if change.after.kind is OffsetStatusKind.RECORDED:
+                for offset in range(change.first_offset, change.last_offset + 1):
+                    found.setdefault((key, offset), []).append(change)
     return found
 
 
@@ -326,17 +328,6 @@ def _deeds(run: SharePartitionRun, limit: int) -> dict[int, list[tuple[int, int]
         is_last = ack.action is Action.RELEASE and ack.delivery_count >= limit
         deeds.setdefault(ack.offset, []).append((4 if is_last else states[ack.action], ack.delivery_count))
     return deeds
-
-
-def _as_tiles(lasting: list[StatusInterval]) -> list[tuple[int, int, OffsetStatus]]:
-    """Ascending, neighbours in the same condition as one."""
-    tiles: list[tuple[int, int, OffsetStatus]] = []
-    for found in sorted(lasting, key=lambda found: found.first_offset):
-        if tiles and tiles[-1][2] == found.status:
-            tiles[-1] = (tiles[-1][0], found.last_offset, found.status)
-        else:
-            tiles.append((found.first_offset, found.last_offset, found.status))
-    return tiles
 
 
 def test_every_record_was_exported(observed: Observed) -> None:

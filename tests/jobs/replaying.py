@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acktrail.reconcile.coverage import Coverage, read_coverage
-from acktrail.reconcile.observed_run import Observation, read_observation
+from acktrail.reconcile.observed_run import Coverage, Observation, read_coverage, read_observation
 from acktrail.reconcile.partition_replay import Replay
 from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.executors import balanced_shares
-from acktrail.reconcile.coverage import Coverage
-from acktrail.reconcile.observed_run import StateLog
+from acktrail.reconcile.observed_run import Coverage, StateLog
 from acktrail.reconcile.replay_resume import ReplayStart, replay_shares
 
 

@@ -23,8 +23,7 @@ from acktrail.connect.source_batches import (
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.share_partition import STATE_TOPIC
-from acktrail.reconcile.coverage import Coverage, Gap, read_coverage
-from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.observed_run import Coverage, Gap, read_coverage, read_observation
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 

@@ -27,8 +27,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import NewRecords, RecordFiles
 from acktrail.tables.upkeep.maintenance import MaintenancePolicy, maintain
 from acktrail_jobs.commands.pipeline_commands import build_history
-from acktrail_jobs.pipeline import history_run as job
-from acktrail_jobs.pipeline import history_step
+from acktrail_jobs.pipeline import history_run
 
 Written = dict[tuple[int, int], StateRecord | SharePartition]
 """What was written, by state partition and offset; a share partition stands for a record that cannot be decoded."""
@@ -100,9 +99,9 @@ def test_many_runs_make_what_one_pass_over_all_makes(
 ) -> None:
     """Exports after exports, piece by piece, whether older files have the older records or not: the model's changes and
     states, and a run without news commits nothing."""
-    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 60)
-    monkeypatch.setattr(history_step, "_AT_ONCE", 30)
-    monkeypatch.setattr(history_step, "RECORDS_AT_ONCE", 7)
+    monkeypatch.setattr(history_run, "RECORDS_OF_A_STEP", 60)
+    monkeypatch.setattr(history_run, "_AT_ONCE", 30)
+    monkeypatch.setattr(history_run, "RECORDS_AT_ONCE", 7)
     if not in_order:
         plain = RecordFiles.oldest_first
         monkeypatch.setattr(RecordFiles, "oldest_first", lambda *a: tuple(reversed(plain(*a))))
@@ -145,7 +144,7 @@ def test_each_record_is_read_at_most_twice(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_compacted: bool
 ) -> None:
     """However many executors and steps there are: a file that is not compacted has records of all state partitions."""
-    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 100)
+    monkeypatch.setattr(history_run, "RECORDS_OF_A_STEP", 100)
     monkeypatch.setattr(InProcess, "count", 8)
     written: Written = {}
     for number in range(6):
@@ -175,7 +174,7 @@ def test_it_makes_no_difference_who_writes_the_changes(tmp_path: Path, monkeypat
             live(world, {}, seed=step)
             world.export(f"r{step}")
             rows_of_a_file = (1 << 20, 1, 1 if step % 2 else 1 << 20)[number]
-            monkeypatch.setattr("acktrail_jobs.pipeline.history_step._ROWS_OF_A_FILE", rows_of_a_file)
+            monkeypatch.setattr("acktrail_jobs.pipeline.history_run._ROWS_OF_A_FILE", rows_of_a_file)
             build_history(world.config, "in-process")
     plain, *others = [_history(world) for world in worlds]
     assert len(plain) > 100
@@ -192,7 +191,7 @@ def _history(world: World) -> list[str]:
 
 def test_the_first_build_on_a_pruned_topic_is_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets that Kafka pruned, before the export began and in the middle of it, cost nothing."""
-    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 20)
+    monkeypatch.setattr(history_run, "RECORDS_OF_A_STEP", 20)
     world.write(*(snapshot(key_of("g"), epoch, snapshot_epoch=epoch) for epoch in range(405)), on=0)
     world.export("r1", lost={0: 200}, at_most=2)
     world.export("r2", lost={0: 400})
@@ -223,7 +222,7 @@ def test_a_version_without_records_is_used_too(world: World) -> None:
 @pytest.mark.parametrize("table", ["add", "save"])
 def test_a_run_that_was_killed_is_completed(world: World, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     """Before either of a step's two commits: the next run, with more records, loses and doubles nothing."""
-    monkeypatch.setattr(history_step, "RECORDS_OF_A_STEP", 20)
+    monkeypatch.setattr(history_run, "RECORDS_OF_A_STEP", 20)
     written: Written = {}
     for part in range(3):
         live(world, written, part)
@@ -332,12 +331,12 @@ def test_two_builders_do_not_double_anything(world: World, monkeypatch: pytest.M
     world.export("r1", at_most=5)
     live(world, written, 7)
     world.export("r2")
-    plain, files = HistoryTables.add, job.files_to_read
+    plain, files = HistoryTables.add, history_run.files_to_read
 
     def overtaken(self: HistoryTables, *arguments: Any) -> None:
         monkeypatch.setattr(HistoryTables, "add", plain)
         with monkeypatch.context() as earlier:
-            earlier.setattr(job, "files_to_read", lambda *a: NewRecords(paths=_oldest(files(*a).paths)))
+            earlier.setattr(history_run, "files_to_read", lambda *a: NewRecords(paths=_oldest(files(*a).paths)))
             build_history(world.config)
         plain(self, *arguments)
 

@@ -22,7 +22,7 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import LAST_OFFSET, History, KnownState, StatusChange
-from acktrail_jobs.pipeline.history_step import apply_records
+from acktrail_jobs.pipeline.history_run import apply_records
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]
 PLACE = 3

@@ -26,11 +26,9 @@ from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tomb
 from acktrail.model.replay import replay
 from acktrail.model.share_partition import SharePartition, state_partition_of
 from acktrail.reconcile import partition_replay
-from acktrail.reconcile.coverage import Coverage, Gap
-from acktrail.reconcile.observed_run import Observation, StateLog
+from acktrail.reconcile.observed_run import Coverage, Gap, Observation, StateLog
 from acktrail.reconcile.partition_replay import Replay, SavedReplay
-from acktrail.replay.fold import replay_decoded
-from acktrail.replay.state_columns import StateColumns
+from acktrail.replay.fold import StateColumns, replay_decoded
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1, 2)]
 PARTITIONS = 3

@@ -16,8 +16,7 @@ from jobs.world import World
 
 from acktrail.config import TablesConfig
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.reconcile.coverage import Gap, read_coverage
-from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.observed_run import Gap, read_coverage, read_observation
 from acktrail.reconcile.past.saved_states import REPLAY, read_saved
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot

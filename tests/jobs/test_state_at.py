@@ -15,7 +15,7 @@ from acktrail.config import TablesConfig
 from acktrail.format.columns.model_values import replayed_state_of
 from acktrail.model.replay import SharePartitionState, replay
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
 from acktrail.tables.delta.store import Tables
 
 

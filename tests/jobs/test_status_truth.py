@@ -16,7 +16,7 @@ from jobs.world import Topic, batch, key_of, snapshot, topic_id, update
 
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import SharePartition
-from acktrail.reconcile.seen_archives import note_seen
+from acktrail.reconcile.findings import note_seen
 from acktrail_jobs.commands.pipeline_commands import reconcile
 
 KEY = key_of("billing")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from hypothesis import given
@@ -12,7 +12,7 @@ from samples.random_records import batches, records
 from state_topics.coordinator_log import Coordinator, batch
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.record_history import StatusEnd, StatusInterval, status_intervals
+from acktrail.model.record_history import StatusEnd, record_history
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, apply, replay
 from acktrail.model.share_partition import SharePartition
@@ -145,28 +145,6 @@ def test_resuming_at_any_record_gives_the_same_changes(log: list[StateRecord], c
     assert [*early, *late] == list(changes_of(log))
 
 
-@given(logs)
-def test_intervals_cover_offsets_and_time_once(log: list[StateRecord]) -> None:
-    """At every record every offset lies in exactly one interval of its share partition, with the fold's condition."""
-    of_key: dict[SharePartition, list[StatusChange]] = {}
-    states: list[Mapping[SharePartition, SharePartitionState]] = []
-    for end, changes in enumerate(changes_of(log), start=1):
-        states.append(replay(log[:end]))
-        for change in changes:
-            of_key.setdefault(change.key, []).append(change)
-    for key, changes in of_key.items():
-        made = status_intervals(changes)
-        for at in range(changes[0].at.offset, len(log)):
-            for place in PLACES:
-                (found,) = (i for i in made if i.first_offset <= place <= i.last_offset and _holds(i, at))
-                assert found.status == pointwise(states[at].get(key), place)
-
-
-def _holds(interval: StatusInterval, at: int) -> bool:
-    begun = interval.since is None or interval.since.offset <= at
-    return begun and (interval.until is None or at < interval.until.offset)
-
-
 @given(coordinator_logs(), st.integers(0, 12), st.integers(0, 5), st.booleans())
 def test_what_is_known_beside_a_gap_is_true(log: list[StateRecord], first: int, length: int, unreadable: bool) -> None:
     """Records of a broker are lost, or cannot be read. Before and after it, whatever the history does not call unknown
@@ -199,10 +177,11 @@ def test_what_a_broker_writes_is_dated(log: list[StateRecord]) -> None:
     assert all(change.is_dated for changes in changes_of(log) for change in changes)
 
 
-def told(*log: StateRecord) -> list[tuple[StatusEnd | None, Cause | None, int, int]]:
-    """Ending, cause of the ending and offsets of every interval that ended."""
-    made = status_intervals(change for changes in changes_of(log) for change in changes)
-    return [(i.ended_by, i.until.cause, i.first_offset, i.last_offset) for i in made if i.until is not None]
+def told(offset: int, *log: StateRecord) -> list[tuple[StatusEnd | None, Cause | None]]:
+    """How each interval of an offset ended, and the cause."""
+    made = record_history(offset, (change for changes in changes_of(log) for change in changes))
+    assert made is not None
+    return [(each.ended_by, each.until.cause) for each in made.intervals if each.until is not None]
 
 
 def test_statuses_of_one_offset_from_creation_to_deletion() -> None:
@@ -231,13 +210,9 @@ def test_statuses_of_one_offset_from_creation_to_deletion() -> None:
         40: [StatusEnd.STARTED, StatusEnd.STARTED, StatusEnd.DELETED],
     }
     for offset, endings in of_offset.items():
-        assert [how for how, _, first, last in told(*life.log) if first <= offset <= last] == endings
-    assert {cause for _, cause, _, _ in told(*life.log)} == {
-        Cause.INITIALIZE,
-        Cause.UPDATE,
-        Cause.RESET,
-        Cause.TOMBSTONE,
-    }
+        assert [how for how, _ in told(offset, *life.log)] == endings
+    causes = [cause for _, cause in told(16, *life.log)]
+    assert causes == [Cause.INITIALIZE, *[Cause.UPDATE] * 3, Cause.RESET, Cause.TOMBSTONE]
 
 
 def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
@@ -252,7 +227,7 @@ def test_an_offset_that_a_snapshot_leaves_out_was_dropped() -> None:
     )
     life.cool()
 
-    assert (StatusEnd.DROPPED, Cause.SNAPSHOT, 3, 5) in told(*life.log)
+    assert (StatusEnd.DROPPED, Cause.SNAPSHOT) in told(3, *life.log)
 
 
 @given(few_batches, starts)

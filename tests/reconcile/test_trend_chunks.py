@@ -8,15 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
 
 from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import TABLES
-from acktrail.reconcile.past.trend_chunks import OF_GROUPS, TRENDS, add_parts
+from acktrail.reconcile.past.history_tables import OF_GROUPS, TRENDS, add_parts
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, HOUR_MS, added_buckets, lengthened
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_layout import creation
 
 MINUTE_US = 60_000_000
 BEGIN_US = 1_800_000_000_000_000 // (DAY_MS * 1_000) * DAY_MS * 1_000
@@ -49,7 +47,7 @@ def stored(tables: Tables) -> pa.Table:
 @pytest.mark.full
 def test_months_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By day, the table has what all parts of all runs add up to; old rows have long intervals, and files are few."""
-    monkeypatch.setattr("acktrail.reconcile.past.trend_chunks._WORTH_ROWS", 1)
+    monkeypatch.setattr("acktrail.reconcile.past.history_tables._WORTH_ROWS", 1)
     tables = Tables(TablesConfig(uri=str(tmp_path)))
     every = [parts(run, number) for number, run in enumerate(RUNS)]
     for run, own in zip(RUNS, every, strict=True):
@@ -101,22 +99,3 @@ def test_two_writers_do_not_add_one_run_twice(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ConcurrentCommit):
         add_parts(tables, parts(RUNS[1], 2), RUNS[1], "step")
     assert pc.sum(stored(tables)["observations"]).as_py() == 6
-
-
-def test_trends_of_an_earlier_release_are_continued(tmp_path: Path) -> None:
-    """A table without the column `end_offset`: what it has stays, its end offsets are not known, and later rows have
-    theirs."""
-    earlier = TABLES[TRENDS].remove(TABLES[TRENDS].get_field_index("end_offset"))
-    DeltaTable.create(str(tmp_path / TRENDS), earlier, **creation(TRENDS, {}))
-    tables = Tables(TablesConfig(uri=str(tmp_path)))
-    index = TABLES[TRENDS].get_field_index("end_offset")
-    for number, run in enumerate(RUNS[:2]):
-        rows = parts(run, number)
-        if number:
-            rows = rows.set_column(index, TABLES[TRENDS].field(index), pa.array([7, 8, None], pa.int64()))
-        add_parts(tables, rows, run, "step")
-        if not number:
-            assert stored(tables)["end_offset"].null_count == 3
-    rows = stored(tables)
-    assert pc.sum(rows["observations"]).as_py() == 6
-    assert sorted(filter(None, rows["end_offset"].to_pylist())) == [7, 8]

@@ -28,8 +28,8 @@ from acktrail.model.share_partition import GroupId, SharePartition, topic_id_tex
 from acktrail.offline.copied_files import read_dump
 from acktrail.offline.log_segment import ReadReport
 from acktrail.offline.replay_files import replay_sorted
+from acktrail.replay.fold import states_of
 from acktrail.replay.raw_log import RawLogReplay
-from acktrail.replay.state_columns import states_of
 
 pytestmark = pytest.mark.broker
 

@@ -1,24 +1,21 @@
-"""How long every offset kept one status and what ended it; the history of one record with its unknown periods.
+"""The history of one record: how long it kept each status, what ended it, and what is not known of it.
 
 Here, too: which offsets were archived, when, and after how many deliveries: the poison records of a group.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from operator import attrgetter
 from typing import Final
 
 from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.model.share_partition import SharePartition
 from acktrail.model.status_changes import (
-    LAST_OFFSET,
     Cause,
     OffsetStatus,
     OffsetStatusKind,
@@ -27,7 +24,6 @@ from acktrail.model.status_changes import (
     UnknownReason,
 )
 
-_FIRST: Final = attrgetter("first_offset")
 _BEFORE_ALL: Final = frozenset({OffsetStatusKind.ABSENT, OffsetStatusKind.UNKNOWN, OffsetStatusKind.UNINITIALIZED})
 _ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 _REASONS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
@@ -58,51 +54,26 @@ class StatusEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusInterval:
-    """Offsets `first_offset` to `last_offset` with one status, from the record `since` to the one before `until`.
+    """One status of an offset, from the record `since` to the one before `until`.
 
     `since` None: from before the first known record. `is_dated`: it began with `since`; otherwise that record only
     shows what may have begun before. `until` and `ended_by` None: it has not ended.
     """
 
-    first_offset: int
-    last_offset: int
     status: OffsetStatus
-    since: RecordPosition | None
-    is_dated: bool
+    since: RecordPosition | None = None
+    is_dated: bool = False
     until: RecordPosition | None = None
     ended_by: StatusEnd | None = None
 
 
-def status_intervals(changes: Iterable[StatusChange]) -> tuple[StatusInterval, ...]:
-    """The intervals between the changes of one share partition (in log order), ascending by `since`, then offset.
-
-    The invariant: they cover offsets and time, so that any offset has exactly one at any record. No changes, no
-    intervals.
-    Cost: O(c * log n + m) for c changes, n open intervals and m intervals made.
-    """
-    open_now: list[StatusInterval] = []
-    closed: list[StatusInterval] = []
+def _intervals(changes: Sequence[StatusChange]) -> Iterator[StatusInterval]:
+    """The intervals between the changes of one offset, in log order: before the first one, and after each."""
+    begun = StatusInterval(status=changes[0].before)
     for change in changes:
-        if not open_now:
-            whole = StatusInterval(
-                first_offset=0, last_offset=LAST_OFFSET, status=change.before, since=None, is_dated=False
-            )
-            open_now.append(whole)
-        _cut(open_now, change.first_offset)
-        _cut(open_now, change.last_offset + 1)
-        begin, end = (bisect_left(open_now, edge, key=_FIRST) for edge in (change.first_offset, change.last_offset + 1))
-        how = _status_end(change)
-        closed.extend(replace(piece, until=change.at, ended_by=how) for piece in open_now[begin:end])
-        begun = StatusInterval(
-            first_offset=change.first_offset,
-            last_offset=change.last_offset,
-            status=change.after,
-            since=change.at,
-            is_dated=change.is_dated,
-        )
-        open_now[begin:end] = [begun]
-    every = (*closed, *open_now)
-    return tuple(sorted(every, key=lambda own: (-1 if own.since is None else own.since.offset, own.first_offset)))
+        yield replace(begun, until=change.at, ended_by=_status_end(change))
+        begun = StatusInterval(status=change.after, since=change.at, is_dated=change.is_dated)
+    yield begun
 
 
 def _status_end(change: StatusChange) -> StatusEnd:
@@ -137,16 +108,6 @@ _OF_STANDING: Final = {OffsetStatusKind.RECORDED: StatusEnd.CHANGED, OffsetStatu
 
 _NO_MORE: Final = {OffsetStatusKind.RECORDED: StatusEnd.DROPPED, OffsetStatusKind.BELOW_START: StatusEnd.REWOUND}
 """By the status before, where the offset afterwards is at or above the start offset without a delivery state."""
-
-
-def _cut(pieces: list[StatusInterval], edge: int) -> None:
-    """Split the piece that contains `edge`, so that one begins there."""
-    if not 0 < edge <= LAST_OFFSET:
-        return
-    index = bisect_left(pieces, edge, key=_FIRST)
-    if index == len(pieces) or pieces[index].first_offset != edge:
-        piece = pieces[index - 1]
-        pieces[index - 1 : index] = [replace(piece, last_offset=edge - 1), replace(piece, first_offset=edge)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,21 +157,17 @@ def record_history(
 ) -> RecordHistory | None:
     """The history of `offset` by the changes of its share partition on one state partition, in log order; or None.
     `kept_from_ms`: changes before this time are not kept; None: all are."""
-    own = tuple(
-        replace(interval, first_offset=offset, last_offset=offset)
-        for interval in status_intervals(change for change in changes if change.covers(offset))
-        if interval.first_offset <= offset <= interval.last_offset
-    )
-    if not own:
-        return None
-    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own, kept_from_ms)))
+    own = [change for change in changes if change.covers(offset)]
+    return _history(offset, tuple(_intervals(own)), kept_from_ms) if own else None
 
 
 def history_without_changes(offset: int, status: OffsetStatus, kept_from_ms: int) -> RecordHistory:
     """The history of an offset all of whose changes were before `kept_from_ms`: the status that it has since."""
-    interval = StatusInterval(first_offset=offset, last_offset=offset, status=status, since=None, is_dated=False)
-    periods = tuple(_unknown_periods((interval,), kept_from_ms))
-    return RecordHistory(offset=offset, intervals=(interval,), unknown_periods=periods)
+    return _history(offset, (StatusInterval(status=status),), kept_from_ms)
+
+
+def _history(offset: int, own: tuple[StatusInterval, ...], kept_from_ms: int | None) -> RecordHistory:
+    return RecordHistory(offset=offset, intervals=own, unknown_periods=tuple(_unknown_periods(own, kept_from_ms)))
 
 
 def _unknown_periods(own: Sequence[StatusInterval], kept_from_ms: int | None) -> Iterator[UnknownPeriod]:

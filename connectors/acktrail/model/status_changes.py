@@ -2,7 +2,7 @@
 
 A *change* names the offsets whose status a record changed. Changes are the differences between successive replayed
 states (``acktrail.model.replay``), so all changes up to a record, applied in order, give the replayed state at that
-record; and the intervals between changes (``status_intervals``) cover offsets and time without overlaps.
+record.
 
 From a gap in the export, or a record that cannot be read, until the next snapshot of a share partition only the offsets
 in updates are known. A record whose key cannot be read may be about any share partition of its state partition.

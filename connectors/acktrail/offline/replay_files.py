@@ -31,8 +31,8 @@ from acktrail.model.replay import Policy
 from acktrail.model.replay import replay as replay_as_a_broker
 from acktrail.offline.copied_files import raw_batches
 from acktrail.offline.log_segment import ReadReport
+from acktrail.replay.fold import states_of
 from acktrail.replay.raw_log import RawLogReplay
-from acktrail.replay.state_columns import states_of
 from acktrail.times import instant_ms
 
 _GROUP_NAMES: Final = {

@@ -5,26 +5,30 @@ Severities, meanings and advice are those of the catalogue (``acktrail.model.rul
 `poison_records_archived`, `export_complete`, `records_quarantined`, ``STATE_RULES``, broken by a replayed state,
 and those that show beside others only: a share partition beside the others of its topic, the log of a state partition
 beside the snapshots in it.
+
+A finding of archived records, and their status, stays until somebody has seen them: acknowledged by name
+(``status_changes``), or shown for long enough. It comes back with the next archived record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import datetime as dt
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.schemas.table_schemas import FINDINGS
+from acktrail.format.columns.schemas.table_schemas import FINDINGS, INSTANT, TABLES
 from acktrail.format.columns.share_partition_keys import coordinator_keys, first_matches
 from acktrail.model.reconciliation import Verdict
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import STATE_RULES
-from acktrail.reconcile.observed_run import Observation
+from acktrail.reconcile.observed_run import Coverage, Observation
 from acktrail.tables.delta.store import Tables
 
 STALE_ARCHIVING_MS: Final = 5 * 60 * 1_000
@@ -43,6 +47,9 @@ _Rule = Callable[[pa.Table], tuple[pa.Table, Any, str]]
 """The rows that break a rule, the detail of each, and the column with the offset of the record that shows it."""
 PRUNED_WITHIN_MS: Final = 15 * 60 * 1_000
 """Three times the pause between two prunings of a share coordinator."""
+_CHANGES: Final = "status_changes"
+_SETTLED: Final = (*KEY_COLUMNS, "archived_seen")
+_STATUSES: Final = ("cluster_id", *KEY_COLUMNS, "topic", "status", "archived_seen")
 
 
 def share_partition_findings(rows: pa.Table, observation: Observation, settled: pa.Table) -> pa.Table:
@@ -265,3 +272,47 @@ def unpruned_findings(places: pa.Table, coverages: Mapping[int, Coverage], obser
             detail = f"offsets {start} to {lowest - 1} are redundant, and not pruned"
             found.append(("state_log_pruned", about_log(coverages[number], detail, lowest)))
     return plain_findings(found, observation)
+
+
+def note_seen(tables: Tables, groups: Sequence[str], seen_by: str, at: dt.datetime) -> pa.Table:
+    """Acknowledge, in the name of `seen_by`, the archived records that the newest statuses show of the groups that
+    match one of `groups` (shell style). Gives the new rows of ``status_changes``; none: there is nothing to
+    acknowledge.
+
+    Raises:
+        ConfigurationError, RetryableError: the tables cannot be read or written.
+    """
+    statuses = tables.read("queue_statuses", columns=_STATUSES, where=pc.field("archived_seen") > 0)
+    rows = [
+        {
+            **row,
+            "changed_at": at,
+            "before": row["status"],
+            "after": row.pop("status"),
+            "reason": f"{row['archived_seen']:,} archived record(s), seen by {seen_by}",
+        }
+        for row in statuses.to_pylist()
+        if any(fnmatch.fnmatchcase(row["group_id"], glob) for glob in groups)
+    ]
+    found = pa.Table.from_pylist(rows, schema=TABLES[_CHANGES])
+    if found.num_rows:
+        tables.append(_CHANGES, found)
+    return found
+
+
+def seen_archives(tables: Tables, until: dt.datetime) -> pa.Table:
+    """Key and `archived_seen` of each share partition: how many archived records were acknowledged at `until`."""
+    is_known = pc.field("archived_seen").is_valid() & (pc.field("changed_at") <= pa.scalar(until, INSTANT))
+    return _most(tables.read(_CHANGES, columns=_SETTLED, where=is_known))
+
+
+def settled_archives(tables: Tables, now: dt.datetime, shown: dt.timedelta) -> pa.Table:
+    """The same with those that have been shown for as long as `shown`."""
+    is_old = pc.field("archived_at") <= pa.scalar(now - shown, INSTANT)
+    expired = tables.read("queue_statuses", columns=_SETTLED, where=is_old)
+    return _most(pa.concat_tables([seen_archives(tables, now), expired]))
+
+
+def _most(rows: pa.Table) -> pa.Table:
+    most = rows.group_by(list(KEY_COLUMNS), use_threads=False).aggregate([("archived_seen", "max")])
+    return most.rename_columns([name.removesuffix("_max") for name in most.column_names]).select(list(_SETTLED))

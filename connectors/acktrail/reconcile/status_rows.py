@@ -1,4 +1,5 @@
-"""Statuses out of the rows of a run and the statuses before it; what changed, trends and totals out of these."""
+"""The share partitions of a run with all that a status is made of; out of these and the statuses before them its
+statuses, what changed, trends and totals."""
 
 from __future__ import annotations
 
@@ -10,18 +11,50 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.schemas.table_schemas import INSTANT, TABLES
+from acktrail.connect.source_batches import DROPPED_BY_RETENTION, LOG_REPLACED
+from acktrail.format.columns.schemas.table_schemas import DELIVERY_COUNTS, INSTANT, STATUS_WINDOW, TABLES
 from acktrail.format.columns.share_partition_keys import first_matches
-from acktrail.model.queue_status import COUNTED, WINDOW, QueueStatus
+from acktrail.model.queue_status import COUNTED, STATUS_TABLE, WINDOW, QueueStatus
+from acktrail.model.reconciliation import Completeness
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.replay.queue_windows import CONTEXT, judge_windows, newest_windows
+from acktrail.replay.queue_windows import CONTEXT, MOST, judge_windows, newest_windows
 from acktrail.replay.time_buckets import DAY_MS, FINE_MS, floored
+from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.export_ranges import read_ranges
 
 _STATUSES: Final = TABLES["queue_statuses"]
 _CHANGES: Final = TABLES["status_changes"]
 _TRENDS: Final = TABLES["queue_trends"]
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ADDED: Final = ("unfinished_records", *COUNTED)
+_LIMIT: Final = "share.delivery.count.limit"
+_RECONCILED: Final = (
+    *("cluster_id", "run_id", "observed_at", *KEY_COLUMNS, "topic", "verdict", "completeness", "group_state"),
+    *("log_start_offset", "log_end_offset_before", "log_end_offset_after", "unfinished_records", "archived_seen"),
+    *("state_epoch", "durable_lag", "reason", "critical_finding"),
+)
+_BY_STATE: Final = ("available_records", "acknowledged_records", "archiving_records", "archived_records")
+_STATES: Final = (
+    *(*KEY_COLUMNS, "state_partition", "last_record_offset", "last_record_timestamp_ms"),
+    *("first_unfinished_offset", "state_epoch"),
+    *(*_BY_STATE, "max_delivery_count", "batches", "start_offset", "end_offset"),
+)
+_OBSERVED: Final = (
+    "observed_at",
+    "first_unfinished_offset",
+    "log_start_offset",
+    "log_end_offset",
+    "unfinished_records",
+)
+_GROUPS: Final = ("phase", "group_id", "members", "configs")
+_NEWEST: Final = STATUS_WINDOW.value_type
+_LATEST_MS: Final = 1 << 43
+_KNOWN: Final = 1 << 62
+"""Batches of a state with an offset of this size or more have no numbers by delivery count."""
+_TOTALS: Final = TABLES["run_totals"]
+_RANKED: Final = pa.array([status.value for status in STATUS_TABLE])
+_NO_LOSS: Final = pa.array([DROPPED_BY_RETENTION, LOG_REPLACED])
+"""Reasons of gaps that are no lost records of the export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,3 +235,162 @@ def _us(instants: pa.Array) -> Any:
 
 def _keys(rows: pa.Table) -> list[pa.ChunkedArray]:
     return [rows[name] for name in KEY_COLUMNS]
+
+
+def read_run_rows(tables: Tables, run_id: str) -> pa.Table:
+    """One row for each share partition that the run has a verdict on: columns of ``QUEUE_STATUSES`` that its
+    observation decides (`lost_records`: of those with a start offset), `newest` (an observation of ``STATUS_WINDOW``
+    without counts), `verdict_reason` and `critical_finding`. What a state says is null where it is not complete."""
+    own = pc.field("run_id") == run_id
+    verdicts = tables.read("reconciliations", columns=_RECONCILED, where=own)
+    states = tables.read("share_partition_states", columns=_STATES, where=own)
+    matches = first_matches(_keys(verdicts), _keys(states))
+    state = {name: states[name].take(matches).combine_chunks() for name in states.column_names}
+    columns = {name: verdicts[name].combine_chunks() for name in verdicts.column_names}
+    is_complete = pc.equal(columns["completeness"], Completeness.COMPLETE.value)
+    log_end = pc.coalesce(columns["log_end_offset_after"], columns["log_end_offset_before"])
+    columns |= {
+        "evidence_state_partition": state["state_partition"],
+        "evidence_offset": state["last_record_offset"],
+        "first_unfinished_offset": _sane(_where(is_complete, state["first_unfinished_offset"])),
+        "end_offset": _sane(_where(is_complete, state["end_offset"])),
+        "log_start_offset": _sane(columns["log_start_offset"]),
+        "log_end_offset": _sane(log_end),
+        "unfinished_records": _sane(_where(is_complete, columns["unfinished_records"])),
+        **{name: state[name] for name in (*_BY_STATE, "max_delivery_count")},
+        "delivery_counts": delivery_counts(state["batches"], state["start_offset"]),
+        **_of_groups(tables, run_id, columns["group_id"]),
+    }
+    columns |= {"verdict_reason": columns.pop("reason"), "lost_records": _lost(columns)}
+    newest = {
+        **{name: columns[name] for name in _OBSERVED},
+        "recorded_at": _instants(state["last_record_timestamp_ms"]),
+        "state_epoch": _where(is_complete, state["state_epoch"]),
+        "archiving_records": _sane(_where(is_complete, state["archiving_records"])),
+    }
+    columns["newest"] = observation(newest, verdicts.num_rows)
+    return pa.table(columns)
+
+
+def _lost(columns: dict[str, pa.Array]) -> pa.Array:
+    """Unfinished records between start offset and log start, which were removed: what the lag counts beyond the
+    unfinished records that are left. At least the one at the start offset, and no more than there are offsets."""
+    distance = pc.subtract(columns["log_start_offset"], columns["first_unfinished_offset"])
+    counted = pc.subtract(_sane(columns["durable_lag"]), columns["unfinished_records"])
+    most = pc.min_element_wise(distance, pc.coalesce(counted, distance))
+    is_passed = pc.greater(distance, 0)
+    return pc.if_else(is_passed, pc.max_element_wise(most, 1), pa.scalar(0, pa.int64()))
+
+
+def _instants(ms: pa.Array) -> pa.Array:
+    """Times in ms since the epoch; null where they are not between 1970 and 2248."""
+    known = pc.and_(pc.greater_equal(ms, 0), pc.less(ms, _LATEST_MS))
+    return _where(known, ms).cast(pa.timestamp("ms", tz="UTC")).cast(INSTANT)
+
+
+def observation(columns: dict[str, pa.Array], rows: int) -> pa.StructArray:
+    """An observation of ``STATUS_WINDOW`` for each row; null in the columns that are not given."""
+    arrays = [columns.get(field.name, pa.nulls(rows, field.type)).cast(field.type) for field in _NEWEST]
+    return pa.StructArray.from_arrays(arrays, fields=list(_NEWEST))
+
+
+def delivery_counts(batches: pa.Array, start_offsets: pa.Array) -> pa.Array:
+    """``DELIVERY_COUNTS`` of each state: records at or above its start offset by delivery count; null where there is
+    no state, or an offset is too large to add."""
+    flat = pc.list_flatten(batches)
+    first, last, count = (
+        pc.struct_field(flat, name).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for name in ("first_offset", "last_offset", "delivery_count")
+    )
+    parents = pc.list_parent_indices(batches).to_numpy()
+    start = pc.fill_null(start_offsets, 0).to_numpy()[parents]
+    is_large = (first < 0) | (last >= _KNOWN) | (start < 0) | (last < first)
+    length = np.where(is_large, 0, np.maximum(last - np.maximum(first, start) + 1, 0))
+    counted = pa.table({"row": parents, "delivery_count": count, "records": length}).filter(pa.array(length > 0))
+    sums = counted.group_by(["row", "delivery_count"], use_threads=False).aggregate([("records", "sum")])
+    sums = sums.sort_by([("row", "ascending"), ("delivery_count", "ascending")])
+    unknown = ~batches.is_valid().to_numpy(zero_copy_only=False)
+    unknown[parents[is_large]] = True
+    sizes = np.bincount(sums["row"].to_numpy(), minlength=len(batches))
+    kept = pa.array(~unknown[sums["row"].to_numpy()])
+    ends = np.append(0, np.cumsum(np.where(unknown, 0, sizes)))
+    fields = list(DELIVERY_COUNTS.value_type)
+    values = sums.filter(kept)
+    columns = [values["delivery_count"].combine_chunks(), values["records_sum"].combine_chunks()]
+    pairs = pa.StructArray.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, fields, strict=True)], fields=fields
+    )
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, type=DELIVERY_COUNTS, mask=pa.array(unknown))
+
+
+def _of_groups(tables: Tables, run_id: str, group_ids: pa.Array) -> dict[str, pa.Array]:
+    """Members and delivery count limit of each group, as described after the export, else before it."""
+    rows = tables.read("group_observations", columns=_GROUPS, where=pc.field("run_id") == run_id)
+    described = rows.filter(pc.is_valid(rows["members"])).sort_by("phase")
+    limits = pc.map_lookup(described["configs"].combine_chunks(), pa.scalar(_LIMIT), "first")
+    is_number = pc.match_substring_regex(limits, r"^[0-9]{1,4}$")
+    numbers = pc.if_else(pc.fill_null(is_number, fill_value=False), limits, pa.scalar(None, pa.string()))
+    matches = first_matches([pa.chunked_array([group_ids])], [described["group_id"]])
+    return {
+        "members": described["members"].take(matches).combine_chunks(),
+        "delivery_count_limit": numbers.cast(pa.int32()).take(matches),
+    }
+
+
+def _sane(numbers: pa.Array) -> pa.Array:
+    """`numbers` from 0 to below ``MOST``, else null: windows are computed with int64."""
+    return _where(pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, MOST)), numbers)
+
+
+def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.fill_null(mask, fill_value=False), values, pa.scalar(None, values.type))
+
+
+def total_row(tables: Tables, run: StatusRun, statuses: pa.Table, archived_seen: int | None) -> pa.Table:
+    """The row of a run with these statuses (``QUEUE_STATUSES``)."""
+    ranked = pa.table([statuses["group_id"], pc.index_in(statuses["status"], value_set=_RANKED)], ["group", "rank"])
+    worst = ranked.group_by("group", use_threads=False).aggregate([("rank", "min")])["rank_min"]
+    row: dict[str, Any] = {
+        "cluster_id": run.cluster_id,
+        "run_id": run.run_id,
+        "observed_at": run.observed_at,
+        "groups": len(worst),
+        "share_partitions": statuses.num_rows,
+        "statuses": counts_of(statuses["status"]),
+        "group_statuses": counts_of(pc.take(_RANKED, worst)),
+        "verdicts": counts_of(statuses["verdict"]),
+        "unfinished_records": pc.sum(statuses["unfinished_records"]).as_py() or 0,
+        "unfinished_unknown": statuses["unfinished_records"].null_count,
+        "archived_seen": archived_seen or 0,
+        **_findings(tables, run),
+        **_exported(tables, run),
+    }
+    return pa.Table.from_pylist([row], schema=_TOTALS)
+
+
+def _findings(tables: Tables, run: StatusRun) -> dict[str, Any]:
+    """Those that no later run has seen: a finding keeps the newest run alone."""
+    columns = ["severity", "first_seen_at"]
+    found = tables.read("findings", columns=columns, where=pc.field("run_id") == run.run_id)
+    is_new = pc.equal(found["first_seen_at"], pa.scalar(run.observed_at, _TOTALS.field("observed_at").type))
+    return {"findings": counts_of(found["severity"]), "new_findings": pc.sum(is_new).as_py() or 0}
+
+
+def _exported(tables: Tables, run: StatusRun) -> dict[str, int]:
+    where = pc.field("exported_at") <= pa.scalar(run.observed_at, _TOTALS.field("observed_at").type)
+    ranges = read_ranges(tables).filter(where)
+    is_loss = pc.invert(pc.fill_null(pc.is_in(ranges["gap_reason"], value_set=_NO_LOSS), fill_value=False))
+    gaps = ranges.filter(pc.and_(pc.is_valid(ranges["gap_first"]), is_loss))
+    lost = pc.add(pc.subtract(gaps["gap_last"], gaps["gap_first"]), 1)
+    return {
+        "records_exported": pc.sum(ranges["records_read"]).as_py() or 0,
+        "records_quarantined": pc.sum(ranges["records_quarantined"]).as_py() or 0,
+        "gaps": gaps.num_rows,
+        "gap_records": pc.sum(lost).as_py() or 0,
+    }
+
+
+def counts_of(values: pa.ChunkedArray) -> dict[str, int]:
+    """How often there is each of `values`."""
+    found = {row["values"]: row["counts"] for row in pc.value_counts(values).to_pylist()}
+    return dict(sorted(found.items()))

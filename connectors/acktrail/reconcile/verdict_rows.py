@@ -25,9 +25,8 @@ from acktrail.model.batches import TERMINAL_STATES
 from acktrail.model.reconciliation import RULES, Completeness, TopicStatus
 from acktrail.model.replay import unfinished_records
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.derived_columns import StateBatches, int64, is_large
-from acktrail.reconcile.observed_run import PHASES, Descriptions, Observation
+from acktrail.reconcile.observed_run import PHASES, Coverage, Descriptions, Observation
 from acktrail.reconcile.partition_replay import REPLAYED
 from acktrail.replay.rule_reasons import rule_reasons
 

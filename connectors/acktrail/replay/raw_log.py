@@ -19,8 +19,7 @@ from acktrail.format.columns.record_columns import NumberColumn, RecordColumns
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import SNAPSHOT_TYPE, UPDATE_TYPE, encode_key
 from acktrail.model.share_partition import ZERO_TOPIC_ID, GroupId, SharePartition
-from acktrail.replay.fold import states_after
-from acktrail.replay.state_columns import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns
+from acktrail.replay.fold import REPLAYED_STATES, UNREADABLE, SharePartitionIndex, StateColumns, states_after
 
 _VALUES_AT_ONCE: Final = 1 << 15
 """Values decoded together, so that intermediate arrays stay in the processor's cache."""

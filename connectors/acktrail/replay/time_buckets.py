@@ -10,7 +10,7 @@ longer ones; parts added in any grouping give the same row, as long as their ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.binary_column import Int64Array
+from acktrail.format.columns.binary_column import Int64Array, ascending
 from acktrail.format.columns.model_values import CHANGE_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT32, INT64, STRING, TABLES, schema
 from acktrail.format.columns.share_partition_keys import are_equal, key_codes
@@ -37,6 +37,7 @@ KEPT_HOURLY_MS: Final = 90 * DAY_MS
 _TRENDS: Final = TABLES["queue_trends"]
 _QUEUE: Final = ("group_id", "topic_id", "partition")
 _BUCKET: Final = (*_QUEUE, "bucket_ms", "bucket_at")
+_READ_ORDER: Final = (*_QUEUE, "bucket_at", "bucket_ms")
 _SUMS: Final = ("observations", "acknowledged", "released", "archived")
 _HIGHEST: Final = ("most_unfinished_records",)
 _LAST: Final = tuple(name for name in _TRENDS.names if name not in {*_BUCKET, *_SUMS, *_HIGHEST, "chunk"})
@@ -142,8 +143,7 @@ def added_buckets(parts: pa.Table) -> pa.Table:
     found = found.rename_columns([names.get(name, name) for name in found.column_names])
     columns = {name: found[name] for name in found.column_names}
     columns["chunk"] = pa.nulls(found.num_rows, pa.int64())
-    added = pa.table([columns[name] for name in _TRENDS.names], schema=_TRENDS)
-    return added.take(pa.array(_order(added)))
+    return in_order(pa.table([columns[name] for name in _TRENDS.names], schema=_TRENDS), _READ_ORDER)
 
 
 def lengthened(parts: pa.Table, bucket_ms: Int64Array | int) -> pa.Table:
@@ -176,18 +176,23 @@ def floored(instants: Any, bucket_ms: Any) -> Any:
     return instants - instants % (bucket_ms * 1_000)
 
 
-def text_ranks(values: pa.ChunkedArray) -> Int64Array:
-    """Numbers in the order of texts, null last. Texts are compared once each, not once for every pair of rows."""
-    encoded = values.combine_chunks().dictionary_encode()
-    places = pc.sort_indices(encoded.dictionary).to_numpy()
+def in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """`rows` in the stable ascending order of some columns, null last."""
+    order = np.arange(rows.num_rows)
+    for name in reversed(names):
+        order = order[ascending(_ranks(rows[name])[order])]
+    return rows.take(pa.array(order))
+
+
+def _ranks(values: pa.ChunkedArray) -> Int64Array:
+    """Numbers in the order of `values`. Texts are compared once each, not once for every pair of rows."""
+    if not (pa.types.is_dictionary(values.type) or pa.types.is_string(values.type)):
+        numbers: Int64Array = pc.fill_null(values.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy()
+        return numbers
+    is_encoded = pa.types.is_dictionary(values.type)
+    encoded = (values if is_encoded else values.dictionary_encode()).unify_dictionaries().combine_chunks()
+    places = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
     ranks = np.empty(len(places) + 1, np.int64)
-    ranks[places] = np.arange(len(places))
-    ranks[-1] = len(places)
+    ranks[np.append(places, len(places))] = np.arange(len(places) + 1)
     found: Int64Array = ranks[pc.fill_null(encoded.indices, len(places)).to_numpy()]
     return found
-
-
-def _order(rows: pa.Table) -> Int64Array:
-    partitions = pc.fill_null(pc.cast(rows["partition"], pa.int64()), np.iinfo(np.int64).max).to_numpy()
-    begins, lengths = rows["bucket_at"].cast(pa.int64()).to_numpy(), rows["bucket_ms"].to_numpy()
-    return np.lexsort((lengths, begins, partitions, text_ranks(rows["topic_id"]), text_ranks(rows["group_id"])))

@@ -22,7 +22,7 @@ from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.times import instant_text, utc_text
 
 if TYPE_CHECKING:
-    from acktrail.reconcile.state_at import TopicAtTime
+    from acktrail.reconcile.replay_resume import TopicAtTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def read_source(config: TablesConfig, request: ResetRequest, at_ms: int | None) 
     Raises ChangeRefused: `no_such_group`, `nothing_to_migrate`. ConfigurationError: nothing was exported, or by no
     known cluster. RetryableError: the storage failed.
     """
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
     from acktrail.tables.cluster_check import cluster_of
     from acktrail.tables.delta.store import Tables
 

@@ -15,7 +15,7 @@ from acktrail.errors import UnknownName
 from acktrail.times import utc_text
 
 if TYPE_CHECKING:
-    from acktrail.reconcile.state_at import TopicAtTime
+    from acktrail.reconcile.replay_resume import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
 
@@ -60,7 +60,7 @@ def _command(
 
     at_ms = None if at is None else time_ms("--at", at)
     forgo_pandas()
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
     stored = Tables(TablesConfig.from_environment(tables, tables_options))

@@ -5,7 +5,7 @@ works on columns (``acktrail.format.columns``, ``acktrail.reconcile``), and writ
 names. In the order of a run:
 
 1. ``reconcile_run``: state records to states (replay), states beside what brokers said, to verdicts and findings.
-2. ``history_run``: new state records, file after file, to changes of the status of records (``history_step``).
+2. ``history_run``: new state records, file after file, to changes of the status of records.
 3. ``status_run``: verdicts and counted changes to statuses, what changed, and trends.
 4. ``verify_tables``: everything that runs leave for the next one, made again from all records.
 

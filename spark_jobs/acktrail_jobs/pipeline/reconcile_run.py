@@ -30,25 +30,31 @@ from acktrail.executors import GROUP, Executors, JobStep, OpenExecutors, Results
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.schemas.table_schemas import FINDINGS, RECONCILIATIONS, SHARE_PARTITION_STATES
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.coverage import Coverage
 from acktrail.reconcile.findings import (
     PLACES,
     added_places,
     dropped_letter_findings,
     places_of,
+    settled_archives,
     share_partition_findings,
     state_partition_findings,
     unpruned_findings,
     with_critical_findings,
     without_start_findings,
 )
-from acktrail.reconcile.observed_run import Observation, newest_run, read_descriptions, read_observation, with_topics
+from acktrail.reconcile.observed_run import (
+    Coverage,
+    Observation,
+    newest_run,
+    read_descriptions,
+    read_observation,
+    with_topics,
+)
 from acktrail.reconcile.partition_replay import SAVED_COLUMNS, replayed_states
 from acktrail.reconcile.past.saved_states import REPLAY, with_cluster
 from acktrail.reconcile.reconcile_due import note_begun, note_reconciled
 from acktrail.reconcile.replay_resume import ReplayResume, ReplayStart, replay_of, replay_shares
-from acktrail.reconcile.run_rows import counts_of
-from acktrail.reconcile.seen_archives import settled_archives
+from acktrail.reconcile.status_rows import counts_of
 from acktrail.reconcile.verdict_rows import one_state_per_partition, reconcile_rows
 from acktrail.tables.cluster_check import create_anew_for
 from acktrail.tables.delta.store import Tables

@@ -38,12 +38,10 @@ from acktrail.executors import Executors, JobStep, OpenExecutors, Results, balan
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.model.queue_status import COUNTED
 from acktrail.model.share_partition import KEY_COLUMNS
+from acktrail.reconcile.findings import seen_archives
 from acktrail.reconcile.observed_run import read_observation
-from acktrail.reconcile.past.history_tables import CHANGES, positions_at
-from acktrail.reconcile.past.trend_chunks import TRENDS, add_parts
-from acktrail.reconcile.run_rows import counts_of, read_run_rows, total_row
-from acktrail.reconcile.seen_archives import seen_archives
-from acktrail.reconcile.status_rows import RunStatuses, StatusRun, judge_run
+from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
+from acktrail.reconcile.status_rows import RunStatuses, StatusRun, counts_of, judge_run, read_run_rows, total_row
 from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables

@@ -26,19 +26,17 @@ from acktrail.errors import ConfigurationError, DamagedTables
 from acktrail.executors import Executors, JobStep, OpenExecutors, Results, run_in_turn
 from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, share_partition_of
 from acktrail.model.share_partition import KEY_COLUMNS
-from acktrail.reconcile.coverage import read_coverage
-from acktrail.reconcile.observed_run import read_observation
+from acktrail.reconcile.observed_run import read_coverage, read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions, saved_positions, saved_rows
 from acktrail.reconcile.past.saved_states import REPLAY, SavedStates, read_saved
-from acktrail.reconcile.replay_resume import ReplayStart, run_replay
-from acktrail.reconcile.state_at import TopicAtTime, topic_at_time
+from acktrail.reconcile.replay_resume import ReplayStart, TopicAtTime, run_replay, topic_at_time
 from acktrail.tables.cluster_check import reads_as_own
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import RANGES_TABLE, ensure_whole
 from acktrail.tables.exported.damage_report import CONTRADICTIONS, contradictions
 from acktrail.tables.exported.record_files import RECORDS
 from acktrail.tables.upkeep.retention import recorded_ends
-from acktrail_jobs.pipeline.history_step import HISTORY_INPUTS, apply_records, commit_spans, records_between
+from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, apply_records, commit_spans, records_between
 
 RECHECKED: Final = pa.schema(
     [

@@ -14,7 +14,7 @@ from acktrail.times import instant_text
 
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
-    from acktrail.reconcile.state_at import TopicAtTime
+    from acktrail.reconcile.replay_resume import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
 _COMPLETE = "complete"
@@ -24,7 +24,7 @@ def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[
     """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
     Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
     ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
     tables = Tables(config)

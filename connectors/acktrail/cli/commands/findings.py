@@ -81,7 +81,7 @@ def findings(
 
 
 def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
-    from acktrail.reconcile.seen_archives import note_seen
+    from acktrail.reconcile.findings import note_seen
 
     if not groups or not seen_by.strip():
         raise InputError("--seen-by needs a name, and the groups", hint="--group GROUP --seen-by NAME")

@@ -9,22 +9,26 @@ Rows of ``delivery_history`` are in chunks. A lookup opens every chunk, so there
 often, so large chunks must stay as they are. Chunks are of a tier by their number of rows, each tier eight times the
 one below. Before eight of one tier would lie side by side they become one of the next. A chunk of the highest tier is
 never touched again.
+
+Here, too: ``queue_trends``, whose chunks follow the same rule. They follow each other in time; of one interval in
+several chunks the later one has the later observations. A chunk that is old as a whole is written again with longer
+intervals. That changes no sum, and needs no number of a run. Rows of whole groups, which pages show most, have chunks
+of their own, numbered from ``OF_GROUPS`` on.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.binary_column import Int64Array, ascending
 from acktrail.format.columns.model_values import HELD_COLUMNS
 from acktrail.format.columns.schemas.table_schemas import DELIVERY_HISTORY, with_dictionaries
 from acktrail.reconcile.past.saved_states import HISTORY, RECORDS_USED, SavedStates, continued, read_saved, save_files
+from acktrail.replay.time_buckets import DAY_MS, HOUR_MS, added_buckets, aged, aging_begins, in_order
 from acktrail.tables.cluster_check import create_anew_for, create_for
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_commit import written_file
@@ -41,6 +45,14 @@ FULL_ROWS: Final = _FAN**6
 HISTORY_ROWS: Final = with_dictionaries(DELIVERY_HISTORY)
 """``DELIVERY_HISTORY`` with texts as dictionaries."""
 _ORDER: Final = ("group_id", "topic_id", "partition", "first_offset", "state_partition", "record_offset")
+TRENDS: Final = "queue_trends"
+OF_GROUPS: Final = 1 << 40
+"""The chunks with rows of whole groups have this number or a higher one, those of share partitions lower ones."""
+_LAST: Final = (1 << 62) - 1
+_SPANS: Final = ((0, OF_GROUPS - 1), (OF_GROUPS, _LAST))
+"""The first and last number of the chunks of share partitions, and of those of groups."""
+_WORTH_ROWS: Final = 32_768
+"""Old rows in chunks of their own are left as they are until they are this many."""
 
 
 class HistoryTables:
@@ -140,37 +152,17 @@ def history_rows(changes: pa.Table, cluster_id: str) -> pa.Table:
 
 def in_lookup_order(rows: pa.Table) -> pa.Table:
     """Rows of ``HISTORY_ROWS`` in the order in which a lookup of a record finds its own side by side."""
-    order = np.arange(rows.num_rows)
-    for name in reversed(_ORDER):
-        order = order[ascending(_ranks(rows[name])[order])]
-    return rows.take(pa.array(order))
+    return in_order(rows, _ORDER)
 
 
 def _later_chunks(snapshot: TableSnapshot, new_rows: int) -> tuple[int, pa.Table]:
     """The chunk that `new_rows` rows go to, and the rows of that chunk and later ones: too few to stay where they
     are."""
-    sizes: Counter[int] = Counter()
-    with snapshot.place.translated():
-        actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
-    for row in actions.to_pylist():
-        sizes[row["partition.chunk"]] += row["num_records"]
-    chunks = sorted(sizes)
-    first = first_rewritten([sizes[chunk] for chunk in chunks], new_rows)
+    chunks = _chunks(snapshot, (0, _LAST))
+    first, number = _rewritten_with(chunks, new_rows, 0)
     if first < len(chunks):
-        return chunks[first], snapshot.read(where=pc.field("chunk") >= chunks[first])
-    return chunks[-1] + 1 if chunks else 0, DELIVERY_HISTORY.empty_table()
-
-
-def _ranks(values: pa.ChunkedArray) -> Int64Array:
-    """Numbers in the order of `values`. Texts of a dictionary are compared once each, not once for every pair of
-    rows."""
-    if not pa.types.is_dictionary(values.type):
-        return values.to_numpy().astype(np.int64)
-    encoded = values.unify_dictionaries().combine_chunks()
-    places = pc.sort_indices(encoded.dictionary).to_numpy()
-    ranks = np.empty(len(places), np.int64)
-    ranks[places] = np.arange(len(places))
-    return ranks[encoded.indices.to_numpy()]
+        return number, snapshot.read(where=pc.field("chunk") >= number)
+    return number, DELIVERY_HISTORY.empty_table()
 
 
 def _app_id(state_partition: int) -> str:
@@ -198,3 +190,114 @@ def first_rewritten(sizes: Sequence[int], new_rows: int) -> int:
 def _tier(rows: int) -> int:
     """The whole logarithm of `rows` by ``_FAN``."""
     return max(0, rows.bit_length() - 1) // (_FAN.bit_length() - 1)
+
+
+class _Chunk(NamedTuple):
+    """`newest_us`: the beginning of its newest interval; `shortest_ms`: the length of its shortest."""
+
+    number: int
+    rows: int
+    newest_us: int
+    shortest_ms: int
+
+
+def add_parts(tables: Tables, parts: pa.Table, run: int, app_id: str) -> None:
+    """Add rows of one run unless they are there, then write old chunks again. `run`: when it observed, in µs since the
+    epoch; each commit moves a number that begins with `app_id` to it."""
+    is_group = pc.is_null(parts["partition"])
+    for own, span in zip((pc.invert(is_group), is_group), _SPANS, strict=True):
+        moved = app_id if span is _SPANS[0] else f"{app_id}/groups"
+        number = tables.transaction_version(TRENDS, moved)
+        if number is None or number < run:
+            _add(tables, parts.filter(own), run, span, {moved: run}, {moved: number})
+            _age(tables, run, span)
+
+
+def _add(
+    tables: Tables,
+    parts: pa.Table,
+    now_us: int,
+    span: tuple[int, int],
+    moved: Mapping[str, int],
+    expected: Mapping[str, int | None],
+) -> None:
+    chunks = _chunks(tables.create(TRENDS), span)
+    first, number = _rewritten_with(chunks, parts.num_rows, span[0])
+    rows = _numbered(_joined(tables, chunks[first:], parts, now_us), number)
+    tables.replace(TRENDS, rows, chunk=number, last_chunk=span[1], transactions=moved, expected=expected)
+
+
+def _age(tables: Tables, now_us: int, span: tuple[int, int]) -> None:
+    """Write the first old chunks that lie side by side again, with those before them that are too small to stay."""
+    snapshot = tables.snapshot(TRENDS)
+    chunks = [] if snapshot is None else _chunks(snapshot, span)
+    begin, end = _old(chunks, now_us)
+    if sum(chunk.rows for chunk in chunks[begin:end]) < _WORTH_ROWS:
+        return
+    rows = _joined(tables, chunks[begin:end], None, now_us)
+    first = first_rewritten([chunk.rows for chunk in chunks[:begin]], rows.num_rows)
+    if first < begin:
+        rows = _joined(tables, chunks[first:end], None, now_us)
+    number = chunks[first].number
+    tables.replace(TRENDS, _numbered(rows, number), chunk=number, last_chunk=chunks[end - 1].number)
+
+
+def _old(chunks: Sequence[_Chunk], now_us: int) -> tuple[int, int]:
+    """From where to where chunks have rows of a length that is too short for all of their age; a limited number of
+    rows."""
+    begins = aging_begins(now_us)
+    is_old = [
+        (chunk.newest_us < begins[HOUR_MS] and chunk.shortest_ms < HOUR_MS)
+        or (chunk.newest_us < begins[DAY_MS] and chunk.shortest_ms < DAY_MS)
+        for chunk in chunks
+    ]
+    begin = next((place for place, old in enumerate(is_old) if old), len(chunks))
+    end, rows = begin, 0
+    while end < len(chunks) and is_old[end] and rows < FULL_ROWS:
+        rows += chunks[end].rows
+        end += 1
+    return begin, end
+
+
+def _joined(tables: Tables, chunks: Sequence[_Chunk], parts: pa.Table | None, now_us: int) -> pa.Table:
+    """The rows of neighbouring chunks, and `parts` behind them, as one chunk."""
+    pieces = [] if parts is None else [parts]
+    if chunks:
+        chunk = pc.field("chunk")
+        stored = tables.read(TRENDS, where=(chunk >= chunks[0].number) & (chunk <= chunks[-1].number))
+        pieces.insert(0, stored.take(pc.sort_indices(stored["chunk"])))
+    return added_buckets(aged(pa.concat_tables(pieces), now_us))
+
+
+def _numbered(rows: pa.Table, number: int) -> pa.Table:
+    column = pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows)
+    return rows.set_column(rows.column_names.index("chunk"), "chunk", column)
+
+
+def _rewritten_with(chunks: Sequence[_Chunk], new_rows: int, lowest: int) -> tuple[int, int]:
+    """``first_rewritten`` of `chunks`, and the number of the chunk that the new rows are in then."""
+    first = first_rewritten([chunk.rows for chunk in chunks], new_rows)
+    if first < len(chunks):
+        return first, chunks[first].number
+    return first, chunks[-1].number + 1 if chunks else lowest
+
+
+def _chunks(snapshot: TableSnapshot, span: tuple[int, int]) -> list[_Chunk]:
+    """Those of a span, ascending. Where the log has no numbers of a file's intervals (another engine wrote it), the
+    chunk is not old."""
+    with snapshot.place.translated():
+        actions = pa.table(snapshot.delta.get_add_actions(flatten=True))
+    files: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for row in actions.to_pylist():
+        newest = _microseconds(row.get("max.bucket_at"))
+        files[row["partition.chunk"]].append((row["num_records"], newest, row.get("min.bucket_ms") or DAY_MS))
+    found = []
+    for number, own in sorted(files.items()):
+        rows, newest_us, shortest_ms = zip(*own, strict=True)
+        if span[0] <= number <= span[1]:
+            found.append(_Chunk(number, sum(rows), max(newest_us), min(shortest_ms)))
+    return found
+
+
+def _microseconds(instant: Any) -> int:
+    return _LAST if instant is None else int(instant.timestamp() * 1_000_000)

@@ -235,11 +235,8 @@ def test_every_records_fate_is_what_the_consumers_did(observed: Observed, reconc
     answered = 0
     for run in observed.workload.share_partitions:
         for offset, deeds in _deeds(run, limits[run.group_id]).items():
-            found = told[run.key, offset]
-            assert [(each.after.delivery_state, each.after.delivery_count) for each in found] == deeds, (
-                run.key,
-                offset,
-            )
+            found = [(each.after.delivery_state, each.after.delivery_count) for each in told[run.key, offset]]
+            assert found == deeds, (run.key, offset)
             answered += 1
     assert answered > 1_000
 

@@ -16,6 +16,7 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle.undo import undo_offsets, undo_request, undoable
 from acktrail.change.planning.change_plan import refusals_among
 from acktrail.change.planning.plan_file import from_json_value, to_json_value
+from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.errors import InputError
 from acktrail.times import now_ms
@@ -81,9 +82,9 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
 @task(execution_timeout=SHORT)
 @as_airflow_errors()
 def preflight(order: ResetOrder) -> None:
-    """Groups, releases, rights, topics: what forbids a reset with any plan. Members may still leave."""
-    with Cluster(cluster_at(order)) as cluster:
-        notices = [n for n in api.preflight(cluster, _request(order)) if n.rule != "group_not_empty"]
+    """Groups, releases, rights, topics: what a plan made now says of more than one share partition, and what of it
+    forbids a reset. Members may still leave."""
+    notices = [n for n in _plan(order).notices if n.partition is None and n.rule != "group_not_empty"]
     for notice in notices:
         _log.info("%s", notice_text(notice))
     refusals = [notice_text(notice) for notice in refusals_among(notices)]
@@ -104,10 +105,13 @@ def wait_until_empty(order: ResetOrder) -> None:
 @as_airflow_errors()
 def make_plan(order: ResetOrder) -> StoredPlan:
     """Take the snapshot of state and offsets, make the plan from it, store both."""
+    return stored(_plan(order), order, partial=order["partial"], watch_s=order["watch_s"])
+
+
+def _plan(order: ResetOrder) -> ResetPlan:
     request = _request(order)
     with Cluster(cluster_at(order)) as cluster:
-        plan = api.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
-    return stored(plan, order, partial=order["partial"], watch_s=order["watch_s"])
+        return api.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
 
 
 @task(execution_timeout=SHORT)

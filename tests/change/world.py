@@ -19,7 +19,7 @@ from acktrail.change import api
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.execution.attempt import OpenRequests
-from acktrail.change.groups.group_change_plan import GroupChangePlan, plan_deletion
+from acktrail.change.group_changes import GroupChangePlan, plan_deletion
 from acktrail.change.lifecycle.undo import undo_request
 from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_plan import ResetPlan

@@ -28,24 +28,14 @@ from acktrail.change.lifecycle.plan_status import Admission, account
 from acktrail.change.planning.change_plan import ChangePlan, Notice
 from acktrail.change.planning.plan_file import DAY_MS
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.planning.reset_rules import notices_before
 from acktrail.change.request.offsets_csv import with_named_groups
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
-from acktrail.times import new_run_id, now_ms
+from acktrail.times import new_run_id
 
 if TYPE_CHECKING:
     from acktrail.change.execution.attempt import Execution, OpenRequests
-
-
-def preflight(cluster: Cluster, request: ResetRequest) -> tuple[Notice, ...]:
-    """What is known before share partitions are read, refusals first: release, group types, members, rights, the state
-    topic."""
-    from acktrail.change.collection.collect import take_preflight
-
-    request = with_named_groups(request)
-    return notices_before(request, take_preflight(cluster, request, now_ms=now_ms()))
 
 
 def requested_groups(cluster: Cluster, request: ResetRequest) -> tuple[str, ...]:

@@ -29,9 +29,9 @@ Row = Mapping[str, Any]
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("reset", "undo"), "acktrail.change.execution.reset_kind:RESET"),
-        "delete_groups": "acktrail.change.groups.group_kinds:DELETE_GROUPS",
-        "delete_offsets": "acktrail.change.groups.group_kinds:DELETE_OFFSETS",
-        "alter_configs": "acktrail.change.groups.group_kinds:ALTER_CONFIGS",
+        "delete_groups": "acktrail.change.group_changes:DELETE_GROUPS",
+        "delete_offsets": "acktrail.change.group_changes:DELETE_OFFSETS",
+        "alter_configs": "acktrail.change.group_changes:ALTER_CONFIGS",
     }
 )
 

@@ -244,25 +244,6 @@ def _inquiry(cluster: Cluster, plan: ResetPlan, group_ids: Sequence[str], descri
     return FactsCollection(cluster=cluster, groups=groups, described=offsets, topics=topics, parts=parts)
 
 
-def take_preflight(cluster: Cluster, request: ResetRequest, *, now_ms: int) -> Snapshot:
-    """What is known before share partitions are read: cluster, groups, the topics named, rights. The state topic counts
-    as readable when this principal has READ on it. Raises as `take_snapshot`."""
-    admin = cluster.admin
-    ids, unmatched = select_groups(admin, request)
-    groups, topics = describe_groups(admin, ids, {scope.topic for scope in request.topics})
-    rights = admin.rights((), [STATE_TOPIC]).topics.get(STATE_TOPIC)
-    is_refused = rights is not None and "READ" not in rights
-    states = StateFacts(reason=f"READ on topic {STATE_TOPIC} is missing" if is_refused else None)
-    return Snapshot(
-        taken_at_ms=now_ms,
-        cluster=cluster_facts(admin, states),
-        groups=groups,
-        topics=tuple(topics[name] for name in sorted(topics)),
-        partitions=(),
-        unmatched=unmatched,
-    )
-
-
 def read_states(cluster: Cluster, keys: Collection[SharePartition], groups: Collection[str] = ()) -> StateFacts:
     """What the state topic holds of `keys`, and of all that `groups` have, now. A missing right is a reason; a topic
     that is not there holds nothing. Raises Unreachable, RetryableError: the cluster does not answer. ForeignCluster:

@@ -41,7 +41,13 @@ class PlannedRow:
 
 def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[PlannedRow]) -> tuple[Notice, ...]:
     """Every notice, the worst first, then by group, topic and partition."""
-    found = [*notices_before(request, snapshot), *_passed(rows), *_counts_offsets(rows)]
+    found = [Notice(*one) for one in _on_cluster(request, snapshot)]
+    found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
+    found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in _on_topic(topic)]
+    for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
+        text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
+        found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
+    found += [*_passed(rows), *_counts_offsets(rows)]
     if not snapshot.partitions and not any(topic.error_code for topic in snapshot.topics):
         found.append(Notice(Severity.REFUSAL, "nothing_to_reset", "no share partition is in the scope"))
     topics = {topic.topic: topic for topic in snapshot.topics}
@@ -49,17 +55,6 @@ def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Planned
         facts = row.facts
         on_row = _on_partition(request, topics[facts.topic], row)
         found += [Notice(severity, rule, text, *facts.key) for severity, rule, text in on_row]
-    return by_severity(found)
-
-
-def notices_before(request: ResetRequest, snapshot: Snapshot) -> tuple[Notice, ...]:
-    """The notices that need no share partition: about the cluster, the groups and the topics."""
-    found = [Notice(*one) for one in _on_cluster(request, snapshot)]
-    found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
-    found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in _on_topic(topic)]
-    for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
-        text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
-        found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
     return by_severity(found)
 
 

@@ -153,7 +153,7 @@ def _plan_deletion(
     """Of `topics` alone where some are named, else of the groups."""
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.group_change_plan import plan_deletion
+    from acktrail.change.group_changes import plan_deletion
 
     target = at.needed if execute else at.optional
     with Cluster(at.kafka) as cluster:
@@ -212,7 +212,7 @@ def set_(
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.groups.group_change_plan import plan_configs
+    from acktrail.change.group_changes import plan_configs
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():

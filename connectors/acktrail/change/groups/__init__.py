@@ -1,1 +1,0 @@
-"""Groups or their offsets deleted, their configurations changed: plan, facts, kinds."""

@@ -16,7 +16,6 @@ from acktrail.model.batches import DeliveryState, StateBatch, combine_state_batc
 from acktrail.model.offset_ranges import RecordCounter
 
 _GIVEN: Final = OWN_SCOPE | {StrategyKind.TO_HISTORY}
-_UNKNOWN: Final = {"acknowledgements_forgotten": None, "archived_forgotten": None}
 
 
 class CountUnit(StrEnum):
@@ -32,10 +31,9 @@ class Impact:
     """Numbers of records that the log still holds, in `unit`; None: not known, and `reason` says why.
 
     `delivered_again`: at or above the target the group was done with them. `passed_again` of them lie below the present
-    start offset, the others are acknowledged or archived in the state. `acknowledgements_forgotten` and
-    `archived_forgotten` count both. Kafka keeps nothing below the start offset (those records were
-    acknowledged, archived, or skipped by a reset); the exported history has them. Where the
-    history is incomplete, they are None, and `acknowledgements_known` and `archived_known` are lower bounds.
+    start offset, the others are acknowledged or archived in the state. `acknowledgements_known` and `archived_known`
+    count both. Kafka keeps nothing below the start offset (those records were acknowledged, archived, or skipped by a
+    reset); the exported history has them. Where the history is incomplete, they are lower bounds.
 
     `passed_acknowledged` and `passed_archived` are their parts below the start offset, `passed_unknown` the records
     there with an incomplete history, `known_since_ms` the time of the first state record used.
@@ -50,17 +48,30 @@ class Impact:
     hidden_ahead: int
     delivered_again: int | None
     passed_again: int | None
-    acknowledgements_forgotten: int | None
-    archived_forgotten: int | None
     skipped: int | None
     in_flight_discarded: int | None
     reason: str | None
-    acknowledgements_known: int | None
-    archived_known: int | None
-    passed_acknowledged: int | None
-    passed_archived: int | None
-    passed_unknown: int | None
+    acknowledgements_known: int
+    archived_known: int
+    passed_acknowledged: int
+    passed_archived: int
+    passed_unknown: int
     known_since_ms: int | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the finished records are all known: those below the start offset, and those of the state."""
+        return self.delivered_again is not None and not self.passed_unknown
+
+    @property
+    def acknowledgements_forgotten(self) -> int | None:
+        """How many acknowledgements are forgotten; None: it is not known."""
+        return self.acknowledgements_known if self.is_exact else None
+
+    @property
+    def archived_forgotten(self) -> int | None:
+        """How many archived records are given new life; None: it is not known."""
+        return self.archived_known if self.is_exact else None
 
 
 def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
@@ -93,7 +104,7 @@ def impact_of(facts: PartitionFacts, target: int | None) -> Impact | None:
         "hidden_ahead": max(0, log_end - kept_from) - ahead,
     }
     if facts.state_reason is not None:
-        counts |= {**_forgotten(facts, records, kept_from, passed, ()), **_UNKNOWN, "reason": facts.state_reason}
+        counts |= {**_forgotten(facts, records, kept_from, passed, ()), "reason": facts.state_reason}
         counts |= {"passed_again": None if start is None else passed, "skipped": skipped}
         return Impact(**counts, delivered_again=None, in_flight_discarded=None)
     batches = () if start is None else _batches(facts, first, log_end)
@@ -144,11 +155,8 @@ def _forgotten(
     for batch in done:
         counts[batch.delivery_state] += _covered(records, batch, kept_from)
     acknowledged, archived = counts.values()
-    is_known = below.unknown == 0
     return {
-        "acknowledgements_forgotten": acknowledged if is_known else None,
-        "archived_forgotten": archived if is_known else None,
-        "reason": None if is_known else below.reason,
+        "reason": below.reason if below.unknown else None,
         "acknowledgements_known": acknowledged,
         "archived_known": archived,
         "passed_acknowledged": below.acknowledged,

@@ -7,10 +7,10 @@ since, and a log never goes back, so that they count as long as they lie within 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from acktrail.change.collection.facts import (
     GroupFacts,
@@ -34,7 +34,6 @@ from acktrail.change.planning.change_plan import (
     by_severity,
 )
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
-from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -44,13 +43,9 @@ _Change = Iterator[tuple[str, str]]
 RULE: Final = "judged_otherwise"
 OWN_OFFSETS: Final = frozenset({StrategyKind.FROM_FILE, StrategyKind.MIGRATE})
 """Strategies whose offsets nothing here has but the plan: they are what is asked for."""
-_LEARNED: Final = frozenset(
-    {
-        *("acknowledgements_forgotten", "archived_forgotten", "acknowledgements_known", "archived_known"),
-        *("passed_acknowledged", "passed_archived", "passed_unknown", "known_since_ms", "reason"),
-    }
-)
-"""Numbers that an export in between may complete."""
+_LEARNED: Final = frozenset({"acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived"})
+"""Numbers that an export in between may raise, where they are lower bounds."""
+_COMPARED: Final = tuple(each.name for each in fields(Impact) if each.name not in ("reason", "known_since_ms"))
 
 
 class ResetKind(StrEnum):
@@ -234,32 +229,21 @@ def _on_row(row: PartitionPlan, now: PartitionPlan) -> Iterator[str]:
         if getattr(row, name) != getattr(now, name):
             yield f"{name} {getattr(row, name)} does not follow from {name.split('_')[0]} {getattr(now, name)} now"
             return
-    if not _agree(row.impact, now.impact):
-        yield f"its numbers are not those of now: {_first_difference(row.impact, now.impact)}"
+    other = _difference(row.impact, now.impact)
+    if other is not None:
+        yield f"its numbers are not those of now: {other}"
 
 
-def _agree(said: Impact | None, now: Impact | None) -> bool:
+def _difference(said: Impact | None, now: Impact | None) -> str | None:
+    """The first number of an impact that is not that of now, and no more careful."""
     if said is None or now is None:
-        return said is now
-    if any(getattr(said, name) != getattr(now, name) for name in _numbers(said) if name not in _LEARNED):
-        return False
-    is_less = (said.passed_unknown or 0) >= (now.passed_unknown or 0)
-    names = ("acknowledgements_known", "archived_known", "passed_acknowledged", "passed_archived")
-    is_less &= all((getattr(said, name) or 0) <= (getattr(now, name) or 0) for name in names)
-    exact = ("acknowledgements_forgotten", "archived_forgotten")
-    return is_less and all(getattr(said, name) in (None, getattr(now, name)) for name in exact)
-
-
-def _numbers(impact: Impact) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = to_json_value(impact)
-    return found
-
-
-def _first_difference(said: Impact | None, now: Impact | None) -> str:
-    if said is None or now is None:
-        return "one of them has none"
-    name = next(name for name in _numbers(said) if getattr(said, name) != getattr(now, name))
-    return f"{name} {getattr(said, name)}, and {getattr(now, name)}"
+        return None if said is now else "one of them has none"
+    for name in _COMPARED:
+        before, after = getattr(said, name), getattr(now, name)
+        is_careful = before >= after if name == "passed_unknown" else name in _LEARNED and before <= after
+        if before != after and (said.is_exact or not is_careful):
+            return f"{name} {before}, and {after}"
+    return None
 
 
 def changes_since_plan(plan: ResetPlan, rows: Sequence[PartitionPlan], now: Snapshot) -> tuple[Notice, ...]:

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from acktrail.change import api
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.lifecycle.undo import undo_offsets, undo_request, undoable
+from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
 from acktrail.change.planning.change_plan import refusals_among
 from acktrail.change.planning.plan_file import from_json_value, to_json_value
 from acktrail.change.planning.reset_plan import ResetPlan

@@ -22,8 +22,7 @@ from acktrail.change.lifecycle.plan_life import (
     life_of,
     worst_status,
 )
-from acktrail.change.lifecycle.plan_status import check_approvals, check_approver, requesters
-from acktrail.change.lifecycle.undo import UndoLedger
+from acktrail.change.lifecycle.plan_status import UndoLedger, check_approvals, check_approver, requesters
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.request.offsets_csv import OffsetRow, check_rows, known_rows, offset_rows, write_offsets
+from acktrail.change.request.reset_request import OffsetRow, check_rows, offset_rows, write_offsets
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
 
 
@@ -73,6 +72,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
             list(offset_rows(path))
 
 
+COUNTS = {"orders": 100}
+
+
 def row(group: str | None, partition: int = 0, line: int = 1) -> OffsetRow:
     return OffsetRow(group_id=group, topic="orders", partition=partition, offset=5, line=line)
 
@@ -89,12 +91,12 @@ def row(group: str | None, partition: int = 0, line: int = 1) -> OffsetRow:
 def test_rows_that_contradict_are_refused(rule: str, rows: list[OffsetRow], groups: list[str]) -> None:
     """R004-30: another group's line, one partition twice, no column of groups for several."""
     with pytest.raises(ChangeRefused, match=rf"\[{rule}\]"):
-        check_rows(rows, groups)
+        check_rows(rows, groups, COUNTS)
 
 
 def test_rows_are_by_group_and_partition() -> None:
     """One offset a share partition; a group without a line has none."""
-    assert check_rows([row("g1"), row("g2", 3)], ["g1", "g2", "g3"]) == {
+    assert check_rows([row("g1"), row("g2", 3)], ["g1", "g2", "g3"], COUNTS) == {
         "g1": {("orders", 0): 5},
         "g2": {("orders", 3): 5},
         "g3": {},
@@ -103,9 +105,8 @@ def test_rows_are_by_group_and_partition() -> None:
 
 def test_a_file_of_partitions_that_are_not_there_is_refused_as_a_whole() -> None:
     """Behind two that are there, a thousand are let through. The next one is the last that is read."""
-    admin = SimpleNamespace(topics=lambda: [SimpleNamespace(name="orders", partition_count=2)])
     with pytest.raises(ChangeRefused, match=r"line 1003: 'orders':1002 \[unknown_partition\]"):
-        list(known_rows((row(None, at, at + 1) for at in range(10**12)), admin))
+        check_rows((row(None, at, at + 1) for at in range(10**12)), ["g"], {"orders": 2})
 
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)
@@ -131,5 +132,5 @@ def test_the_last_of_a_million_rows_is_checked(tmp_path: Path) -> None:
     file.write_text("".join(f"orders,{n},5\n" for n in range(1_000_000)) + "orders,7,6\n")
     rows = list(offset_rows(file))
     with pytest.raises(AcktrailError, match="line 1000001"):
-        check_rows(rows, ["g"])
+        check_rows(rows, ["g"], {"orders": 1_000_000})
     assert len(rows) == 1_000_001

@@ -20,7 +20,7 @@ from acktrail.change.change_kind import parse_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.execution.attempt import OpenRequests
 from acktrail.change.group_changes import GroupChangePlan, plan_deletion
-from acktrail.change.lifecycle.undo import undo_request
+from acktrail.change.lifecycle.plan_status import undo_request
 from acktrail.change.planning.plan_file import to_json_value
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request

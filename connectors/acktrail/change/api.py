@@ -28,8 +28,7 @@ from acktrail.change.lifecycle.plan_status import Admission, account
 from acktrail.change.planning.change_plan import ChangePlan, Notice
 from acktrail.change.planning.plan_file import DAY_MS
 from acktrail.change.planning.reset_plan import ResetPlan
-from acktrail.change.request.offsets_csv import with_named_groups
-from acktrail.change.request.reset_request import ResetRequest
+from acktrail.change.request.reset_request import ResetRequest, with_named_groups
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
 from acktrail.times import new_run_id

@@ -10,12 +10,10 @@ from acktrail.change.audit.journal import read_audit
 from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.collect import FactsCollection, described_offsets, select_groups, take_snapshot
-from acktrail.change.collection.delivered_records import with_hidden, with_passed
+from acktrail.change.collection.delivered_records import from_history, with_hidden, with_passed
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.collection.history_offsets import from_history
 from acktrail.change.execution.attempt import unanswered, unanswered_notices
-from acktrail.change.lifecycle.plan_status import account
-from acktrail.change.lifecycle.undo import undo_offsets, undoable
+from acktrail.change.lifecycle.plan_status import account, undo_offsets, undoable
 from acktrail.change.planning.change_plan import Notice, PartitionPlan
 from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import (
@@ -28,8 +26,13 @@ from acktrail.change.planning.reset_plan import (
     with_notices,
 )
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
-from acktrail.change.request.offsets_csv import check_rows, known_rows, offset_rows, with_named_groups
-from acktrail.change.request.reset_request import ResetRequest, StrategyKind
+from acktrail.change.request.reset_request import (
+    ResetRequest,
+    StrategyKind,
+    check_rows,
+    offset_rows,
+    with_named_groups,
+)
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.times import new_run_id, now_ms
@@ -99,7 +102,8 @@ def _targets(
     strategy = request.strategy
     if strategy.kind is StrategyKind.FROM_FILE:
         rows, groups = offset_rows(Path(strategy.source or "")), select_groups(cluster.admin, request)[0]
-        found = check_rows(known_rows(rows, cluster.admin), groups)
+        counts = {topic.name: topic.partition_count for topic in cluster.admin.topics()}
+        found = check_rows(rows, groups, counts)
         return {group: {part: TargetOffset(offset=at) for part, at in parts.items()} for group, parts in found.items()}
     if strategy.kind not in (StrategyKind.TO_SNAPSHOT, StrategyKind.TO_HISTORY):
         return None

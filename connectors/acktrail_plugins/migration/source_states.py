@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.delivered_records import hidden_in
+from acktrail.change.collection.delivered_records import hidden_in, replayed_start, topics_by_id
 from acktrail.change.collection.facts import sum_known
-from acktrail.change.collection.history_offsets import replayed_start, topics_by_id
 from acktrail.change.planning.change_plan import Notice, Severity
 from acktrail.change.request.reset_request import ResetRequest, is_in
 from acktrail.config import TablesConfig

@@ -3,7 +3,7 @@ start offsets that a plan delivers again.
 
 Kafka keeps delivery states only from the start offset on; the exported history has those below, and the state topic the
 records that are not exported yet. Which offsets are no records show the record batches of the logs.
-What the state topic has pruned is read in the tables, too, where a verification needs it.
+Start offsets of an earlier moment follow from the exported records alone.
 """
 
 from __future__ import annotations
@@ -14,22 +14,31 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import ClusterFacts, PartitionFacts, PartitionOffsets, PassedFacts, Snapshot
+from acktrail.change.collection.facts import (
+    PartitionFacts,
+    PartitionOffsets,
+    PassedFacts,
+    Snapshot,
+    TargetOffset,
+    TargetOffsets,
+)
 from acktrail.change.planning.impact import resolve
 from acktrail.change.request.reset_request import ResetRequest
-from acktrail.change.verification.partition_outcome import Seen
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ForeignCluster
-from acktrail.format.wire.raw_record import RawRecord, decode_raw
 from acktrail.kafka.admin import ShareGroupAdmin, client_of
+from acktrail.kafka.descriptions import TopicPartition
 from acktrail.kafka.logs import Batch, BatchKind, LogStretch, read_batches
 from acktrail.model.offset_ranges import RecordCounter, Span, joined
-from acktrail.model.share_partition import SharePartition
+from acktrail.model.share_partition import STATE_TOPIC
+from acktrail.times import instant_text
 
 if TYPE_CHECKING:
+    from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.reconcile.past.settled_history import SettledHistory
+    from acktrail.reconcile.state_at import TopicAtTime
+    from acktrail.tables.delta.store import Tables
 
-_COLUMNS: Final = ["state_partition", "offset", "timestamp_ms", "key", "value"]
 _MOST_LOGS: Final = 64
 _MOST_OFFSETS: Final = 100_000
 _MOST_BYTES: Final = 4 << 20
@@ -39,6 +48,8 @@ _READ_UNCOMMITTED: Final = "read_uncommitted"
 _Key = tuple[str, str, int]
 """Group, topic, partition."""
 _NO_TABLES: Final = "no tables are given (--tables, ACKTRAIL_TABLES), and Kafka keeps nothing below the start offset"
+
+_COMPLETE: Final = "complete"
 
 _Wanted = Mapping[_Key, tuple[PartitionFacts, Span]]
 _Place = tuple[str, int]
@@ -203,48 +214,62 @@ def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     history.add(changes, ends)
 
 
-def exported_between(
-    tables: TablesConfig, cluster: ClusterFacts, keys: Collection[SharePartition], spans: Mapping[int, tuple[int, int]]
-) -> list[tuple[SharePartition, Seen]] | None:
-    """The records of `keys` in `spans` (state partition: first offset, offset after the last), in order. None: some of
-    them were not exported, cannot be decoded, or the tables cannot be read."""
+def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:
+    """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
+    Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
+    ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
+    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
-    store, mine = Tables(tables), {"cluster_id": cluster.cluster_id, "state_partition": list(spans)}
-    try:
-        ranges = store.rows("export_ranges", {**mine, "state_topic_id": cluster.state_topic_id})
-        if cluster.state_topic_id is None or not _are_exported(spans, ranges):
-            return None
-        groups = sorted({key.group_id for key in keys})
-        rows = store.rows("state_records", {**mine, "group_id": groups}, columns=_COLUMNS)
-    except AcktrailError:
-        return None
-    found: list[tuple[SharePartition, Seen]] = []
-    inside = (RawRecord(**row) for row in rows if row["offset"] in range(*spans[row["state_partition"]]))
-    for raw in sorted(inside, key=lambda raw: (raw.state_partition, raw.offset)):
-        record = decode_raw(raw).record
-        if record is None:
-            return None
-        if record.key in keys:
-            found.append((record.key, ((raw.state_partition, raw.offset), record)))
+    tables = Tables(config)
+    moment, (names, _) = topic_at_time(tables, moment_ms), topics_by_id(tables)
+    rows = [row for row in states_of_topic(tables, moment).to_pylist() if row["group_id"] in groups]
+    behind = _not_exported(admin, tables, moment, {row["state_partition"] for row in rows})
+    found: dict[str, dict[tuple[str, int], TargetOffset]] = defaultdict(dict)
+    for row in rows:
+        start, reason = replayed_start(row)
+        number, topic = row["state_partition"], names.get(row["topic_id"])
+        if number in behind:
+            start = None
+            reason = f"state partition {number} is not exported up to {instant_text(moment_ms)}: export first"
+        if topic is not None:
+            then = TargetOffset(offset=start, reason=reason, topic_id=row["topic_id"])
+            found[row["group_id"]][topic, row["partition"]] = then
     return found
 
 
-def _are_exported(spans: Mapping[int, tuple[int, int]], ranges: Iterable[Mapping[str, Any]]) -> bool:
-    known: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row in ranges:
-        if row["offset_shift"]:
-            return False  # behind a break of the log the tables have offsets of their own
-        if row["first_offset"] is not None and row["last_offset"] is not None:
-            known[row["state_partition"]].append((row["first_offset"], row["last_offset"]))
-    return all(is_covered(span, known[partition]) for partition, span in spans.items())
+def replayed_start(row: Mapping[str, Any]) -> tuple[int | None, str | None]:
+    """The first unfinished offset in a row of a replay (``acktrail.reconcile.partition_replay.REPLAYED``); without one
+    the reason."""
+    start, reason = row["first_unfinished_offset"], row["completeness_reason"]
+    if row["completeness"] != _COMPLETE:
+        return None, f"its state is not known for sure: {reason or row['completeness']}"
+    return start, "it had no start offset: it was not initialized" if start is None else reason
 
 
-def is_covered(span: tuple[int, int], ranges: Collection[tuple[int, int]]) -> bool:
-    """Whether `ranges` (first and last offset, both included) hold every offset of `span` (the end excluded)."""
-    at, end = span
-    for first, last in sorted(ranges):
-        if first > at:
-            break
-        at = max(at, last + 1)
-    return at >= end
+def topics_by_id(tables: Tables) -> tuple[dict[str, str], dict[str, int]]:
+    """Name by topic id, and partition count by name: that of the newest topic with the name."""
+    rows = tables.read("topics", columns=["topic_id", "topic", "partition_count", "last_seen_at"]).to_pylist()
+    rows.sort(key=lambda row: row["last_seen_at"])
+    counts = {row["topic"]: row["partition_count"] for row in rows if row["partition_count"] is not None}
+    return {row["topic_id"]: row["topic"] for row in rows if row["topic"] is not None}, counts
+
+
+def _not_exported(admin: ShareGroupAdmin, tables: Tables, moment: TopicAtTime, numbers: set[int]) -> set[int]:
+    """The state partitions among `numbers` that have records up to the moment which the tables lack."""
+    from acktrail.kafka.log_reader import StateTopic
+    from acktrail.tables.exported.export_ranges import newest_shifts
+
+    topic, shifts = StateTopic(admin), newest_shifts(tables)
+    if not numbers or not topic.is_present:
+        return numbers
+    asked = [TopicPartition(topic=STATE_TOPIC, partition=number) for number in sorted(numbers)]
+    later = {found.partition: found.offset for found in admin.offsets_at(asked, (moment.at_ms or 0) + 1)}
+    ends = {number: log.high_watermark or 0 for number, log in topic.log_offsets(numbers).items()}
+
+    def bound(number: int) -> int:
+        """Above all records up to the moment, as an offset of the tables."""
+        at = later.get(number)
+        return (ends[number] if at is None else at) + shifts.get(number, 0)
+
+    return {number for number in numbers if (moment.coverages[number].end_offset or 0) < bound(number)}

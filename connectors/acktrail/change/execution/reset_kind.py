@@ -45,8 +45,7 @@ def _done_before(run: ChangeRun[ResetPlan]) -> frozenset[Key]:
     """What an earlier attempt brought to its target, of a plan that may be carried out. Raises
     ChangeRefused: not everything is there any more, or another plan took it back. PlanStale: the request of another
     plan may still arrive."""
-    from acktrail.change.lifecycle.plan_status import done_before
-    from acktrail.change.lifecycle.undo import check_not_undone
+    from acktrail.change.lifecycle.plan_status import check_not_undone, done_before
     from acktrail.change.new_plans import unanswered_now
 
     journal, plan = run.journal, run.plan

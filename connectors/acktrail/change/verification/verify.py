@@ -16,7 +16,6 @@ from acktrail.change.audit.audit_chain import AuditEntry, AuditRow, Event, audit
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeRun, Settled
 from acktrail.change.collection.collect import described_offsets, read_states
-from acktrail.change.collection.delivered_records import exported_between
 from acktrail.change.collection.facts import PartitionState, StateFacts
 from acktrail.change.execution.attempt import (
     SentPartition,
@@ -140,17 +139,16 @@ class _Verification:
         return [self._judged(one, states, groups.get(one.row.group_id)) for one in self._asked]
 
     def _read(self) -> None:
-        """Take in what came since the last time. Where records were pruned meanwhile, the tables may still have them;
-        without them, or where the log lost its end, what is left is taken in."""
+        """Take in what came since the last time. Where records were pruned meanwhile, or the log lost its end, what is
+        left is taken in."""
         before = self._position
         try:
             records, self._position = self._lookup.read_from(self._keys, before)
         except RetryableError:
             starts = self._lookup.bounds(before)[0]
-            pruned = {p: (at, starts[p]) for p, at in before.items() if at < starts[p]}
-            if not pruned:
+            if all(at >= starts[p] for p, at in before.items()):
                 raise
-            self._fill(pruned)
+            self._is_complete = False
             from_there = {p: max(at, starts[p]) for p, at in before.items()}
             records, self._position = self._lookup.read_from(self._keys, from_there)
         if any(self._position[partition] < at for partition, at in before.items()):
@@ -158,14 +156,6 @@ class _Verification:
         for key, addressed in records:
             if addressed.record is not None:
                 self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))
-
-    def _fill(self, pruned: dict[int, tuple[int, int]]) -> None:
-        found = None
-        if self._is_complete:
-            found = exported_between(self._journal.tables, self._plan.cluster, self._keys, pruned)
-        self._is_complete = found is not None
-        for key, seen in found or ():
-            self._seen[key].append(seen)
 
     def _judged(self, one: SentPartition, states: StateFacts, group: GroupNow | None) -> ResetOutcome:
         key = one.row.share_partition

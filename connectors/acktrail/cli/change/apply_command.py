@@ -108,7 +108,7 @@ def undo(
     from acktrail.change import api
     from acktrail.change.change_kind import load_plan
     from acktrail.change.cluster import Cluster
-    from acktrail.change.lifecycle.undo import undo_request, undoable
+    from acktrail.change.lifecycle.plan_status import undo_request, undoable
 
     target = at.needed
     request = undo_request(

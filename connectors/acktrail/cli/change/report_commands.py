@@ -180,8 +180,7 @@ def export(*, scope: options.WhereOptions, at: options.OfCluster) -> None:
     are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.request.offsets_csv import current_offsets
-    from acktrail.change.request.reset_request import parse_request
+    from acktrail.change.request.reset_request import current_offsets, parse_request
 
     asked = {**scope.named, "all_topics": not scope.topic, "strategies": {"to-current": None}}
     with Cluster(at.kafka) as cluster:

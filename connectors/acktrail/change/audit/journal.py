@@ -85,9 +85,6 @@ class Journal:
         self._own: dict[str, TableSnapshot] = {}
         """Tables that were seen to be the cluster's."""
         self._newest: AuditRow | None = None
-        self._of_plans: dict[str, list[AuditRow]] = {}
-        """Audit rows by plan, as of `_read_version`: what was read is not read again until another writer appends."""
-        self._read_version = -1
         self._unnoted: list[dict[str, Any]] = []
 
     @property
@@ -110,7 +107,7 @@ class Journal:
             entries = [replace(first, detail={**first.detail, "executions": results}), *others]
         for _ in range(_ATTEMPTS):
             audit = self._table(AUDIT)
-            newest, base = audit.transaction_version(SEQUENCE), audit.version
+            newest = audit.transaction_version(SEQUENCE)
             settled, tail = self._checked(audit, newest, check)
             sequence = 0 if newest is None else newest + 1
             previous = first_link(self._cluster_id) if tail is None else tail.row_hash
@@ -121,7 +118,7 @@ class Journal:
                 self._tables.append(AUDIT, values, transactions=numbers, expected={SEQUENCE: newest}, at=audit)
             except ConcurrentCommit:
                 continue
-            self._remember(rows, before=base, now=audit.version)
+            self._newest = rows[-1]
             if rows[-1].event in _ENDS:
                 self._compact(AUDIT)
             self._unnoted = []
@@ -131,16 +128,7 @@ class Journal:
     def audit(self, equal: Mapping[str, object] = _ANY, *, first: int = 0) -> list[AuditRow]:
         """The rows of the audit from sequence `first` on whose columns have these values, in order."""
         snapshot = self._tables.followed(AUDIT)
-        if snapshot is None:
-            return []
-        plan_id = equal.get("plan_id")
-        if first or len(equal) != 1 or not isinstance(plan_id, str):
-            return _rows(snapshot, equal, first)
-        if snapshot.version != self._read_version:
-            self._of_plans, self._read_version = {}, snapshot.version
-        if plan_id not in self._of_plans:
-            self._of_plans[plan_id] = _rows(snapshot, equal)
-        return list(self._of_plans[plan_id])
+        return [] if snapshot is None else _rows(snapshot, equal, first)
 
     def standings(self, equal: Mapping[str, object] = _ANY) -> list[GroupStatus]:
         """How every change of these groups or plans stands, as the rows say it."""
@@ -270,14 +258,6 @@ class Journal:
             hint="see acktrail change audit; bring the table reset_audit back from a copy",
             data={"table": AUDIT, "sequence": newest},
         )
-
-    def _remember(self, rows: Sequence[AuditRow], *, before: int, now: int) -> None:
-        """The newest row, and own rows beside those read at version `before`, when no other commit came between."""
-        self._newest = rows[-1]
-        if (before, now) == (self._read_version, before + 1):
-            for plan_id, known in self._of_plans.items():
-                known += [row for row in rows if row.plan_id == plan_id]
-            self._read_version = now
 
 
 def planned_entry(plan: ChangePlan, row: Mapping[str, Any]) -> AuditEntry:

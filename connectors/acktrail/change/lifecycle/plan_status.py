@@ -153,9 +153,9 @@ class Admission:
     rule: ApprovalRule = field(default_factory=approval_rule)
     longest_ms: int = DAY_MS
 
-    @property
-    def _asked_by(self) -> frozenset[str]:
-        return requesters(self.plan.created_by, self.plan.requested_by)
+    def _asked(self, person: str) -> bool:
+        """Whether a person made the plan, or it was made for them: they may not approve it as the second one."""
+        return _name(person) in {_name(one) for one in (self.plan.created_by, self.plan.requested_by)} - {""}
 
     def life(self) -> PlanLife:
         """How the plan stands now."""
@@ -173,8 +173,17 @@ class Admission:
         life = self.life()
         life.after(Step.APPLY)
         self._check_age()
-        check_approvals(self.plan.plan_id, self._decided_by(life, Step.APPROVE), self._asked_by, self.rule)
+        self.check_approvals(self._decided_by(life, Step.APPROVE))
         return life
+
+    def check_approvals(self, approved_by: Iterable[str]) -> None:
+        """Raise ChangeRefused (`approval_missing`) unless the plan, which these people approved, may be carried out."""
+        needs_other = self.rule is ApprovalRule.SECOND_PERSON
+        if self.rule is ApprovalRule.OPTIONAL or any(not (needs_other and self._asked(one)) for one in approved_by):
+            return
+        text = f"plan {self.plan.plan_id} needs an approval{' by a second person' if needs_other else ''}"
+        hint = f"acktrail change approve {self.plan.plan_id} (ACKTRAIL_RESET_APPROVAL={self.rule.value})"
+        raise ChangeRefused("approval_missing", text, hint=hint)
 
     def decide(self, step: Step, *, actor: str, why: str = "") -> PlanLife:
         """Note that `actor`, for whom the journal writes, approved or rejected the plan, or that the time to answer is
@@ -184,7 +193,9 @@ class Admission:
         before.after(step)
         if step is Step.APPROVE:
             self._check_age()
-            check_approver(actor, self._asked_by, self.rule)
+            if self.rule is ApprovalRule.SECOND_PERSON and self._asked(actor):
+                hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
+                raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
         if actor not in self._decided_by(before, step):
             event = next(event for event, decided in DECIDES.items() if decided is step)
             entry = audit_entry(self.plan, 0, Event(event), detail={"note": why} if why else {})
@@ -207,28 +218,6 @@ def account() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return f"uid {os.geteuid()}"
-
-
-def requesters(created_by: str, requested_by: str) -> frozenset[str]:
-    """Those who may not approve their own plan: who made it, and for whom."""
-    return frozenset(_name(one) for one in (created_by, requested_by) if one.strip())
-
-
-def check_approver(actor: str, asked_by: frozenset[str], rule: ApprovalRule) -> None:
-    """Raise ChangeRefused (`own_approval`) when `actor` may not approve a plan that `asked_by` asked for."""
-    if rule is ApprovalRule.SECOND_PERSON and _name(actor) in asked_by:
-        hint = "somebody else approves it (ACKTRAIL_RESET_APPROVAL=second-person)"
-        raise ChangeRefused("own_approval", f"{actor} asked for the plan and may not approve it", hint=hint)
-
-
-def check_approvals(plan_id: str, approved_by: Iterable[str], asked_by: frozenset[str], rule: ApprovalRule) -> None:
-    """Raise ChangeRefused (`approval_missing`) unless a plan that these people approved may be carried out."""
-    needs_other = rule is ApprovalRule.SECOND_PERSON
-    if rule is ApprovalRule.OPTIONAL or any(not needs_other or _name(one) not in asked_by for one in approved_by):
-        return
-    text = f"plan {plan_id} needs an approval{' by a second person' if needs_other else ''}"
-    hint = f"acktrail change approve {plan_id} (ACKTRAIL_RESET_APPROVAL={rule.value})"
-    raise ChangeRefused("approval_missing", text, hint=hint)
 
 
 def _name(person: str) -> str:

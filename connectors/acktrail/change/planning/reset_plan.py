@@ -34,7 +34,13 @@ from acktrail.change.planning.change_plan import (
     by_severity,
 )
 from acktrail.change.planning.impact import CountUnit, Impact, impact_of, resolve
-from acktrail.change.planning.reset_rules import PlannedRow, notices_of_branches, notices_on
+from acktrail.change.planning.reset_rules import (
+    PlannedRow,
+    notices_of_branches,
+    notices_on,
+    refusals_of_group,
+    refusals_of_topic,
+)
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.model.batches import StateBatch, combine_state_batches
 
@@ -285,22 +291,19 @@ def _on_cluster(plan: ResetPlan, now: Snapshot) -> _Change:
 
 
 def _on_group(before: GroupFacts, now: GroupFacts) -> _Change:
-    if now.members:
-        yield "group_not_empty", f"a member joined the group: {', '.join(map(repr, now.members))}"
-    if now.rights is not None and "READ" not in now.rights:
-        yield "unauthorized_group", "READ is missing: grant it to this principal"
-    elif not now.error_code and (now.group_epoch or 0) < (before.group_epoch or 0):
+    if now.is_missing != before.is_missing:
+        yield "group_changed", f"the group is {'gone' if now.is_missing else 'there now'}"
+        return
+    yield from ((rule, text) for _, rule, text in refusals_of_group(now, "READ", is_made=True))
+    if not now.error_code and (now.group_epoch or 0) < (before.group_epoch or 0):
         yield "group_recreated", "the group was deleted since the plan was made, and made again"
-    elif (now.error_code, now.is_other_type) != (before.error_code, before.is_other_type):
-        yield "group_changed", f"the group {'is gone' if now.is_missing else (now.error or 'is there now')}"
 
 
 def _on_topic(row: PartitionPlan, now: TopicFacts) -> _Change:
-    if now.rights is not None and "READ" not in now.rights:
-        yield "unauthorized_topic", "READ is missing: grant it to this principal"
-    elif now.topic_id != row.topic_id:
-        yield "topic_recreated", f"the topic {'is gone' if now.topic_id is None else 'was deleted and recreated'}"
-    elif now.partition_count != row.partition_count:
+    yield from ((rule, text) for _, rule, text in refusals_of_topic(now))
+    if now.topic_id not in (None, row.topic_id):
+        yield "topic_recreated", "the topic was deleted and recreated"
+    elif now.topic_id and now.partition_count != row.partition_count:
         text = f"the topic had {row.partition_count} partitions and has {now.partition_count}"
         yield "partition_count_changed", text
 

@@ -43,7 +43,7 @@ def notices_on(request: ResetRequest, snapshot: Snapshot, rows: Sequence[Planned
     """Every notice, the worst first, then by group, topic and partition."""
     found = [Notice(*one) for one in _on_cluster(request, snapshot)]
     found += [Notice(*one, group_id=group.group_id) for group in snapshot.groups for one in _on_group(request, group)]
-    found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in _on_topic(topic)]
+    found += [Notice(*one, topic=topic.topic) for topic in snapshot.topics for one in refusals_of_topic(topic)]
     for (group_id, topic_id), count in Counter((key.group_id, key.topic_id) for key in snapshot.hidden).items():
         text = f"{count} share partition(s) of the topic with this id are not in the plan: DESCRIBE on it is missing"
         found.append(Notice(Severity.REFUSAL, "hidden_topic", text, group_id, topic_id))
@@ -111,7 +111,8 @@ def refusals_of_group(group: GroupFacts, right: str, *, is_made: bool | None = N
         yield Severity.REFUSAL, "unauthorized_group", f"{right} on the group is missing: grant it to this principal"
 
 
-def _on_topic(topic: TopicFacts) -> Iterator[Found]:
+def refusals_of_topic(topic: TopicFacts) -> Iterator[Found]:
+    """What forbids a reset in a topic."""
     if topic.error_code == _UNKNOWN_TOPIC:
         near = f"; did you mean {', '.join(map(repr, topic.nearest))}?" if topic.nearest else ""
         yield Severity.REFUSAL, "unknown_topic", f"there is no topic {topic.topic!r}{near}"

@@ -139,7 +139,12 @@ class _Stored:
         """Rows of plans against the audit rows that planned them."""
         plans = _by(self.plans, "plan_id")
         for plan_id in sorted({row.plan_id for row in self.early if row.event == Event.PLANNED}):
-            yield from _planned_flaws(plan_id, self._planned[plan_id], plans[plan_id])
+            digests = [row_digest(plan) for plan in plans[plan_id]]
+            if digests != [self._planned[plan_id].get("plan")]:
+                what = (
+                    "is missing" if not digests else "was altered" if len(digests) == 1 else "is there more than once"
+                )
+                yield Flaw(table=PLANS, why=f"plan {plan_id} {what}")
         hashes: dict[str, set[str]] = defaultdict(set)
         for row in self.audit:
             hashes[row.plan_id].add(row.plan_hash)
@@ -168,15 +173,6 @@ class _Stored:
                 yield Flaw(table=EXECUTIONS, why=why)
             elif is_early and rows_digest(mine) != noted.get("hash"):
                 yield Flaw(table=EXECUTIONS, why=f"a result {about} was altered")
-
-
-def _planned_flaws(plan_id: str, noted: Row, plans: Sequence[Row]) -> Iterator[Flaw]:
-    if not plans:
-        yield Flaw(table=PLANS, why=f"plan {plan_id} is missing")
-    elif len(plans) > 1:
-        yield Flaw(table=PLANS, why=f"plan {plan_id} is there {len(plans)} times")
-    elif row_digest(plans[0]) != noted.get("plan"):
-        yield Flaw(table=PLANS, why=f"plan {plan_id} was altered")
 
 
 def _read_anchor(file: Path) -> tuple[int, str, str]:

@@ -190,7 +190,8 @@ class Attempt:
 
     def _release(self, groups: Sequence[str], why: Sequence[AuditEntry]) -> None:
         if groups:
-            self.journal.note([*why, *(self.entry(Event.LEASE_RELEASED, group) for group in groups)])
+            leased = [group for group in groups if group in self._leased]
+            self.journal.note([*why, *(self.entry(Event.LEASE_RELEASED, group) for group in leased)])
             self._leased = [group for group in self._leased if group not in groups]
 
     def _leases(self, groups: Sequence[str]) -> list[AuditEntry]:

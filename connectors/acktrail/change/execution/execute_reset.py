@@ -61,19 +61,15 @@ class ResetAttempt:
         being sent. With `run.partial`, what changed is left out."""
         rows, changes = self._unchanged()
         groups = tuple(dict.fromkeys(row.group_id for row in rows))
-        moved = [[notice.rule, notice.subject, notice.text] for notice in changes]
-        self.attempt.give_up([group for group in self.groups if group not in groups], {"moved": moved})
         self.rows, self.groups = rows, groups
         kept, refused = {row.key for row in rows} | self.done, RefusedParts([*self.plan.refusals, *changes])
         left_out = [(row, refused.about(row.key) or _NO_TARGET) for row in self.plan.partitions if row.key not in kept]
         self.left_out = self._written(left_out, Status.LEFT_OUT)
-        known = {*groups, *(notice.group_id for notice in changes)}
-        unknown: dict[str, list[list[str]]] = defaultdict(list)
+        moved: dict[str, list[list[str]]] = defaultdict(list)
         for row, why in left_out:
-            if row.group_id not in known:
-                unknown[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
-        for group, moved in unknown.items():
-            self.journal.note([self.attempt.entry(Event.REFUSED, group, detail={"moved": moved})])
+            moved[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
+        for group in moved.keys() - groups:
+            self.attempt.give_up([group], {"moved": moved[group]})
 
     def _unchanged(self) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
         """The rows that may be sent, and what changed or does not follow from the request any more. Raises when

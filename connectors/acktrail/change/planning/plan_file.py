@@ -161,8 +161,11 @@ def to_json_value(value: Any) -> Any:
 
 def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
     """A value of the dataclass `kind` from plain data. Raises InputError: a field is missing, unknown, or of another
-    type; it names the field."""
-    return _read(kind, data, where)  # type: ignore[no-any-return]  # it was checked against `kind`
+    type."""
+    try:
+        return _read(kind, data)  # type: ignore[no-any-return]  # it was checked against `kind`
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def canonical_json(data: Any) -> str:
@@ -192,48 +195,22 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
-def _read(kind: Any, data: Any, where: str) -> Any:
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        (inner,) = (part for part in get_args(kind) if part is not type(None))
-        return None if data is None else _read(inner, data, where)
-    if origin is tuple:
-        return _read_tuple(get_args(kind), data, where)
-    if is_dataclass(kind):
-        return _read_dataclass(kind, data, where)  # type: ignore[arg-type]  # a class: an origin is none
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _read_enum(kind, data, where)
-    if type(data) is not kind:
-        raise _wrong(where, kind.__name__, data)
-    return data
+def _read(kind: Any, data: Any) -> Any:
+    """`data` as a `kind`. Raises TypeError, ValueError: it is none."""
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, types.UnionType):
+        return None if data is None else _read(next(part for part in parts if part is not type(None)), data)
+    wanted: Any = list if parts else dict if is_dataclass(kind) else str if issubclass(kind, Enum) else kind
+    if type(data) is not wanted:
+        raise TypeError(f"{wanted.__name__} wanted, {type(data).__name__} found")
+    if parts:
+        kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else parts
+        return tuple(_read(*each) for each in zip(kinds, data, strict=True))
+    return _read_dataclass(kind, data) if wanted is dict else kind(data)
 
 
-def _read_tuple(parts: tuple[Any, ...], data: Any, where: str) -> Any:
-    if not isinstance(data, list):
-        raise _wrong(where, "list", data)
-    kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else list(parts)
-    if len(kinds) != len(data):
-        raise InputError(f"{where}: {len(kinds)} values wanted, {len(data)} found")
-    return tuple(
-        _read(kind, part, f"{where}[{index}]") for index, (kind, part) in enumerate(zip(kinds, data, strict=True))
-    )
-
-
-def _read_dataclass(kind: type, data: Any, where: str) -> Any:
-    if not isinstance(data, dict):
-        raise _wrong(where, "object", data)
+def _read_dataclass(kind: type, data: Mapping[str, Any]) -> Any:
     names, hints = _names(kind), _hints(kind)
     if odd := sorted(set(names) ^ data.keys()):
-        raise InputError(f"{where}: field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
-    return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in names})
-
-
-def _read_enum(kind: type[Enum], data: Any, where: str) -> Any:
-    try:
-        return kind(data)
-    except ValueError:
-        raise InputError(f"{where}: {data!r} is none of {', '.join(str(member.value) for member in kind)}") from None
-
-
-def _wrong(where: str, wanted: str, found: Any) -> InputError:
-    return InputError(f"{where}: {wanted} wanted, {type(found).__name__} found")
+        raise ValueError(f"field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
+    return kind(**{name: _read(hints[name], data[name]) for name in names})

@@ -38,14 +38,15 @@ def load_any_plan(plan: str, target: TablesConfig | None) -> ChangePlan:
 def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = None, *, as_json: bool) -> None:
     """Store a new plan where there are tables, write it to the file that is named, if any, and print it. Raises what
     forbids it."""
+    from acktrail.change import api
     from acktrail.change.change_kind import kind_of
     from acktrail.change.planning.change_plan import refusal_error
     from acktrail.change.planning.plan_file import plan_json
     from acktrail.cli.change.change_text import plan_text
 
     if target is not None:
-        store_new(plan, target)
-    write_new(plan, out)
+        api.store_plan(target, plan)
+    _write_new(plan, out)
     typer.echo(plan_json(plan) if as_json else plan_text(plan), nl=not as_json)
     if plan.refusals:
         kind = kind_of(plan)
@@ -55,14 +56,26 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
         typer.echo(f"nothing was changed; {how if out or target else '--out FILE keeps the plan'}", err=True)
 
 
-def store_new(plan: ChangePlan, target: TablesConfig) -> None:
-    """Store a new plan, without what only larger work needs."""
-    from acktrail.change import api
+def keep_or_execute(
+    cluster: Cluster,
+    plan: ChangePlan,
+    target: TablesConfig | None,
+    out: Path | None = None,
+    waits: Waits = Waits(),  # noqa: B008  # frozen
+    *,
+    execute: bool,
+    partial: bool = False,
+    as_json: bool,
+) -> None:
+    """Keep and print a new plan; with `execute` carry it out at once, verified and audited."""
+    if execute and target is not None:
+        _write_new(plan, out)
+        carry_out(cluster, plan, target, waits, partial=partial, as_json=as_json)
+    else:
+        keep_new(plan, target, out, as_json=as_json)
 
-    api.store_plan(target, plan)
 
-
-def write_new(plan: ChangePlan, out: Path | None) -> None:
+def _write_new(plan: ChangePlan, out: Path | None) -> None:
     """Write a new plan to the file that is named, if any."""
     from acktrail.change.planning.plan_file import plan_json, write_text
 
@@ -70,23 +83,11 @@ def write_new(plan: ChangePlan, out: Path | None) -> None:
         write_text(plan_json(plan), out)
 
 
-def keep_or_execute(
-    cluster: Cluster, plan: ChangePlan, target: TablesConfig | None, *, execute: bool, as_json: bool
-) -> None:
-    """Keep and print a new plan; with `execute` carry it out at once, verified and audited."""
-    from acktrail.change import api
-
-    if execute and target is not None:
-        carry_out(cluster, api.open_journal(target, plan), plan, as_json=as_json)
-    else:
-        keep_new(plan, target, as_json=as_json)
-
-
 def carry_out(
     cluster: Cluster,
-    journal: Journal,
     plan: ChangePlan,
-    waits: Waits = Waits(),  # noqa: B008  # frozen
+    target: TablesConfig,
+    waits: Waits,
     *,
     partial: bool = False,
     max_age_ms: int = 24 * HOUR_MS,
@@ -96,7 +97,7 @@ def carry_out(
     from acktrail.change import api
     from acktrail.change.execution.attempt import OpenRequests
 
-    requests = OpenRequests(plan.plan_id)
+    journal, requests = api.open_journal(target, plan), OpenRequests(plan.plan_id)
     with requests, interruptible(), requests:
         done = api.execute(cluster, journal, plan, partial=partial, max_age_ms=max_age_ms, requests=requests)
         found = api.verify(cluster, journal, plan, wait_s=waits.wait, watch_s=waits.watch, requests=requests)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import load_any_plan
 from acktrail.cli.text.json_text import echo_rows
@@ -32,7 +31,7 @@ def list_plans(
     from acktrail.change.lifecycle import plan_status
     from acktrail.plain_tables import few
 
-    found = plan_status.list_plans(lean_tables(at.tables, at.tables_options), limit=limit)
+    found = plan_status.list_plans(at.needed, limit=limit)
     if at.as_json:
         echo_rows(found)
         return
@@ -104,7 +103,7 @@ def audit(
     from acktrail.change.lifecycle.plan_status import audit_rows
     from acktrail.change.planning.plan_file import to_json_value
 
-    target = lean_tables(at.tables, at.tables_options)
+    target = at.needed
     report = to_json_value(checked_audit(target, anchor=anchor))
     found = audit_rows(target, plan_id=plan)
     if at.as_json:
@@ -158,10 +157,7 @@ def _answered(detail: _Json) -> str:
 
 
 _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
-    "planned": lambda detail: f"{detail['rows']} share partition(s)" if detail.get("rows") else "",
-    "approved": lambda detail: str(detail.get("note", "")),
-    "rejected": lambda detail: str(detail.get("note", "")),
-    "expired": lambda detail: str(detail.get("note", "")),
+    **dict.fromkeys(("approved", "rejected", "expired"), lambda detail: str(detail.get("note", ""))),
     "lease_taken": lambda detail: f"until {instant_text(detail['expires_at_ms'])}, process {detail['pid']}",
     "lease_refused": lambda d: f"group {d['group']!r} is being changed by {d['kept_by']}; {d['hint']}",
     "refused": _refused,

@@ -82,8 +82,8 @@ def validate_rollback(**context: Unpack[Context]) -> ResetOrder:
 @task(execution_timeout=SHORT)
 @as_airflow_errors()
 def preflight(order: ResetOrder) -> None:
-    """Groups, releases, rights, topics: what a plan made now says of more than one share partition, and what of it
-    forbids a reset. Members may still leave."""
+    """Groups, releases, rights, topics: a plan is made now, and its refusals that are about no single share partition
+    forbid the reset. Members may still leave."""
     notices = [n for n in _plan(order).notices if n.partition is None and n.rule != "group_not_empty"]
     for notice in notices:
         _log.info("%s", notice_text(notice))

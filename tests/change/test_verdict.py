@@ -152,7 +152,7 @@ PLAN = a_plan()
         ("group_not_empty", a_snapshot(groups=(group_facts(members=("late",)),))),
         ("group_changed", a_snapshot(groups=(group_facts(error_code=69, error="X"),))),
         ("topic_recreated", a_snapshot(topics=(replace(TOPIC, topic_id="AQIDBAUGBwgJCgsMDQ4PFA"),))),
-        ("topic_recreated", a_snapshot(topics=(replace(TOPIC, topic_id=None, error_code=3),))),
+        ("unknown_topic", a_snapshot(topics=(replace(TOPIC, topic_id=None, error_code=3),))),
         ("partition_count_changed", a_snapshot(topics=(replace(TOPIC, partition_count=5),))),
         ("log_start_moved", a_snapshot(partition_facts(40, (11, 100)))),
         ("log_truncated", a_snapshot(partition_facts(40, (0, 9)))),

@@ -34,8 +34,8 @@ import pyarrow.fs as fs
 from acktrail import __version__
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, InputError, MalformedFile, UnknownName
-from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.delta.table_place import files_of
 from acktrail.tables.delta.table_snapshot import TableSnapshot, chosen_columns
 from acktrail.times import utc_text
 from acktrail.view.run_summary import as_json, summarize

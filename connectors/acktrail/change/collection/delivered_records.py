@@ -36,7 +36,7 @@ from acktrail.times import instant_text
 if TYPE_CHECKING:
     from acktrail.kafka.admin import ShareGroupAdmin
     from acktrail.reconcile.past.settled_history import SettledHistory
-    from acktrail.reconcile.state_at import TopicAtTime
+    from acktrail.reconcile.replay_resume import TopicAtTime
     from acktrail.tables.delta.store import Tables
 
 _MOST_LOGS: Final = 64
@@ -218,7 +218,7 @@ def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[
     """Start offsets of groups at a moment, by the exported state records; with a reason where they do not show it.
     Raises NotAuthorized, RetryableError: the cluster does not answer how far the state topic reached then.
     ConfigurationError, RetryableError: nothing was exported, or the tables cannot be read."""
-    from acktrail.reconcile.state_at import states_of_topic, topic_at_time
+    from acktrail.reconcile.replay_resume import states_of_topic, topic_at_time
     from acktrail.tables.delta.store import Tables
 
     tables = Tables(config)

@@ -32,7 +32,7 @@ from acktrail.tables.delta.store import Tables, kept_committing
 from acktrail.tables.delta.table_commit import change_files, commit, remove_action, write_data_file
 from acktrail.tables.delta.table_layout import CHUNK, is_append_only
 from acktrail.tables.delta.table_place import TablePlace
-from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot
+from acktrail.tables.delta.table_snapshot import DataFile, TableSnapshot, opened
 from acktrail.tables.exported.export_ranges import COPIED_COMMIT
 from acktrail.tables.exported.record_files import DROPPED_ROWS, RECORDS
 from acktrail.tables.sinks.connector_positions import schema_of
@@ -176,7 +176,7 @@ def commit_rewrite(
     `numbers`: app transactions; ``DROPPED_ROWS`` is raised by the rows that are gone. Raises ConcurrentCommit (others
     kept committing)."""
     for attempt in range(_ATTEMPTS):
-        snapshot = tables.snapshot(name)
+        snapshot = opened(tables.place(name))  # its own: a version that other threads read is moved on by them
         if snapshot is None or not {file.path for file in done.removed} <= snapshot.statistics(()).keys():
             if snapshot is not None:
                 _discard(snapshot.place, done)

@@ -13,6 +13,7 @@ from samples.memory_source import MemoryLog, MemoryTask
 
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, Progress, TaskExecution
+from acktrail.errors import AcktrailError
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
 
@@ -53,4 +54,7 @@ def peak_memory_mb() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(argument) for argument in sys.argv[2:]))
+    try:
+        main(sys.argv[1], *(int(argument) for argument in sys.argv[2:]))
+    except AcktrailError as error:
+        sys.exit(f"{error.exit_code} {error.message}")

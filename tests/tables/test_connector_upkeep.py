@@ -49,7 +49,9 @@ def put(sink: AnyTableSink, number: int, part: SourcePartition = PART, table: st
 
 def content(config: TablesConfig, name: str) -> list[dict[str, Any]]:
     """The rows of a table, by number where they have one."""
-    rows: list[dict[str, Any]] = pa.table(DeltaTable(f"{config.uri}/{name}").to_pyarrow_table()).to_pylist()
+    rows: list[dict[str, Any]] = pa.table(
+        DeltaTable(f"{config.uri}/{name}", storage_options=dict(config.options)).to_pyarrow_table()
+    ).to_pylist()
     return sorted(rows, key=lambda row: (str(row.get("position")), int(row.get("number") or 0)))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -81,9 +83,23 @@ def test_killed_again_and_again_every_offset_is_there_once(tmp_path: Path) -> No
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     """An export of a hundred flushes needs hardly more memory than one of ten."""
     peaks = []
-    for number, end_offset in enumerate((150_000, 600_000)):
-        command = [sys.executable, str(PROCESS), str(tmp_path / str(number)), str(end_offset), "30000", "0"]
+    for number, end_offset in enumerate((100_000, 400_000)):
+        command = [sys.executable, str(PROCESS), str(tmp_path / str(number)), str(end_offset), "20000", "0"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=ENVIRONMENT)
         peaks.append(int(done.stdout.rsplit("peak ", 1)[1].split()[0]))
     assert peaks[1] < peaks[0] * 1.3
     assert peaks[1] < 500
+
+
+def no_large_files() -> None:
+    """A disk that takes no more than 64 kB of a file, as a full one would: every write beyond fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+
+
+def test_a_write_that_fails_says_one_line(tmp_path: Path) -> None:
+    """A full disk: nothing that the storage's library prints by itself, no panic and no trace, the error alone."""
+    command = [sys.executable, str(PROCESS), str(tmp_path / "tables"), "120000", "120000", "0"]
+    options = {"capture_output": True, "text": True, "env": ENVIRONMENT, "timeout": 120}
+    done = subprocess.run(command, preexec_fn=no_large_files, check=False, **options)  # no thread runs here
+    assert re.fullmatch(r"[34] tables at .*\n", done.stderr), done.stderr

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from acktrail.config import TablesConfig
-from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES
 from acktrail.tables.delta.store import Tables
+from acktrail.tables.exported.record_files import files_with, quarantined_records, record_at
 from acktrail.tables.upkeep.file_rewrite import commit_rewrite, rewrite
+
+COMMITS = 6
+NAME = "reset_executions"
 
 
 def test_statistics_are_kept_of_what_is_sought(tmp_path: Path) -> None:
@@ -97,3 +105,107 @@ def test_a_table_that_went_back_is_opened_again(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "copy", root)
     assert tables.append("state_records", rows, at=tables.followed("state_records")) == 2
     assert tables.read("state_records").num_rows == 2
+
+
+def record(state_partition: int, offset: int, **changes: Any) -> dict[str, Any]:
+    own = {
+        "state_partition": state_partition, "offset": offset, "key": b"k", "value": b"v%d" % offset,
+        "timestamp_ms": offset, "decode_status": "decoded",
+    }  # fmt: skip
+    return {name: (own | changes).get(name) for name in TABLES["state_records"].names}
+
+
+@pytest.fixture
+def two_partitions(tmp_path: Path) -> Tables:
+    """Two state partitions in one file a commit, ten records of each; one record in quarantine."""
+    found = Tables(TablesConfig(uri=str(tmp_path)))
+    for commit in range(COMMITS):
+        rows = [record(part, commit * 10 + n) for part in range(2) for n in range(10)]
+        if commit == 2:
+            rows[3] |= {"decode_status": "malformed_value", "decode_error": "too short"}
+        found.append("state_records", pa.Table.from_pylist(rows, schema=TABLES["state_records"]))
+    return found
+
+
+def test_every_record_is_found_by_its_address(two_partitions: Tables) -> None:
+    """The row is the one with this partition and offset; past both ends, and elsewhere, there is none."""
+    for part, offset in ((0, 0), (1, 27), (1, COMMITS * 10 - 1)):
+        row = record_at(two_partitions, part, offset)
+        assert row is not None
+        assert (row["state_partition"], row["offset"], row["value"]) == (part, offset, b"v%d" % offset)
+    assert record_at(two_partitions, 0, COMMITS * 10) is None
+    assert record_at(two_partitions, 2, 5) is None
+
+
+def test_no_other_file_is_opened(two_partitions: Tables) -> None:
+    """With every other data file destroyed the record is still found, and the one that could not be decoded."""
+    snapshot = two_partitions.snapshot("state_records")
+    assert snapshot is not None
+    (path,) = files_with(snapshot, 0, 23)
+    for file in Path(two_partitions.root, "state_records").glob("*.parquet"):
+        if file.name != path:
+            file.write_bytes(b"no parquet")
+    row = record_at(two_partitions, 1, 24)
+    assert row is not None
+    assert row["value"] == b"v24"
+    (row,) = quarantined_records(two_partitions).to_pylist()
+    assert (row["state_partition"], row["offset"], row["decode_error"]) == (0, 23, "too short")
+
+
+def test_a_table_that_was_never_made_has_no_record(tmp_path: Path) -> None:
+    """Nothing was exported: no record, none in quarantine, no commit."""
+    nothing = Tables(TablesConfig(uri=str(tmp_path)))
+    assert record_at(nothing, 0, 0) is None
+    assert quarantined_records(nothing).num_rows == 0
+
+
+def updated(table: DeltaTable) -> None:
+    """As an UPDATE leaves it: delta-rs rewrites the files, text becomes views."""
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    table.update(updates={"cluster_id": "'c1'"}, predicate="partition < 3")
+
+
+def large(table: DeltaTable) -> None:
+    """As engines write it that know only large text."""
+    rows = table.to_pyarrow_table()
+    wide = pa.schema([pa.field(f.name, pa.large_string() if f.type == pa.string() else f.type) for f in rows.schema])
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    write_deltalake(table, rows.cast(wide), mode="overwrite")
+
+
+@pytest.mark.parametrize("rewrite", [updated, large])
+def test_rows_are_found_by_text(tmp_path: Path, rewrite: Callable[[DeltaTable], None]) -> None:
+    """Equality, one of several, null: the same rows before and after, at once and piece by piece, from old files and
+    from rewritten ones."""
+    tables = Tables(TablesConfig(uri=str(tmp_path)))
+    for number in range(4):
+        groups = [{"plan_id": f"p{number % 2}", "group_id": f"g{n}", "partition": number} for n in range(3)]
+        tables.append(NAME, [*groups, {"plan_id": "p0", "partition": number}])
+    questions = [
+        pc.field("plan_id") == "p1",
+        pc.field("group_id").isin(["g0", "g2"]),
+        pc.field("group_id").is_null(),
+        (pc.field("plan_id") == "p0") & (pc.field("partition") == 3),
+        None,
+    ]
+
+    def answers() -> list[tuple[list[object], list[object]]]:
+        snapshot = tables.snapshot(NAME)
+        assert snapshot is not None
+        columns = ["plan_id", "partition"]
+        return [
+            (
+                sorted(snapshot.read(columns=columns, where=where).to_pylist(), key=str),
+                sorted((row for b in snapshot.batches(columns=columns, where=where) for row in b.to_pylist()), key=str),
+            )
+            for where in questions
+        ]
+
+    before = answers()
+    assert all(read == batches for read, batches in before)
+    assert [len(read) for read, _ in before] == [6, 8, 4, 1, 16]
+    rewrite(DeltaTable(str(tmp_path / NAME)))
+    assert answers() == before
+    kinds = {str(pq.read_schema(file).field("plan_id").type) for file in (tmp_path / NAME).glob("*.parquet")}
+    assert kinds >= {"string", {updated: "string_view", large: "large_string"}[rewrite]}
+    assert tables.rows(NAME)[0].keys() == set(TABLES[NAME].names)

@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
 from tables.exporter_process import pairs
-from tables.test_crash import ENVIRONMENT, kill_after, start
+from tables.test_crash import ENVIRONMENT, kill_after
 from tables.test_sink import NOON, sink_of
 
 from acktrail.config import TablesConfig
@@ -197,35 +196,6 @@ def test_retention_drops_what_was_asked_and_says_so(tables: Tables) -> None:
     assert gaps == {number: (0, first - 1) for number, first in enumerate(firsts)}
     assert exporter.positions == at
     exporter.commit(1)
-    ensure_accounted(tables)
-
-
-@pytest.mark.full
-def test_two_at_once_and_an_exporter(tmp_path: Path) -> None:
-    """Two maintenances and an exporter on the same tables: whoever comes second gives way or lands, nothing is lost or
-    doubled."""
-    tables = Tables(TablesConfig(uri=str(tmp_path / "tables")))
-    failures: list[BaseException] = []
-
-    def again_and_again() -> None:
-        try:
-            while not done.is_set():
-                if tables.exists(RANGES):
-                    maintain(tables.config, MaintenancePolicy(small_files=2))
-        except BaseException as error:  # noqa: BLE001  # shown by the test
-            failures.append(error)
-
-    done = threading.Event()
-    threads = [threading.Thread(target=again_and_again) for _ in range(2)]
-    with start(tmp_path / "tables", 0, 0, 0) as exporter:
-        for thread in threads:
-            thread.start()
-        exporter.communicate()
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert (exporter.returncode, failures) == (0, [])
-    assert Counter(rows_of(tables)["state_partition"].to_pylist()) == dict.fromkeys(range(3), 12_000)
     ensure_accounted(tables)
 
 

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.replaying import replayed_again, replayed_here
-from jobs.world import World, batch, key_of, snapshot, update
+from jobs.world import World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
 
+from acktrail.config import TablesConfig
+from acktrail.export.export_run import known_names
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
+from acktrail.model.records import Tombstone
+from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.continuity import LostOffsets, cut_range
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
@@ -25,6 +29,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a commit is cut off": lambda table: max((table / "_delta_log").glob("*.json")).write_text("{"),
     "the first commit is missing": lambda table: min((table / "_delta_log").glob("*.json")).unlink(),
 }
+_STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
 
 
 @pytest.fixture
@@ -111,9 +116,6 @@ def _rows(world: World, name: str) -> list[str]:
     return sorted(str({**row, "chunk": None}) for row in world.rows(name))
 
 
-_STRETCHES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=5)
-
-
 @given(st.integers(3, 20), st.integers(0, 20), st.booleans(), _STRETCHES)
 def test_a_cut_range_has_every_offset(first: int, length: int, has_gap: bool, stretches: list[tuple[int, int]]) -> None:
     """Every offset of a range is afterwards in a range or in a gap, once; the lost ones in gaps with that reason; what
@@ -146,3 +148,27 @@ def _meet(one: LostOffsets, other: LostOffsets) -> bool:
 
 def _offsets(parts: list[dict[str, Any]], first: str, last: str) -> list[int]:
     return [o for part in parts if part[first] is not None for o in range(part[first], part[last] + 1)]
+
+
+def test_every_name_in_the_records_is_known_until_its_state_is_deleted(world: World) -> None:
+    """Without memory all records are read; with it, what it has a state of and what newer files name: a deleted share
+    partition is named no more, a new one is."""
+    world.write(snapshot(key_of("a")), snapshot(key_of("b", topic=2)))
+    world.observe("r1")
+    first = known_names(world.tables)
+    assert first.groups == {"a", "b"}
+    assert first.topic_ids >= {topic_id(1), topic_id(2)}
+    assert first.topics[topic_id(1)] == "orders"
+
+    world.write(Tombstone(key=key_of("b", topic=2)))
+    world.observe("r2")
+    replayed_here(world.tables, "r2")
+    world.write(snapshot(key_of("c")))
+    world.observe("r3")
+    assert known_names(world.tables).groups == {"a", "c"}
+
+
+def test_nothing_is_known_of_tables_that_are_not_there(tmp_path: Path) -> None:
+    """Before the first export no name is asked for."""
+    found = known_names(Tables(TablesConfig(uri=str(tmp_path / "none"))))
+    assert (found.groups, found.topic_ids) == (frozenset(), frozenset())

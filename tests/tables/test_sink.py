@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples.memory_source import MemoryLog, MemoryTask
@@ -17,13 +18,15 @@ from samples.memory_source import MemoryLog, MemoryTask
 from acktrail.config import TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
-from acktrail.connect.source_batches import SourceBatch, SourcePartition
-from acktrail.errors import ConcurrentCommit, ForeignCluster
-from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES
+from acktrail.connect.source_batches import SKIPPED_BY_REQUEST, SourceBatch, SourcePartition
+from acktrail.errors import ConcurrentCommit, DamagedTables, ForeignCluster, InputError
+from acktrail.format.columns.schemas.table_schemas import STATE_RECORDS, TABLES, TOPICS
 from acktrail.tables.delta import table_layout
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported import delta_sink as sink_module
-from acktrail.tables.exported.delta_sink import DeltaSink, departed
+from acktrail.tables.exported.continuity import ensure_whole
+from acktrail.tables.exported.delta_connector import DeltaSinkConnector
+from acktrail.tables.exported.delta_sink import DeltaSink, departed, named
 from acktrail.tables.exported.export_ranges import copy_ranges, ranges_text
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"\x00\x00\x00\x01g" + bytes(20), None), (b"\x00\x07", b"")]
@@ -349,3 +352,103 @@ def test_rows_of_a_commit_lie_by_state_partition(tables: Tables, monkeypatch: py
     pieces = [found.read_row_group(n, ["state_partition", "offset"]).to_pydict() for n in range(found.num_row_groups)]
     assert [piece["state_partition"] for piece in pieces] == [[number] * 4 for number in (0, 0, 1, 1, 2, 2)]
     assert [piece["offset"] for piece in pieces] == 3 * [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.fixture
+def exported_thrice(tables: Tables) -> Tables:
+    """Three commits of records, each with its ranges."""
+    log = MemoryLog(pairs=PAIRS)
+    for end in (4, 8, 12):
+        log.end_offset = end
+        export(tables, log)
+    return tables
+
+
+def _log(tables: Tables, name: str) -> list[Path]:
+    return sorted(Path(tables.root, name, "_delta_log").glob("*.json"))
+
+
+def test_log_files_that_were_removed_in_time_are_no_loss(exported_thrice: Tables) -> None:
+    """Before a checkpoint the log may be cleaned: exports continue."""
+    exported_thrice.append("state_records", exported_thrice.read("state_records").slice(0, 0))
+    DeltaTable(f"{exported_thrice.root}/state_records").create_checkpoint()
+    for file in _log(exported_thrice, "state_records")[:-1]:
+        file.unlink()
+    ensure_whole(exported_thrice)
+    export(exported_thrice, MemoryLog(pairs=PAIRS, end_offset=15))
+    assert exported_thrice.read("state_records").num_rows == 15
+
+
+def test_another_commit_in_the_place_of_a_lost_one_is_found(exported_thrice: Tables) -> None:
+    """The version is the same, the commit is not."""
+    _log(exported_thrice, "state_records")[-1].unlink()
+    exported_thrice.append("state_records", exported_thrice.read("state_records").slice(0, 1))
+    with pytest.raises(DamagedTables, match="has others in their place"):
+        ensure_whole(exported_thrice)
+
+
+def test_a_lost_copy_is_made_again(exported_thrice: Tables) -> None:
+    """``export_ranges`` that lost its newest commit is whole again with the next export: it is a copy."""
+    _log(exported_thrice, "export_ranges")[-1].unlink()
+    ensure_whole(exported_thrice)
+    export(exported_thrice, MemoryLog(pairs=PAIRS, end_offset=12))
+    assert sum(row["records_read"] for row in exported_thrice.read("export_ranges").to_pylist()) == 12
+
+
+def test_a_snapshot_knows_its_own_commits_while_others_write(exported_thrice: Tables) -> None:
+    """Commits made after a table was opened take no place in its list: neither their number nor their content."""
+    snapshot = exported_thrice.snapshot("state_records")
+    assert snapshot is not None
+    before = snapshot.commits(after=-1)
+    export(exported_thrice, MemoryLog(pairs=PAIRS, end_offset=15))
+
+    assert snapshot.commits(after=-1) == before
+    assert snapshot.commits(after=snapshot.version - 1) == {snapshot.version: before[snapshot.version]}
+    assert list(before) == list(range(snapshot.version + 1))
+
+
+def export_state(tables: Tables, *logs: MemoryLog) -> None:
+    source = MemoryTask(logs, cluster_id="state/c1", batch_rows=4)
+    TaskExecution(source, DeltaSink(tables, cluster_id="c1", run_id="run"), policy=FlushPolicy(rows=5)).run()
+
+
+def state_partition_of(log: MemoryLog) -> SourcePartition:
+    return SourcePartition(f"state/c1/{log.topic_id}/{log.partition}")
+
+
+def test_moved_forward_is_a_gap_and_back_is_refused(tmp_path: Path) -> None:
+    """One commit moves all positions, and what is skipped is a gap with its reason; a reading goes on behind it. Back
+    or away nothing moves, also when another position of the same call could be moved."""
+    tables, sink = Tables(TablesConfig(uri=str(tmp_path))), DeltaSinkConnector({"tables": str(tmp_path)})
+    logs = [MemoryLog(pairs=PAIRS, partition=number, end_offset=5) for number in range(2)]
+    export_state(tables, *logs)
+    targets = {state_partition_of(log): 5 + skip for log, skip in zip(logs, (0, 3), strict=True)}
+    sink.alter_positions("a", targets)
+    for log in logs:
+        log.end_offset = 10
+    export_state(tables, *logs)
+    ensure_whole(tables)
+    rows = tables.read("state_records").to_pylist()
+    for log, skip in zip(logs, (0, 3), strict=True):
+        own = sorted(row["offset"] for row in rows if row["state_partition"] == log.partition)
+        assert own == [*range(5), *range(5 + skip, 10)]
+    ranges = tables.read("export_ranges").to_pylist()
+    gaps = [(row["state_partition"], row["gap_first"], row["gap_last"], row["gap_reason"]) for row in ranges]
+    assert [gap for gap in gaps if gap[1] is not None] == [(1, 5, 7, SKIPPED_BY_REQUEST)]
+    for position in (None, 4, {"offset": 9}):
+        with pytest.raises(InputError, match="would double them"):
+            sink.alter_positions("a", {state_partition_of(logs[0]): 18, state_partition_of(logs[1]): position})
+    assert sink.positions("a", list(targets)) == dict.fromkeys(targets, 10)
+
+
+def test_a_hidden_topic_keeps_what_was_seen_of_it() -> None:
+    """A topic that may not be described any more is not deleted, and its name and size stay."""
+    row: dict[str, Any] = dict.fromkeys(TOPICS.names)
+    seen = {**row, "topic_id": "a", "topic": "orders", "partition_count": 3, "is_internal": False, "status": "present"}
+    hidden = [
+        {**row, "topic_id": number, "status": "not_authorized", "last_seen_at": NOON, "run_id": "r2"} for number in "ab"
+    ]
+    assert named([seen], hidden) == [
+        {**seen, "status": "not_authorized", "last_seen_at": NOON, "run_id": "r2"},
+        hidden[1],
+    ]

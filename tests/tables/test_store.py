@@ -6,6 +6,9 @@ import contextlib
 import datetime as dt
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,22 @@ from acktrail.tables.exported.delta_sink import DeltaSink
 
 HOSTILE_GROUP = "g' OR 1=1 --\x00\"; DROP TABLE state_records; \\ % _ ü 💥"
 SOME_TIME = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=dt.UTC)
+_DATA = "*.parquet"
+_COMMIT = "_delta_log/00000000000000000027.json"
+_CHECKPOINT = "_delta_log/00000000000000000024.checkpoint.parquet"
+PROBE = """
+import os, sys
+from acktrail.config import TablesConfig
+from acktrail.errors import ConfigurationError
+from acktrail.tables.delta.store import Tables
+tables = Tables(TablesConfig(uri=sys.argv[1]))
+if os.getuid() == 0:  # who may write everywhere
+    os.setuid(65534)
+try:
+    tables.probe_write()
+except ConfigurationError as error:
+    print(error.message)
+"""
 
 
 @pytest.fixture
@@ -241,11 +260,6 @@ def test_positions_survive_checkpoints(tables: Tables) -> None:
     assert tables.transaction_version("state_records", "moving") == 59
 
 
-_DATA = "*.parquet"
-_COMMIT = "_delta_log/00000000000000000027.json"
-_CHECKPOINT = "_delta_log/00000000000000000024.checkpoint.parquet"
-
-
 @pytest.mark.parametrize(
     ("file", "harm", "said"),
     [
@@ -414,3 +428,31 @@ def test_a_whole_table_is_replaced(tables: Tables) -> None:
     assert before is not None
     assert sorted(before.read(columns=["group_id"])["group_id"].to_pylist()) == ["a", "b"]
     assert tables.read("held_states", columns=["group_id"])["group_id"].to_pylist() == ["c"]
+
+
+def test_a_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Where tables are and where there are none yet: not a file, not a folder more."""
+    root = tmp_path / "tables"
+    tables = Tables(TablesConfig(uri=str(root)))
+    tables.probe_write()
+    assert not root.exists()
+    tables.create("topics")
+    before = sorted(root.rglob("*"))
+    tables.probe_write()
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("part", [".", "topics", "topics/_delta_log"])
+def test_a_folder_without_write_permission_is_found(part: str) -> None:
+    """The root, a table's folder or its log: one that this user may not write is enough."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        Tables(TablesConfig(uri=folder)).create("topics")
+        for each in (root, *(found for found in root.rglob("*") if found.is_dir())):
+            each.chmod(0o777)
+        command = [sys.executable, "-c", PROBE, folder]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
+        (root / part).chmod(0o555)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "no permission to write" in done.stdout

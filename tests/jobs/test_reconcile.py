@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drivers.command_line import run
 from jobs.world import Topic, World, batch, key_of, snapshot, topic_id, update
 
 from acktrail.config import TablesConfig
@@ -97,8 +98,8 @@ def test_the_same_run_again_changes_nothing(world: World, monkeypatch: pytest.Mo
 def test_a_finding_seen_again_keeps_when_it_was_first_seen(world: World) -> None:
     """A later run moves last_seen_at and counts; it does not write the finding again."""
     world.write(snapshot(key_of("a"), 0, (batch(0, 4, 4, 5),)))
-    for run in ("r1", "r2"):
-        world.observe(run)
+    for run_id in ("r1", "r2"):
+        world.observe(run_id)
         reconcile(world.config)
     (finding,) = world.rows("findings")
     assert (finding["rule"], finding["times_seen"], finding["run_id"]) == ("poison_records_archived", 2, "r2")
@@ -341,6 +342,18 @@ def test_files_that_cannot_be_read_are_one_line(world: World, table: str) -> Non
         reconcile(world.config)
     assert "\n" not in failure.value.message
     assert "parquet" in failure.value.message.lower()
+
+
+def test_what_a_person_reads(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line about the run and a table of counts, with names that cannot steer a terminal. An observation that does not
+    exist is one line with the nearest name, exit code 2, and nothing on stdout."""
+    world.write(snapshot(key_of("a")))
+    world.observe("r\x1b[2J")
+    done = run(capsys, "run", "reconcile", "--tables", world.config.uri)
+    assert (done.code, "1 share partitions" in done.stdout, "match" in done.stdout) == (0, True, True)
+    assert "\x1b" not in done.stdout
+    wrong = run(capsys, "run", "reconcile", "--tables", world.config.uri, "--run-id", "r[2J").complaint(2)
+    assert wrong.startswith("acktrail: unknown observation 'r[2J' (did you mean 'r\\x1b[2J'?)")
 
 
 def _key(row: dict[str, Any]) -> SharePartition:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from drivers.command_line import run
 from servers.releases import releases
 from servers.workload import Workload, until
 
@@ -23,13 +21,11 @@ from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = pytest.mark.broker
 
-ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Guarded:
     """`watcher` may read the state topic and describe group ``seen`` and topic ``open``; groups ``seen`` and ``unseen``
-    have worked on topic ``open``, and ``seen`` on topic ``closed`` too. `tables`: two observations by `watcher`."""
+    have worked on topic ``open``, and ``seen`` on topic ``closed`` too. `tables`: an observation by `watcher`."""
 
     broker: EmbeddedBroker
     watcher: KafkaConfig
@@ -57,21 +53,19 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         tables = TablesConfig(uri=str(tmp_path_factory.mktemp("rights") / "tables"))
         with ShareGroupAdmin(watcher) as admin:
             until(lambda: admin.describe_groups(["never-there"])[0].error_code == 69, what="the last right")
-        for run in ("r1", "r2"):
-            observe(watcher, tables, run_id=run)
+        observe(watcher, tables, run_id="r1")
         yield Guarded(broker=broker, watcher=watcher, tables=tables)
 
 
-@pytest.mark.parametrize("run", ["r1", "r2"])
-def test_what_may_not_be_seen_is_not_authorized(guarded: Guarded, run: str) -> None:
-    """a group and a topic that may not be described are no orphans and not unknown: verdict, reason and
+def test_what_may_not_be_seen_is_not_authorized(guarded: Guarded) -> None:
+    """A group and a topic that may not be described are no orphans and not unknown: verdict, reason and
     finding name the right, from the first observation on; what may be seen is judged as ever."""
-    reconcile(guarded.tables, run, "in-process")
+    reconcile(guarded.tables, "r1", "in-process")
 
     stored = Tables(guarded.tables)
     with ShareGroupAdmin(guarded.broker.config()) as admin:
         ids = {topic.topic_id: topic.name for topic in admin.topics(["open", "closed"])}
-    own = [row for row in stored.read("reconciliations").to_pylist() if row["run_id"] == run]
+    own = stored.read("reconciliations").to_pylist()
     assert {(row["group_id"], ids[row["topic_id"]]): row["verdict"] for row in own} == {
         ("seen", "open"): "match",
         ("unseen", "open"): "not_authorized",
@@ -80,7 +74,7 @@ def test_what_may_not_be_seen_is_not_authorized(guarded: Guarded, run: str) -> N
     reasons = " ".join(row["reason"] for row in own if row["verdict"] == "not_authorized")
     assert "DESCRIBE on the group" in reasons
     assert "DESCRIBE on its topic is missing" in reasons
-    found = [row for row in stored.read("findings").to_pylist() if row["run_id"] == run]
+    found = stored.read("findings").to_pylist()
     assert sorted(row["group_id"] for row in found if row["rule"] == "not_authorized") == ["seen", "unseen"]
     assert not [row for row in found if row["rule"] in ("orphan_state", "unknown", "missing_state")]
 
@@ -106,36 +100,38 @@ def test_a_group_that_is_gone_is_no_group_that_is_hidden(guarded: Guarded) -> No
     assert "AAAAAAAAAAAAAAAAAAAAAQ" not in topics
 
 
-def _doctor(guarded: Guarded, user: str, folder: Path, tables: str) -> tuple[int, dict[str, str]]:
+def _doctor(
+    capsys: pytest.CaptureFixture[str], guarded: Guarded, user: str, folder: Path, tables: str
+) -> tuple[int, dict[str, str]]:
     """Exit code, and the detail of each check that says ``missing``, but for the ACLs that it suggests."""
     client = folder / "client.properties"
     client.write_text("\n".join(f"{k}={v}" for k, v in guarded.broker.client_properties(user).items()))
-    command = [ACKTRAIL, "doctor", "--json", "--bootstrap-server", guarded.broker.bootstrap_servers]
-    command += ["--client-config", str(client), "--tables", tables]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    checks = [json.loads(line) for line in done.stdout.splitlines()]
-    found = {check["what"]: check["detail"] for check in checks if check["status"] == "missing"}
-    return done.returncode, {what: detail for what, detail in found.items() if not what.startswith("ACL ")}
+    connection = ("--bootstrap-server", guarded.broker.bootstrap_servers, "--client-config", str(client))
+    done = run(capsys, "doctor", "--json", *connection, "--tables", tables)
+    found = {check["what"]: check["detail"] for check in done.rows if check["status"] == "missing"}
+    return done.code, {what: detail for what, detail in found.items() if not what.startswith("ACL ")}
 
 
-def test_doctor_names_tables_of_another_cluster_and_unreadable_ones(guarded: Guarded, tmp_path: Path) -> None:
+def test_doctor_names_tables_of_another_cluster_and_unreadable_ones(
+    guarded: Guarded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Both are missing, with exit code 3; an unreadable table is not "nothing exported yet", and it is named."""
     owner = guarded.broker
     observe(owner.config(), own := TablesConfig(uri=str(tmp_path / "own")))
-    assert _doctor(guarded, "admin", tmp_path, own.uri) == (0, {})
+    assert _doctor(capsys, guarded, "admin", tmp_path, own.uri) == (0, {})
     Tables(TablesConfig(uri=str(tmp_path / "other"))).create("state_records", properties={"cluster_id": "another"})
-    code, missing = _doctor(guarded, "admin", tmp_path, str(tmp_path / "other"))
+    code, missing = _doctor(capsys, guarded, "admin", tmp_path, str(tmp_path / "other"))
     assert (code, set(missing)) == (3, {"tables' cluster"})
     assert "belong to cluster another" in missing["tables' cluster"]
     for log in (tmp_path / "own" / "state_records" / "_delta_log").iterdir():
         log.write_text("{")
-    code, missing = _doctor(guarded, "admin", tmp_path, own.uri)
+    code, missing = _doctor(capsys, guarded, "admin", tmp_path, own.uri)
     assert (code, set(missing)) == (3, {"table state_records"})
 
 
-def test_doctor_names_each_missing_right(guarded: Guarded, tmp_path: Path) -> None:
+def test_doctor_names_each_missing_right(guarded: Guarded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DESCRIBE on a group and a topic that only state records name, DESCRIBE_CONFIGS; exit code 3."""
-    code, missing = _doctor(guarded, "watcher", tmp_path, guarded.tables.uri)
+    code, missing = _doctor(capsys, guarded, "watcher", tmp_path, guarded.tables.uri)
 
     assert code == 3
     rights = {"DESCRIBE on groups", "DESCRIBE on topics", "DESCRIBE_CONFIGS on groups"}

@@ -52,18 +52,17 @@ def test_what_runs_left_is_what_the_records_say(kept: World, capsys: pytest.Capt
     assert (text.code, text.stdout.strip().endswith("all as the records say")) == (0, True)
 
 
-@pytest.mark.parametrize("table", ["replay_memory", "held_states", "delivery_history"])
-def test_any_number_altered_is_found(
-    kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path, table: str
-) -> None:
-    """One number of one row: the table and the share partition are named, and nothing else; exit code 6."""
-    folder = shutil.copytree(kept.config.uri, tmp_path / "tables")
-    tables = Tables(TablesConfig(uri=str(folder)))
-    rows = tables.read(table)
-    altered, subject = _altered(rows, random.Random(table))
-    tables.replace(table, altered, chunk=0 if "chunk" in rows.column_names else None)
-    found = asked(tables.config, capsys)
-    assert [(each["table"], each["subject"]) for each in found["differences"]] == [(table, subject)]
+def test_any_number_altered_is_found(kept: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One number of one row in each table: table and share partition are named, and nothing else; exit code 6."""
+    tables = Tables(TablesConfig(uri=str(shutil.copytree(kept.config.uri, tmp_path / "tables"))))
+    expected = set()
+    for table in ("replay_memory", "held_states", "delivery_history"):
+        rows = tables.read(table)
+        altered, subject, number = _altered(rows, random.Random(table))
+        tables.replace(table, altered, chunk=0 if "chunk" in rows.column_names else None)
+        expected.add((table, subject, number))
+    found = asked(tables.config, capsys)["differences"]
+    assert {(each["table"], each["subject"], each["state_partition"]) for each in found} == expected
 
 
 def test_bytes_that_say_something_else_are_found(
@@ -95,13 +94,14 @@ def test_a_table_that_cannot_be_read_is_named(kept: World, capsys: pytest.Captur
     assert "acktrail run reconcile" in complaint
 
 
-def _altered(rows: pa.Table, dice: random.Random) -> tuple[pa.Table, str]:
-    """One of the rows with another number in it, and the share partition it is of."""
+def _altered(rows: pa.Table, dice: random.Random) -> tuple[pa.Table, str, int]:
+    """One of the rows with another number in it, the share partition and the state partition that it is of."""
     names = ("delivery_count", "start_offset", "last_offset", "archived_offset")
     values = rows.to_pylist()
     row, name = dice.choice([(row, name) for row in values for name in names if row.get(name) is not None])
     row[name] ^= 1
-    return pa.Table.from_pylist(values, schema=rows.schema), f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+    subject = f"{row['group_id']}:{row['topic_id']}:{row['partition']}"
+    return pa.Table.from_pylist(values, schema=rows.schema), subject, row["state_partition"]
 
 
 def test_nothing_to_verify(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,28 @@ from acktrail_dashboard.command import evidence as app
 from acktrail_dashboard.evidence import FileFate, PackVerdict, digest, read_pack, verify_pack, write_evidence
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> TablesConfig:
-    """The sample's run in real tables."""
-    config = store(tmp_path / "tables")
-    look = {"run_id": RUN, "phase": "before", "topic": "orders", "partition": 0}
-    Tables(config).append("offset_observations", [look])
-    return config
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's run in real tables, and its pack."""
+    folder = tmp_path_factory.mktemp("packed")
+    config = store(folder / "tables")
+    Tables(config).append(
+        "offset_observations", [{"run_id": RUN, "phase": "before", "topic": "orders", "partition": 0}]
+    )
+    write_evidence(config, RUN, folder / "evidence", kept=9)
+    return folder
 
 
 @pytest.fixture
-def file(stored: TablesConfig, tmp_path: Path) -> Path:
+def stored(packed: Path, tmp_path: Path) -> TablesConfig:
+    """The same for one test."""
+    return TablesConfig(uri=str(shutil.copytree(packed / "tables", tmp_path / "tables")))
+
+
+@pytest.fixture
+def file(packed: Path, tmp_path: Path) -> Path:
     """The pack of the run."""
-    return write_evidence(stored, RUN, tmp_path / "evidence", kept=9)[0]
+    return next(Path(shutil.copytree(packed / "evidence", tmp_path / "evidence")).iterdir())
 
 
 def _refused(verdict: PackVerdict) -> list[tuple[str, str | None, str | None]]:

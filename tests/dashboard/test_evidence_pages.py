@@ -1,73 +1,28 @@
-"""Findings, checks, rules, changes and the export as web pages: asked over HTTP, and looked at in a real browser."""
+"""Findings, checks, rules, changes and the export as web pages, asked over HTTP."""
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import pytest
 from change.change_tables import unlocked
-from drivers.axe import CONTRAST, axe_violations, show_as
-from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
-from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
+from dashboard.conftest import Site
+from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
 from samples.evidence_tables import CHECKED_RUNS, put, write_evidence_tables
-from samples.sample_run import RUN, sample_run
+from samples.sample_run import sample_run
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
-from acktrail.connect.config_def import Password
-from acktrail.connect.rest.access import Access
 from acktrail.model.rules.catalogue import QUALITY_RULES, RULE_BY_ID
 from acktrail.tables.delta.store import Tables
-from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app
 
 RULE = "missing_state"
-PAGES = (
-    "findings?severity=critical", "record?state-partition=17&offset=90210",
-    "record?state-partition=3&offset=41", "rules", "rule?id=export_contiguous", "checks",
-    "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping",
-    "changes", "change?plan=2026000001", "export",
-    "run?id=run-00047", "runbooks",
-)  # fmt: skip
-
-
-class Site:
-    """A dashboard that is served, and its tables."""
-
-    def __init__(self, url: str, tables: Tables) -> None:
-        self.url, self.tables = url, tables
-
-    def page(self, path: str) -> tuple[int, str]:
-        """Status and text of a page, with its entities as characters."""
-        try:
-            with urllib.request.urlopen(self.url + path, timeout=60) as answer:
-                return answer.status, html.unescape(answer.read().decode())
-        except urllib.error.HTTPError as error:
-            return error.code, html.unescape(error.read().decode())
-
-    def finding(self, index: int = 0) -> str:
-        """The address of a finding's page."""
-        row = self.tables.rows("findings", {"rule": RULE})[index]
-        return f"finding?rule={RULE}&subject={quote(row['subject'], safe='')}"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Many findings with hostile names, a gap, a record in quarantine, failing checks, a reset from plan to proof."""
-    root = tmp_path_factory.mktemp("evidence") / "tables"
-    tables = write_dashboard_tables(root, Sizes(groups=20, partitions_a_group=2, runs=48, hourly_days=0.0, findings=90))
-    write_evidence_tables(tables)
-    with web_server(create_app(TablesConfig(uri=str(root)), clock=lambda: NOW)) as url:
-        yield Site(url, tables)
 
 
 @pytest.fixture
@@ -101,7 +56,8 @@ def test_a_finding_leads_to_the_bytes_that_show_it(site: Site) -> None:
 def test_no_topic_id_stands_for_a_name(site: Site) -> None:
     """No page shows, or reads out, the id of a topic whose name is known, but as the code that a label calls an id."""
     ids = [row["topic_id"] for row in site.tables.rows("topics")]
-    paths = ("", "groups", "share-partitions", "findings", "group?id=fraud-scoring", site.finding(), PAGES[1],
+    paths = ("", "groups", "share-partitions", "findings", "group?id=fraud-scoring", site.finding(),
+             "record?state-partition=17&offset=90210",
              "share-partition?" + urlencode({"group": "fraud-scoring", "topic": topic_id_of("payments"),
                                              "partition": 0}))  # fmt: skip
     for path in paths:
@@ -259,61 +215,3 @@ def test_tables_that_cannot_be_read_are_named_and_pages_stay(served: Callable[[]
         assert "Some tables cannot be read" in text
     assert site.page("record?state-partition=17&offset=90210")[0] in {200, 503}
     assert site.page("changes")[0] == 200
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """One browser for all tests of the module."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    with browsing(tmp_path_factory.mktemp("browser") / "profile") as page:
-        page.call("Log.enable")
-        yield page
-
-
-def opened(browser: Page, site: Site, path: str) -> None:
-    """Go there, and wait until it is there."""
-    browser.open("about:blank")
-    browser.until("location.href === 'about:blank'")
-    browser.open(site.url + path)
-    browser.until("document.readyState === 'complete' && location.href !== 'about:blank'")
-
-
-@pytest.mark.few(8)
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [*PAGES, "finding"])
-def test_pages_are_accessible_in_light_dark_and_on_a_phone(browser: Page, site: Site, path: str) -> None:
-    """axe finds nothing in light, in dark and at 390 px; no page scrolls sideways; no name was run as a script; a page
-    with its files has less than 200 kB, unpacked."""
-    opened(browser, site, site.finding() if path == "finding" else path)
-    assert 2_000 < browser.value(PAGE_BYTES) < 200_000, path
-    for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
-        show_as(browser, scheme, width)
-        assert axe_violations(browser, rules) == [], (path, scheme, width)
-        sizes: Any = browser.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert sizes[0] <= sizes[1], (path, width)
-    sheets = browser.value("[...document.styleSheets].map(sheet => sheet.cssRules.length)")
-    assert len(sheets) == 2
-    assert min(sheets) > 0, path  # its own style sheets, by links that lead there
-    assert browser.value("document.title").endswith("acktrail")
-    assert "owned" not in browser.value("document.title")
-
-
-@pytest.mark.full
-@pytest.mark.slow
-def test_pages_of_their_own_are_accessible(browser: Page, site: Site, tmp_path: Path) -> None:
-    """The login, an address that is none, and a report: nothing for axe in light, in dark and at
-    390 px, no scrolling sideways."""
-    report = tmp_path / "report.html"
-    report.write_text(render_html(sample_run(), RUN, written_at=NOW), "utf-8")
-    guarded = create_app(site.tables.config, access=Access(token=Password("a token of the tests, long enough")))
-    with web_server(guarded) as url:
-        for address in (url, f"{site.url}nothing-here", report.as_uri()):
-            browser.open("about:blank")
-            browser.until("location.href === 'about:blank'")
-            browser.open(address)
-            browser.until("document.readyState === 'complete' && location.href !== 'about:blank'")
-            for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
-                show_as(browser, scheme, width)
-                assert axe_violations(browser, rules) == [], (address, scheme, width)
-                assert browser.value("document.documentElement.scrollWidth <= innerWidth"), (address, width)

@@ -4,58 +4,38 @@ keyboard, a screen reader or a phone gets."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from dashboard.conftest import Site
 from drivers.axe import CONTRAST, axe_violations, show_as
-from drivers.browser import CHROMIUM, PAGE_BYTES, Page, browsing
-from fastapi import FastAPI
-from samples.dashboard_tables import HOSTILE, NOW, Sizes, topic_id_of, write_dashboard_tables
+from drivers.browser import PAGE_BYTES, Page
+from samples.dashboard_tables import HOSTILE, NOW, topic_id_of
+from samples.sample_run import RUN, sample_run
 from servers.web_server import web_server
-from starlette.responses import HTMLResponse
 
-from acktrail.config import TablesConfig
+from acktrail.connect.config_def import Password
+from acktrail.connect.rest.access import Access
 from acktrail.model.queue_status import STATUS_TABLE
+from acktrail_dashboard.report import render_html
 from acktrail_dashboard.web.application import create_app
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+pytestmark = pytest.mark.slow
 
-SIZES = Sizes(groups=14, partitions_a_group=2, runs=14, fine_days=0.5, hourly_days=1.5)
 STUCK = {"group": "fraud-scoring", "topic": topic_id_of("payments"), "partition": 0}
 ADDRESSES = (
-    "", "groups?search=e", "share-partitions", "group?id=fraud-scoring",
-    "share-partition?" + urlencode({**STUCK, "offset": 1_236_450}),
+    "", "groups?search=e", "group?id=fraud-scoring", "share-partition?" + urlencode({**STUCK, "offset": 1_236_450}),
+    "findings?severity=critical", "finding", "change?plan=2026000001",
+    "check?run=run-00037&suite=state_records&expectation=batches_non_overlapping", "export", "share-partitions",
+    "record?state-partition=17&offset=90210", "record?state-partition=3&offset=41", "rules", "runbooks",
+    "rule?id=export_contiguous", "checks", "changes", "run?id=run-00047",
 )  # fmt: skip
-"""Pages about share groups; those about findings, checks, resets and the export are in `test_evidence_pages`."""
-WATCH = """
-window.violations = [];
-document.addEventListener('securitypolicyviolation', (each) => violations.push(each.violatedDirective));
-window.addEventListener('error', (each) => violations.push('' + each.message));
-"""
-HOST = "<!doctype html><html class=dark><title>host</title><iframe id=f src=acktrail/groups></iframe>"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A dashboard of a few groups, some with hostile names, mounted below a path; beside it a page that frames it."""
-    root = tmp_path_factory.mktemp("pages") / "tables"
-    write_dashboard_tables(root, SIZES)
-    host = FastAPI()
-    host.mount("/acktrail", create_app(TablesConfig(uri=str(root)), clock=lambda: NOW))
-    host.add_api_route("/host", lambda: HTMLResponse(HOST))
-    with web_server(host) as url:
-        yield url + "acktrail/"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """One tab, which notes what the policy refuses."""
-    with browsing(tmp_path_factory.mktemp("browser")) as page:
-        page.call("Page.enable")
-        page.call("Network.enable")
-        page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-        yield page
+def server(site: Site) -> str:
+    return site.url
 
 
 def show(tab: Page, url: str, scheme: str = "light") -> None:
@@ -66,19 +46,45 @@ def show(tab: Page, url: str, scheme: str = "light") -> None:
     tab.until("!window.isOld && document.readyState === 'complete'", timeout_s=60)
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_a_page_is_accessible_and_fits(server: str, tab: Page, address: str) -> None:
-    """In light, in dark and on a phone: nothing for axe, no scrolling sideways, nothing that the policy refuses, no
-    request to another server; less than 200 kB with its files, unpacked."""
-    show(tab, server + address)
-    assert 2_000 < tab.value(PAGE_BYTES) < 200_000
-    for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST), ("light", 390, ())):
+def judged(tab: Page, where: object) -> None:
+    """Nothing for axe in light, nor in dark; no scrolling sideways, also not on a phone."""
+    for scheme, width, rules in (("light", 1280, ()), ("dark", 1280, CONTRAST)):
         show_as(tab, scheme, width)
-        assert axe_violations(tab, rules) == [], (scheme, width)
-        assert tab.value("document.documentElement.scrollWidth <= innerWidth")
+        assert axe_violations(tab, rules) == [], (where, scheme)
+    for width in (1280, 390):
+        show_as(tab, "light", width)
+        assert tab.value("document.documentElement.scrollWidth <= innerWidth"), (where, width)
+
+
+@pytest.mark.few(9)
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_page_is_accessible_and_fits(site: Site, tab: Page, address: str) -> None:
+    """Nothing that the policy refuses, no request to another server; less than 200 kB with its files, unpacked; a style
+    sheet that is there."""
+    show(tab, site.url + (site.finding() if address == "finding" else address))
+    assert 2_000 < tab.value(PAGE_BYTES) < 200_000
+    judged(tab, address)
     assert tab.value("violations") == []
     assert tab.value("performance.getEntriesByType('resource').every(each => each.name.startsWith(location.origin))")
+    assert tab.value("[...document.styleSheets].every(sheet => sheet.cssRules.length)")
     assert tab.value("document.title").endswith("· acktrail")
+
+
+def test_pages_of_their_own_are_accessible(site: Site, tab: Page, tmp_path: Path) -> None:
+    """The login, an address that is none, and a report. Its policy refuses nothing but what is put into it."""
+    text = render_html(sample_run(), RUN, written_at=NOW)
+    report, changed = tmp_path / "report.html", tmp_path / "changed.html"
+    report.write_text(text, "utf-8")
+    changed.write_text(text.replace("<main>", "<main><script>document.title='owned'</script>"), "utf-8")
+    guarded = create_app(site.tables.config, access=Access(token=Password("a token of the tests, long enough")))
+    with web_server(guarded) as url:
+        for address in (url, f"{site.url}nothing-here", report.as_uri()):
+            show(tab, address)
+            judged(tab, address)
+    assert tab.value("violations") == []
+    show(tab, changed.as_uri())
+    assert tab.value("violations") == ["script-src-elem"]
+    assert "owned" not in tab.value("document.title")
 
 
 def test_the_overview_says_first_who_is_worst_and_what_to_do(server: str, tab: Page) -> None:

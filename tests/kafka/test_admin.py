@@ -226,3 +226,22 @@ def test_capabilities_tell_the_release(admin: ShareGroupAdmin, broker: EmbeddedB
     assert found.describes_share_groups
     assert found.resets_share_groups
     assert broker.version.startswith(found.release)
+
+
+@pytest.mark.full
+def test_a_broker_that_knows_no_lag_leaves_it_unknown() -> None:
+    """Kafka 4.1 describes start offsets without lag: it is None, never a number."""
+    with EmbeddedBroker("4.1.2") as broker:
+        workload = Workload(broker.config())
+        workload.create_topic("orders")
+        workload.produce("orders", 10)
+        workload.acknowledge("g", "orders", 10)
+        with ShareGroupAdmin(broker.config()) as admin:
+            found = admin.capabilities()
+            (offset,) = admin.describe_offsets("g")
+            (lost,) = admin.alter_offsets("g", [NewStartOffset(topic="orders", partition=0, start_offset=3)])
+    assert (found.release, found.describes_share_groups, found.reports_lag) == ("4.1", True, False)
+    assert offset.start_offset is not None
+    assert offset.lag is None
+    assert not found.resets_share_groups
+    assert lost.outcome is Outcome.NOT_ATTEMPTED, "a reset that does nothing is no success"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -224,38 +222,6 @@ def test_pruned_offsets_are_a_gap(pruning: EmbeddedBroker) -> None:
     assert rest[0].span is not None
     assert rest[0].span.first_offset == gap.position
     assert all(batch.span is not None and batch.span.gap_first is None for batch in rest)
-
-
-def test_a_period_loses_what_was_written_since_the_last_export(pruning: EmbeddedBroker) -> None:
-    """An export that ended a moment before the pruning lacks records behind it; one that reads all the time has all."""
-    make_pruned(pruning)
-    exported = max(positions_after(run(pruning.config(), {})).values())
-    following = StateTask(pruning.config(), bounded=False)
-    following.start(SourceTaskContext(position=lambda _: exported))
-    read: list[SourceBatch] = []
-    stop = threading.Event()
-
-    def follow() -> None:
-        while not stop.is_set():
-            read.extend(following.poll(0.1))
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(follow)
-        try:
-            make_pruned(pruning, beyond=exported)
-            later = drain(StateTask(pruning.config()), SourceTaskContext(position=lambda _: exported))
-            end = max(positions_after(later).values())
-            until(lambda: max(positions_after(read).values(), default=0) >= end, what="what the other one has")
-        finally:
-            stop.set()
-            reading.result(120)
-            following.stop()
-    lost = [each.span for each in later if each.span is not None and each.span.gap_first is not None]
-    assert lost
-    assert lost[0].gap_first == exported
-    assert all(each.span is None or each.span.gap_first is None for each in read)
-    offsets = [offset for _, offset, _, _ in records(read)]
-    assert set(range(exported, (lost[0].gap_last or 0) + 1)) <= {*offsets}
 
 
 def test_a_repair_records_what_was_pruned_as_a_gap(pruning: EmbeddedBroker, tmp_path: Path) -> None:

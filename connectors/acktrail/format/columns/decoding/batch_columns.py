@@ -94,7 +94,7 @@ def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, int]]:
         end = at + header.size_bytes
         if end > len(data):
             return
-        if not is_intact(header, data[at:end]):
+        if google_crc32c.value(data[at + _CHECKED_FROM : end]) != header.crc:
             raise MalformedRecord(
                 f"the CRC-32C of the batch at offset {header.base_offset} is wrong", part="batch", position=at
             )

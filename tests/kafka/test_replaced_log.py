@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,12 +119,11 @@ def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tabl
         write(losing, "later", {0: 4, 2: 3})
         behind = {int(each.rpartition("/")[2]): count for each, count in export_lag(run).records.items()}
         assert behind == {0: 4, 1: 0, 2: 3}
-        (entry,) = (each for each in worker.offsets("state") if each.partition["partition"] == 0)
-        assert entry.offset is not None
-        end = int(entry.offset["offset"]) + 4
+        ((partition, offset),) = (each for each in worker.offsets("state") if each[0]["partition"] == 0)
+        end = int(offset["offset"]) + 4
         with pytest.raises(InputError, match=f"offset {end + 1} is {end + 1 - 101} there"):
-            worker.alter_offsets("state", [replace(entry, offset={"offset": end + 1})])
-        worker.alter_offsets("state", [replace(entry, offset={"offset": end})])
+            worker.alter_offsets("state", [(partition, {"offset": end + 1})])
+        worker.alter_offsets("state", [(partition, {"offset": end})])
         assert {count for each, count in export_lag(run).records.items() if each.endswith("/0")} == {0}
     finally:
         worker.stop()

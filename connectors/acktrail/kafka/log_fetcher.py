@@ -95,7 +95,8 @@ class LogFetcher:
     Nothing is jumped over: a partition whose offset is not there stops with an event until it is assigned again. A
     broker that does not answer is asked again, without end: who calls decides when that is an outage. `linger_s`: how
     long a broker that has nothing but a few records waits for more. `columns` makes records of batches. Without
-    `is_committed` transactions are ignored. `most_bytes`: of a partition in one response.
+    `is_committed` records of open and aborted transactions are among the others, as a share group gets them by default.
+    `most_bytes`: of a partition in one response.
 
     Raises NotAuthorized, ConfigurationError (the login is refused), RetryableError (a damaged batch).
     """
@@ -262,19 +263,11 @@ class LogFetcher:
 
 class FetchThread:
     """Fetches what is assigned: one `Fetched` waits for ``take``, another for its place. What was fetched before a
-    partition was assigned or unassigned is given all the same. `linger_s` and `columns` as of `LogFetcher`."""
+    partition was assigned or unassigned is given all the same. `options` as of `LogFetcher`."""
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        name: str,
-        topic_id: str,
-        *,
-        linger_s: float = 0.0,
-        columns: BatchColumns = batch_columns,
-    ) -> None:
-        self._config, self._name, self._topic_id = config, name, topic_id
-        self._linger_s, self._columns = linger_s, columns
+    def __init__(self, config: KafkaConfig, name: str, topic_id: str, **options: Any) -> None:
+        self._config = config
+        self._fetcher = lambda client: LogFetcher(client, name, topic_id, **options)
         self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
         self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
         self._closed = Event()
@@ -307,7 +300,7 @@ class FetchThread:
     def _run(self) -> None:
         try:
             with BrokerClient(self._config) as client:
-                fetcher = LogFetcher(client, self._name, self._topic_id, linger_s=self._linger_s, columns=self._columns)
+                fetcher = self._fetcher(client)
                 while not self._closed.wait(fetcher.pause_s):
                     while not self._calls.empty():
                         self._calls.get()(fetcher)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,21 +35,11 @@ class PrunedOffsets(NamedTuple):
 
 class LogReader:
     """Reads partitions of `topic`, and gives up when nothing comes for `patience_s`. One thread; it shares the
-    connection of the topic. Without `is_committed` records of open and aborted transactions are among the others, as a
-    share group gets them by default. `most_bytes`: of a partition at once."""
+    connection of the topic. `options` as of `LogFetcher`."""
 
-    def __init__(
-        self,
-        topic: StateTopic,
-        *,
-        is_committed: bool = True,
-        patience_s: float = _PATIENCE_S,
-        most_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, topic: StateTopic, *, patience_s: float = _PATIENCE_S, **options: Any) -> None:
         self._topic, self._patience_s = topic, patience_s
-        self._fetcher = LogFetcher(
-            topic.client, topic.name, topic.topic_id, is_committed=is_committed, most_bytes=most_bytes
-        )
+        self._fetcher = LogFetcher(topic.client, topic.name, topic.topic_id, **options)
         self._at: dict[int, int] = {}
         self._moved_at = 0.0
 

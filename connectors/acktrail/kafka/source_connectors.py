@@ -85,7 +85,28 @@ def kafka_config(config: Mapping[str, Any]) -> KafkaConfig:
     return KafkaConfig(bootstrap_servers=servers, properties=properties, request_timeout_ms=timeout)
 
 
-class LogSource(SourceConnector):
+class ClusterSource(SourceConnector):
+    """Reaches a cluster, and is one task, however many are wanted."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._kafka = kafka_config(config)
+        self._cluster_id: str | None = None
+
+    def start(self) -> None:
+        """Ask for the cluster's id."""
+        with ShareGroupAdmin(self._kafka) as admin:
+            self._cluster_id = admin.cluster_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._cluster_id
+
+    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # as the class says
+        return [{}]
+
+
+class LogSource(ClusterSource):
     """Reads the partitions of `topic`. A source partition is a partition of one incarnation of it in one cluster, its
     position the offset to read next."""
 
@@ -94,12 +115,8 @@ class LogSource(SourceConnector):
     reader: ClassVar[type[LogTask]]
     """The class of its tasks."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._kafka = kafka_config(config)
-        self._cluster_id: str | None = None
-        self._topic_id = ""
-        self._partition_count = 0
+    _topic_id = ""
+    _partition_count = 0
 
     def start(self) -> None:
         """Find the topic; a cluster without one is waited for."""
@@ -108,10 +125,6 @@ class LogSource(SourceConnector):
             topic = StateTopic(admin, self.topic)
             if topic.is_present:
                 self._topic_id, self._partition_count = topic.topic_id, topic.partition_count
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self._cluster_id
 
     @property
     def linger_s(self) -> float:
@@ -165,28 +178,10 @@ def scheduled_keys(interval_ms: int, about: str, *others: ConfigKey) -> ConfigDe
     return KAFKA_KEYS.with_keys(ConfigDef([interval, *others]))
 
 
-class ScheduledSource(SourceConnector):
-    """One look at a whole cluster is one task, however many are wanted. `config_def` is of ``scheduled_keys``;
-    `purpose` names the ACLs that a look needs."""
+class ScheduledSource(ClusterSource):
+    """Looks at a whole cluster. `config_def` is of ``scheduled_keys``; `purpose` names the ACLs that a look needs."""
 
     purpose: ClassVar[str]
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._kafka = kafka_config(config)
-        self._cluster_id: str | None = None
-
-    def start(self) -> None:
-        """Ask for the cluster's id."""
-        with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self._cluster_id
-
-    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # one look is one task
-        return [{}]
 
     def acls(self, topics: Sequence[str] = ()) -> tuple[Acl, ...]:
         """What a look at `topics` (none named: at all) needs."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import AcktrailError, ConfigurationError
-from acktrail.kafka.client.credentials import ClientCredentials, tls_context, token_source
+from acktrail.kafka.client.credentials import ClientCredentials, identify, token_source, trust
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OAUTHBEARER: Final = "OAUTHBEARER"
@@ -95,16 +95,15 @@ class ClientSettings:
         return None if self.uses_tls and self.ssl_certfile is not None else "User:ANONYMOUS"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What TLS connections are made with; None for a client without TLS. Raises as `tls_context` of files."""
+        """What TLS connections are made with; None for a client without TLS. Raises ConfigurationError for a file."""
         if not self.uses_tls:
             return None
-        return tls_context(
-            self.ssl_cafile,
-            self.ssl_certfile,
-            self.ssl_keyfile,
-            password=self.ssl_password,
-            check_hostname=self.ssl_check_hostname,
-        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.ssl_check_hostname
+        trust(context, "ssl.ca.location", self.ssl_cafile, signed="the broker")
+        identify(context, self.ssl_certfile, self.ssl_keyfile, self.ssl_password or "")
+        return context
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> ClientSettings:

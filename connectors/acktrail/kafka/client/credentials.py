@@ -39,7 +39,6 @@ _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")
 """The errors of RFC 6749, 5.2; any other text of an endpoint is not shown."""
 _CLIENT_ERRORS: Final = range(400, 500)
 _TOO_MANY: Final = 429
-_CA: Final = "ssl.ca.location"
 _CERTIFICATE: Final = "ssl.certificate.location"
 _KEY: Final = "ssl.key.location"
 _PEM: Final = b"-----BEGIN "
@@ -239,23 +238,6 @@ def _shown(credentials: ClientCredentials) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
-def tls_context(
-    ca: str | None, certificate: str | None, key: str | None, *, password: str | None, check_hostname: bool
-) -> ssl.SSLContext:
-    """What TLS connections are made with, from files. Raises ConfigurationError with the property and the file for a
-    file that cannot be read, is no PEM, or does not hold what it should; for a key that does not belong to the
-    certificate or cannot be unlocked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = check_hostname
-    trust(context, _CA, ca, signed="the broker")
-    if certificate is not None:
-        _identify(context, certificate, key or certificate, password or "")
-    elif key is not None:
-        _fault(_KEY, key, "has no certificate", f"set {_CERTIFICATE} as well")
-    return context
-
-
 def trust(context: ssl.SSLContext, name: str, file: str | None, *, signed: str) -> None:
     """Trust the authorities in `file`, which property `name` names (None: those of the system), for what they
     `signed`. Raises ConfigurationError."""
@@ -269,7 +251,14 @@ def trust(context: ssl.SSLContext, name: str, file: str | None, *, signed: str) 
         _fault(name, file, "holds no certificate", f"name the PEM file of the authority that signed {signed}")
 
 
-def _identify(context: ssl.SSLContext, certificate: str, key: str, password: str) -> None:
+def identify(context: ssl.SSLContext, certificate: str | None, key: str | None, password: str) -> None:
+    """Show a client's certificate (None: none). Raises ConfigurationError with the property and the file: it cannot be
+    read, is no PEM, or does not hold what it should; the key is of another certificate, or cannot be unlocked."""
+    if certificate is None:
+        if key is not None:
+            _fault(_KEY, key, "has no certificate", f"set {_CERTIFICATE} as well")
+        return
+    key = key or certificate
     _ensure_pem(_CERTIFICATE, certificate)
     _ensure_pem(_KEY, key)
     try:

@@ -24,7 +24,7 @@ from acktrail.kafka.client.error_codes import error_for
 from acktrail.kafka.groups.group_requests import broker_config
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.log_task import TopicTask, record_gauges
-from acktrail.kafka.source_connectors import LOG_KEYS, LogSource
+from acktrail.kafka.source_connectors import LOG_KEYS, ClusterSource, LogSource
 from acktrail.model.acls import Purpose, needed
 from acktrail.model.share_dead_letters import TOPIC_OF_GROUP, TOPIC_PREFIX, dropped_letters
 
@@ -208,13 +208,9 @@ class DeadLetterSource(LogSource):
         )
     )
 
-    def start(self) -> None:
-        """Ask for the cluster's id. Topics are found by the task: there may be new ones at any time."""
-        with ShareGroupAdmin(self._kafka) as admin:
-            self._cluster_id = admin.cluster_id
-
-    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # who finds the topics is one task
-        return [{}]
+    # Topics are found by the one task: there may be new ones at any time.
+    start = ClusterSource.start
+    task_configs = ClusterSource.task_configs
 
     def task(self, config: Config) -> DeadLetterTask:  # noqa: ARG002  # as above
         return DeadLetterTask(

@@ -266,8 +266,7 @@ class FetchThread:
     partition was assigned or unassigned is given all the same. `options` as of `LogFetcher`."""
 
     def __init__(self, config: KafkaConfig, name: str, topic_id: str, **options: Any) -> None:
-        self._config = config
-        self._fetcher = lambda client: LogFetcher(client, name, topic_id, **options)
+        self._config, self._topic, self._options = config, (name, topic_id), options
         self._calls: SimpleQueue[Callable[[LogFetcher], None]] = SimpleQueue()
         self._queue: Queue[Fetched | Exception] = Queue(_AHEAD)
         self._closed = Event()
@@ -300,7 +299,7 @@ class FetchThread:
     def _run(self) -> None:
         try:
             with BrokerClient(self._config) as client:
-                fetcher = self._fetcher(client)
+                fetcher = LogFetcher(client, *self._topic, **self._options)
                 while not self._closed.wait(fetcher.pause_s):
                     while not self._calls.empty():
                         self._calls.get()(fetcher)

@@ -129,7 +129,7 @@ def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
     assert run(capsys, "run", "export", *where, *tables).code == 0
     assert run(capsys, "run", "reconcile", *tables).code == 0
     found = run(capsys, "findings", "--rule", "dead_letters_kept", *tables, "--json").rows
-    assert [(row["group"], why in row["detail"], row["severity"]) for row in found] == [("audit", True, "error")]
+    assert [(row["group_id"], why in row["detail"], row["severity"]) for row in found] == [("audit", True, "error")]
     with ShareGroupAdmin(broker.config()) as admin:
         ends = admin.list_offsets([TopicPlace(topic=name, partition=0) for name in ("letters-of-audit", "dlq.kept")])
     assert ends[0].high_watermark == 0

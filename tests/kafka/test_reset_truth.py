@@ -24,7 +24,7 @@ from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
-from acktrail.errors import ChangeRefused, NotAuthorized, PlanStale
+from acktrail.errors import NotAuthorized, PlanStale
 from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset
@@ -242,14 +242,6 @@ def test_a_plan_of_another_cluster_does_not_bind_fresh_tables(world: World, grou
     assert caught.value.rule == "other_cluster"
     assert not list(tmp_path.rglob("*.json")), "no table was made"
     assert starts(world, group) == [START, START]
-
-
-def test_a_file_of_a_million_unknown_partitions_is_refused_as_a_whole(world: World, group: str, tmp_path: Path) -> None:
-    """As a whole, with the rule that forbids it: no plan is made of each."""
-    file = tmp_path / "offsets.csv"
-    file.write_text("".join(f"{TOPICS[0]},{number},0\n" for number in range(1_000_000)))
-    with pytest.raises(ChangeRefused, match=r"\[unknown_partition\]"):
-        world.plan(groups=[group], strategies={"from-file": str(file)})
 
 
 def in_transactions(world: World, topic: str) -> None:

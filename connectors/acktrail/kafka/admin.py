@@ -26,7 +26,6 @@ from kafka.protocol.admin.groups import ListGroupsRequest
 
 from acktrail.backoff import Backoff
 from acktrail.errors import AcktrailError, NotAShareGroup, UnknownName, WrongType, WrongValue
-from acktrail.kafka.arguments import indices_of, partitions_of, text_of, texts_of, time_of
 from acktrail.kafka.client.broker_client import BrokerClient, NoResponse
 from acktrail.kafka.client.error_codes import (
     ASK_AGAIN,
@@ -53,6 +52,11 @@ from acktrail.kafka.descriptions import (
     ShareOffset,
     TopicDescription,
     TopicPartition,
+    indices_of,
+    partitions_of,
+    text_of,
+    texts_of,
+    time_of,
 )
 from acktrail.kafka.groups import group_requests
 from acktrail.kafka.groups.change_requests import GroupWriter

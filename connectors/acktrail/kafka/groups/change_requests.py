@@ -9,14 +9,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from acktrail.config import KafkaConfig
 from acktrail.errors import WrongType, WrongValue
-from acktrail.kafka.arguments import (
-    check_size,
-    items_of,
-    offset_of,
-    partition_of,
-    text_of,
-    texts_of,
-)
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, NewStartOffset
 from acktrail.kafka.client.broker_client import BOOTSTRAP_TIMEOUT_S, BrokerClient, NoResponse
 from acktrail.kafka.client.coordinators import Coordinators, SendResult
@@ -27,6 +19,14 @@ from acktrail.kafka.client.error_codes import (
     advice_for,
     error_text,
     outcome_of,
+)
+from acktrail.kafka.descriptions import (
+    check_size,
+    items_of,
+    offset_of,
+    partition_of,
+    text_of,
+    texts_of,
 )
 from acktrail.kafka.groups.group_requests import GROUP_RESOURCE, known_topic_id
 from acktrail.kafka.groups.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest

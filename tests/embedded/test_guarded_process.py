@@ -13,7 +13,7 @@ import pytest
 from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_owner
 
 from acktrail.embedded.process import guardian
-from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
+from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
 from acktrail.errors import MissingDependency
 
 OWNER = """
@@ -195,29 +195,26 @@ def test_a_process_starts_again_after_it_ended(tmp_path: Path) -> None:
 
 
 def test_a_released_process_outlives_its_owner_until_its_guardian_is_told(tmp_path: Path) -> None:
-    """release() is the one way to leave something behind; SIGTERM to the guardian ends all of it."""
+    """release() is the one way to leave something behind; SIGTERM to the guardian ends all of it. Its lock is held for
+    so long, by the guardian alone."""
     script = """
 import sys
 from pathlib import Path
-from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
-process = GuardedProcess(["sleep", "600"], log_path=Path(sys.argv[1])).start()
-pid = process.pid
-identity = ProcessIdentity.of(process.guardian_pid)
+from acktrail.embedded.process.guarded_process import GuardedProcess
+folder = Path(sys.argv[1])
+process = GuardedProcess(["sleep", "600"], log_path=folder / "log", lock=folder / "lock").start()
+print(process.pid, process.guardian_pid)
 process.release()
-print(pid, identity.pid, identity.started)
 """
     answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(tmp_path / "log")], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    pid, guardian, started = answer.stdout.split(maxsplit=2)
-    identity = ProcessIdentity(pid=int(guardian), started=started.strip())
-    assert identity.alive()
-    assert lives(int(pid))
-    ProcessIdentity(pid=identity.pid, started="another boot 1").signal(signal.SIGKILL)
-    assert identity.alive()
-    identity.signal(signal.SIGTERM)
-    assert identity.wait(120)
-    assert not lives(int(pid))
+    pid, guardian = map(int, answer.stdout.split())
+    assert is_held(tmp_path / "lock")
+    assert lives(pid)
+    os.kill(guardian, signal.SIGTERM)
+    assert eventually(lambda: not is_held(tmp_path / "lock"))
+    assert not lives(pid)
     assert answer.stderr == ""
 
 

@@ -8,16 +8,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from embedded.processes import eventually, lives
 from jobs.test_reconcile import busy
 from jobs.world import World
 
 from acktrail.config import environment
-from acktrail.embedded.process.guarded_process import ProcessIdentity
 
 ACKTRAIL = Path(sys.executable).with_name("acktrail")
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -53,12 +53,6 @@ def _tree(pid: int) -> list[int]:
     except OSError:  # it has ended meanwhile
         return []
     return [pid, *(one for child in children for one in _tree(int(child)))]
-
-
-def _living(pid: int) -> Iterator[ProcessIdentity]:
-    for one in _tree(pid):
-        with suppress(ProcessLookupError):
-            yield ProcessIdentity.of(one)
 
 
 def _own_kb(pid: int) -> int:
@@ -125,8 +119,8 @@ def test_thirty_runs_leave_a_server_as_large_as_it_was(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             sizes.append(server.memory_mb())
         assert sizes[-1] < sizes[9] * 1.1
-        processes = list(_living(server.process.pid))
+        processes = _tree(server.process.pid)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) in (0, 130)
-    assert all(process.wait(60) for process in processes)
+    assert eventually(lambda: not any(map(lives, processes)), within_s=60)
     assert len(world.rows("reconciliations", "again29")) == len(here.rows("reconciliations", "r0"))

@@ -30,7 +30,7 @@ from embedded.processes import eventually
 from servers.certificates import Authority
 
 from acktrail.config import TablesConfig, cache_folder
-from acktrail.embedded.process.guarded_process import GuardedProcess, ProcessIdentity
+from acktrail.embedded.process.guarded_process import GuardedProcess
 
 __all__ = ["REGION", "S3", "Account", "FaultyProxy", "running_s3"]
 
@@ -161,7 +161,7 @@ class S3:
         """End it as a crash would; what it stored stays."""
         assert self.process is not None
         assert self.process.pid is not None
-        ProcessIdentity.of(self.process.pid).signal(signal.SIGKILL)
+        os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from acktrail.cli.text.json_text import echo_rows
 from acktrail.config import cache_folder
 
 if TYPE_CHECKING:
-    from acktrail.embedded.kafka.detached_broker import DetachedBroker
+    from acktrail.embedded.kafka.embedded_broker import DetachedBroker
 
 
 app = command_group(
@@ -39,8 +39,7 @@ def start(
     It runs until `acktrail broker stop`. Where one runs already, its address is printed. Topics and groups are kept
     in the folder for the next start.
     """
-    from acktrail.embedded.kafka.detached_broker import start_detached
-    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
+    from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker, start_detached
     from acktrail.embedded.kafka.installation import release_of
 
     if foreground:
@@ -63,7 +62,7 @@ def stop(
     delete: Annotated[bool, typer.Option("--delete", help="Delete the folder, data and all.")] = False,
 ) -> None:
     """Stop the broker of a folder; without --folder, every broker that was started without one."""
-    from acktrail.embedded.kafka.detached_broker import stop_detached
+    from acktrail.embedded.kafka.embedded_broker import stop_detached
 
     running = _running(folder)
     for broker in running:
@@ -91,7 +90,7 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
 
 def _running(folder: Path | None) -> Sequence[DetachedBroker]:
     """The broker of a folder; without one those of the cache."""
-    from acktrail.embedded.kafka.detached_broker import find_detached
+    from acktrail.embedded.kafka.embedded_broker import find_detached
 
     wanted = [folder.absolute()] if folder else sorted(_brokers().glob("*"))
     return [broker for broker in map(find_detached, wanted) if broker]

@@ -1,16 +1,21 @@
-"""A real Kafka broker in a folder, for tests, demos and the command line."""
+"""A real Kafka broker in a folder, for tests, demos and the command line; also one that runs on without an owner."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from acktrail.config import KafkaConfig
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION, Installation, install, release_of
@@ -22,14 +27,19 @@ from acktrail.embedded.kafka.server_properties import (
     server_properties,
     to_properties_text,
 )
-from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.errors import AcktrailError
+from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
+from acktrail.errors import AcktrailError, ConfigurationError
 
 _ATTEMPTS: Final = 3
 _CLASH: Final = "Address already in use"
 _START_S: Final = 90.0
 _ASK_S: Final = 0.5
 _TAIL_LINES: Final = 40
+_LOCK: Final = "running.lock"
+_STATE: Final = "detached.json"
+_WRITTEN: Final = ("version", "bootstrap_servers", "pid", "guardian_pid")
+_STOP_S: Final = 40.0
+_TICK_S: Final = 0.05
 _TROUBLE: Final = (
     re.compile(r'^(Caused by: |Exception in thread ".*" )?[\w.$]+(Exception|Error): |: error: '),
     re.compile(r" (ERROR|FATAL) "),
@@ -199,6 +209,7 @@ class EmbeddedBroker:
             log_path=self.log_path,
             cwd=self.folder,
             remove=self.folder if self._temporary else None,
+            lock=self.folder / _LOCK,
         ).start()
         try:
             reason = self._wait_until_ready()
@@ -260,3 +271,83 @@ class EmbeddedBroker:
             if time.monotonic() > deadline:
                 return f"not ready after {_START_S:.0f} s: {reason}"
         return "it ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachedBroker:
+    """A broker that runs on in `folder` without an owner: started by one command, stopped by another. `guardian_pid` is
+    the process to end, `pid` Kafka's JVM."""
+
+    version: str
+    bootstrap_servers: str
+    folder: Path
+    pid: int
+    guardian_pid: int
+
+    def to_json(self) -> dict[str, object]:
+        """What a program wants to know about it."""
+        return {
+            "version": self.version,
+            "bootstrap_servers": self.bootstrap_servers,
+            "folder": str(self.folder),
+            "pid": self.pid,
+            "log": str(self.folder / "broker.log"),
+        }
+
+
+def start_detached(version: str, *, folder: Path, port: int = 0) -> DetachedBroker:
+    """Start a broker in `folder` and leave it running, or return the one of that version that runs there. Until it is
+    ready it ends with this process. One start at a time in a folder. Raises ConfigurationError when another version
+    runs there, and what `EmbeddedBroker.start` raises.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "start.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        running = find_detached(folder)
+        if running is not None:
+            if running.version == version and (not port or running.bootstrap_servers.endswith(f":{port}")):
+                return running
+            raise ConfigurationError(
+                f"Kafka {running.version} already runs in {running.folder} at {running.bootstrap_servers}",
+                hint="stop it, or give another folder",
+            )
+        broker = EmbeddedBroker(version, folder=folder, port=port)
+        try:
+            started = _write_down(broker.start())
+            broker.release()
+            return started
+        except BaseException:
+            broker.stop()
+            raise
+
+
+def _write_down(broker: EmbeddedBroker) -> DetachedBroker:
+    """Write down how to find the broker, before it is released."""
+    known: dict[str, Any] = {name: getattr(broker, name) for name in _WRITTEN}
+    draft = broker.folder / f"{_STATE}.new"
+    draft.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    draft.replace(broker.folder / _STATE)
+    return DetachedBroker(**known, folder=broker.folder)
+
+
+def find_detached(folder: Path) -> DetachedBroker | None:
+    """The broker that runs in `folder`, or None."""
+    try:
+        found = DetachedBroker(**json.loads((folder / _STATE).read_text(encoding="utf-8")), folder=folder)
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if is_held(folder / _LOCK) else None
+
+
+def stop_detached(broker: DetachedBroker) -> None:
+    """Stop it in order and wait until it is gone. Raises AcktrailError when it does not stop."""
+    lock = broker.folder / _LOCK
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _STOP_S
+        if is_held(lock):
+            os.kill(broker.guardian_pid, number)
+        while is_held(lock) and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+    if is_held(lock):
+        raise AcktrailError(f"the broker in {broker.folder} (pid {broker.pid}) does not stop")
+    (broker.folder / _STATE).unlink(missing_ok=True)

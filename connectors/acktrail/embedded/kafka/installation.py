@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -34,8 +34,6 @@ _HINT: Final = (
     "macOS: brew install openjdk@17) and put it on PATH or name its folder in JAVA_HOME"
 )
 _PATTERN: Final = "[organisation]/[artifact]-[revision].[ext]"
-_POLL_S: Final = 0.1
-_STEPS: Final = ("\tfound ", "\t[SUCCESSFUL ]")
 _SETTINGS: Final = """<ivysettings>
  <property name="ivy.checksums" value=""/>
  <settings defaultResolver="central"/>
@@ -200,13 +198,12 @@ def retrieve(
     java: Path,
     folder: Path,
     with_metadata: bool = False,
-    progress: Callable[[int], None] = lambda _done: None,
 ) -> None:
     """Put the jars of `dependencies` into ``into/<organisation>/<artifact>-<revision>.jar`` with the Ivy of PySpark.
 
     Everything Ivy reads and writes is inside `folder`; what it has downloaded is in ``cache/`` there, from where an
-    interrupted fetch continues. What is to be fetched with its own dependencies needs its metadata. `progress` is
-    called with the steps done so far: two for each jar. Raises RetryableError when something cannot be fetched.
+    interrupted fetch continues. What is to be fetched with its own dependencies needs its metadata. Raises
+    RetryableError when something cannot be fetched.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings, module, log_path = (folder / name for name in ("settings.xml", "ivy.xml", "ivy.log"))
@@ -219,14 +216,11 @@ def retrieve(
         *("-types", "jar", "bundle", "-retrieve", f"{into}/{_PATTERN}"),
     )
     with GuardedProcess(command, log_path=log_path, grace_s=2.0) as process:
-        is_over = False
-        while not is_over:
-            is_over = process.wait(_POLL_S) is not None
-            log = log_path.read_text(errors="replace")
-            progress(sum(log.count(step) for step in _STEPS))
+        process.wait()
     if process.poll() != 0:
         # Ivy's summary lists the modules that it did not find.
-        names = [line.split(":: ")[1] for line in log.splitlines() if line.startswith("\t\t:: ") and "#" in line]
+        lines = log_path.read_text(errors="replace").splitlines()
+        names = [line.split(":: ")[1] for line in lines if line.startswith("\t\t:: ") and "#" in line]
         missing = ", ".join(name.partition(": ")[0] for name in names[:3]) or "Kafka"
         raise RetryableError(f"Ivy could not fetch {missing}", hint=f"check the network and its proxy; see {log_path}")
 
@@ -250,20 +244,13 @@ def _fetch(lock: JarLock, folder: Path, java: Path) -> None:
         shutil.rmtree(stale)
     staging = Path(tempfile.mkdtemp(prefix="staging-", dir=folder.parent))
     size_mb = sum(jar.size for jar in lock.jars) / 1e6
-    title = f"Fetching Kafka {lock.version} ({len(lock.jars)} jars, {size_mb:.0f} MB)"
     # The lock names every jar, so nothing is resolved transitively and no metadata is read.
     wanted = [dependency(jar.organisation, jar.name, jar.revision) for jar in lock.jars]
     try:
         with StepLines() as lines:
-            lines.say(title)
-            fetched = staging / "fetched"
-            retrieve(
-                wanted,
-                fetched,
-                java=java,
-                folder=ivy,
-                progress=lambda done: lines.count(title, done, 2 * len(wanted)),
-            )
+            lines.say(f"Fetching Kafka {lock.version} ({len(lock.jars)} jars, {size_mb:.0f} MB)")
+        fetched = staging / "fetched"
+        retrieve(wanted, fetched, java=java, folder=ivy)
         jars = staging / "jars"
         jars.mkdir()
         for jar in fetched.glob("*/*.jar"):

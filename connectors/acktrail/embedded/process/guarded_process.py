@@ -3,71 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 from acktrail.embedded.process import guardian
-from acktrail.errors import MissingDependency
+from acktrail.errors import ConfigurationError, MissingDependency
 
 _MARGIN_S: Final = 20.0
-_TICK_S: Final = 0.05
-_PROC: Final = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessIdentity:
-    """A pid and when its process started (boot and clock ticks on Linux, ``ps`` elsewhere): no later process with the
-    same pid is confused with it."""
-
-    pid: int
-    started: str
-
-    @classmethod
-    def of(cls, pid: int) -> Self:
-        """The identity of a living process. Raises ProcessLookupError when there is none."""
-        started = _started(pid)
-        if not started:
-            raise ProcessLookupError(pid)
-        return cls(pid=pid, started=started)
-
-    def alive(self) -> bool:
-        """Whether exactly this process lives."""
-        return _started(self.pid) == self.started
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this process, if it lives."""
-        with contextlib.suppress(ProcessLookupError):
-            if self.alive():
-                os.kill(self.pid, number)
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until it is gone; False when it still lives after `timeout_s` seconds."""
-        deadline = time.monotonic() + timeout_s
-        while self.alive():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_TICK_S)
-        return True
-
-
-def _started(pid: int) -> str:
-    """When the process started, or nothing when it has ended (a zombie has)."""
-    if not _PROC.joinpath("self", "stat").exists():
-        command = ["ps", "-o", "lstart=", "-p", str(pid)]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+def is_held(lock: Path) -> bool:
+    """Whether a process that was started with `lock` lives, or a descendant of it."""
     try:
-        fields = _PROC.joinpath(str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
-    return "" if fields[0] in ("Z", "X") else f"{boot} {fields[19]}"
+        with lock.open("r") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -76,7 +37,8 @@ class GuardedProcess:
 
     Between the two stands a guardian (`acktrail.embedded.process.guardian`). The owner is the process that calls
     `start`. `env` None inherits; output is appended to `log_path`. `grace_s`: seconds between SIGTERM and SIGKILL.
-    `remove`: a folder that the guardian deletes when the owner died without stopping the process.
+    `remove`: a folder that the guardian deletes when the owner died without stopping the process. `lock`: a file that
+    the guardian holds locked as long as it lives (`is_held`); a pid can be another's by then.
     """
 
     command: Sequence[str]
@@ -86,6 +48,7 @@ class GuardedProcess:
     cwd: Path | None = None
     grace_s: float = 10.0
     remove: Path | None = None
+    lock: Path | None = None
     pid: int | None = field(default=None, init=False)
     """The command itself; None before the start."""
     _guardian: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -96,13 +59,23 @@ class GuardedProcess:
         return None if self._guardian is None else self._guardian.pid
 
     def start(self) -> Self:
-        """Start the command. Raises MissingDependency when it cannot be executed."""
+        """Start the command. Raises MissingDependency when it cannot be executed, ConfigurationError when its lock is
+        held."""
         if self._guardian is not None and self.poll() is None:
             raise RuntimeError(f"{self.command[0]} is already running")
+        if self.lock is not None and is_held(self.lock):
+            raise ConfigurationError(
+                f"another process runs in {self.lock.parent}", hint="stop it, or name another folder"
+            )
         options = (os.getpid(), self.grace_s, self.remove or "", *self.command)
-        with self.log_path.open("ab") as log:
+        with contextlib.ExitStack() as opened:
+            log = opened.enter_context(self.log_path.open("ab"))
+            held = [] if self.lock is None else [opened.enter_context(self.lock.open("w"))]
+            for each in held:
+                fcntl.flock(each, fcntl.LOCK_EX)
             self._guardian = subprocess.Popen(
                 [sys.executable, "-I", "-S", guardian.__file__, *map(str, options)],
+                pass_fds=[each.fileno() for each in held],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -47,23 +47,20 @@ class Owner:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self.is_ending = self._is_released = False
+        self.is_ending = self.is_released = False
         signal.signal(signal.SIGUSR1, self._release)
         for number in _ENDING:
             signal.signal(number, self._end)
 
     def is_gone(self) -> bool:
         """Whether the owner died before it released the command."""
-        return os.getppid() != self._pid and not self._has_released()
-
-    def _has_released(self) -> bool:
-        return self._is_released
+        return os.getppid() != self._pid and not self.is_released
 
     def _end(self, *_: object) -> None:
         self.is_ending = True
 
     def _release(self, *_: object) -> None:
-        self._is_released = True
+        self.is_released = True
 
 
 class ProcessTree:

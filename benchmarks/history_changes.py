@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from raw_log import LogShape, raw_log
 from table import Row, pace
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/support"))
+
+from definitions.status_history import History  # the definition, as the tests have it
+
 from acktrail.format.columns.decoding.decode_records import decode_records
 from acktrail.format.columns.model_values import HELD_COLUMNS
 from acktrail.format.wire.raw_record import RawRecord, decode_raw
-from acktrail.model.status_changes import History
 from acktrail_jobs.pipeline.history_run import HISTORY_INPUTS, RECORDS_AT_ONCE, apply_records
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from definitions.status_history import History
 from drivers.command_line import run
 from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, update
 
@@ -20,7 +21,7 @@ from acktrail.format.columns.model_values import changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import Cause, History, KnownState, StatusChange
+from acktrail.model.status_changes import Cause, KnownState, StatusChange
 from acktrail.reconcile.past.history_reader import HistoryReader
 from acktrail.reconcile.past.history_tables import HistoryTables, saved_rows
 from acktrail.tables.delta.store import Tables

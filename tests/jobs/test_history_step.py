@@ -9,19 +9,20 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from definitions.status_history import History, change_table
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs.world import key_of
 from samples.random_records import batches, disjoint_batches, records
 
 from acktrail.format.columns.decoding.decode_records import decode_records
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, change_table, changes_of, known_states_of
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, HELD_COLUMNS, changes_of, known_states_of
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import encode, encode_key
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.share_partition import SharePartition
-from acktrail.model.status_changes import LAST_OFFSET, History, KnownState, StatusChange
+from acktrail.model.status_changes import LAST_OFFSET, KnownState, StatusChange
 from acktrail_jobs.pipeline.history_run import apply_records
 
 KEYS = [key_of(group, partition=partition) for group in ("a", "b:c") for partition in (0, 1)]

@@ -6,6 +6,7 @@ from collections.abc import Container
 from itertools import pairwise
 
 import pytest
+from definitions.status_history import History
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
@@ -13,7 +14,7 @@ from state_topics.coordinator_log import Coordinator, batch, share_partition
 
 from acktrail.model.record_history import ArchivedRange, RecordHistory, archived_ranges, record_history
 from acktrail.model.records import ShareSnapshot, StateRecord
-from acktrail.model.status_changes import History, OffsetStatusKind, StatusChange, UnknownReason
+from acktrail.model.status_changes import OffsetStatusKind, StatusChange, UnknownReason
 
 KEY = share_partition()
 

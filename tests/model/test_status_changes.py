@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from definitions.status_history import History
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
@@ -20,7 +21,6 @@ from acktrail.model.status_changes import (
     LAST_OFFSET,
     UNKNOWN,
     Cause,
-    History,
     KnownState,
     OffsetStatus,
     OffsetStatusKind,

@@ -9,7 +9,8 @@ from jobs.world import WRITTEN_MS, World, batch, key_of, snapshot, topic_id, upd
 from samples.history_tables import build
 
 from acktrail.errors import ForeignCluster
-from acktrail.model.status_changes import History
+from acktrail.format.wire.dialects import encode
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.reconcile.past.settled_history import AffectedRange, SettledCounts, SettledHistory
 from acktrail.tables.cluster_check import OWN_DIALECT, create_records_for
 
@@ -119,12 +120,13 @@ def test_newer_records_go_on_from_what_is_held(world: World, gap: bool) -> None:
     own = AffectedRange(key=KEY, first_offset=0, last_offset=12, state_partition=0, record_offset=5)
     found = SettledHistory(world.tables, "c1", None, [own])
     assert found.behind == (own,)
-    positions, held = found.saved_states({KEY})
+    positions, held = found.saved_states()
     assert positions == {0: 3}
-    history = History(0, dict(held))
-    changes = list(history.gap(3)) if gap else []
-    changes += history.record(update(KEY, 10, 3, (batch(10, 12, 4, 5),)), offset=4, timestamp_ms=WRITTEN_MS)
-    changes += history.record(update(KEY, 13, 0, ()), offset=5, timestamp_ms=WRITTEN_MS)
-    found.add(changes, {0: 6})
+    newer = (update(KEY, 10, 3, (batch(10, 12, 4, 5),)), update(KEY, 13, 0, ()))
+    raw = [
+        RawRecord(state_partition=0, offset=4 + number, timestamp_ms=WRITTEN_MS, key=key, value=value)
+        for number, (key, value) in enumerate(map(encode, newer))
+    ]
+    found.add(held, raw, {0: (3, 4)} if gap else {}, {0: 6})
     assert found.behind == ()
     assert numbers(found.outcomes()[KEY]) == (4, 9, 10 if gap else 0)

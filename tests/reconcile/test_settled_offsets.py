@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from definitions.status_history import History, change_table
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import KEYS, coordinator_logs
 
-from acktrail.format.columns.model_values import change_table
 from acktrail.model.offset_ranges import joined
 from acktrail.model.records import StateRecord
-from acktrail.model.status_changes import History, OffsetStatusKind, StatusChange
+from acktrail.model.status_changes import OffsetStatusKind, StatusChange
 from acktrail.reconcile.past.settled_history import SettledCounts, by_share_partition, settled_counts, settled_filter
 
 _SETTLED = (2, 4)

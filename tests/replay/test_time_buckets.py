@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+from definitions.status_history import History, change_table
 from hypothesis import given
 from hypothesis import strategies as st
 from samples.coordinator_random_logs import coordinator_logs
 
-from acktrail.format.columns.model_values import change_table
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.records import StateRecord
-from acktrail.model.status_changes import Cause, History, OffsetStatusKind, StatusChange
+from acktrail.model.status_changes import Cause, OffsetStatusKind, StatusChange
 from acktrail.replay.time_buckets import (
     COUNTS,
     DAY_MS,

@@ -16,14 +16,13 @@ for the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
 from acktrail.model.batches import combine_state_batches
-from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
-from acktrail.model.replay import SharePartitionState, apply
+from acktrail.model.replay import SharePartitionState
 from acktrail.model.share_partition import SharePartition
 
 LAST_OFFSET: Final = 2**63 - 1
@@ -113,80 +112,6 @@ class StatusChange:
         return self.at.cause is Cause.UPDATE and self.after.kind is OffsetStatusKind.RECORDED
 
 
-class History:
-    """The changes of all share partitions of one state partition, record by record in log order.
-
-    `known_states` is what it resumes from, changed in place: the replayed state of each share partition ever seen, or
-    that it is absent or not known. If the first record of another one is an initialization, it did not exist before;
-    else its status before is not known.
-
-    The changes of a log do not depend on where it is cut: resuming from `known_states` gives the changes of one pass.
-    """
-
-    def __init__(self, state_partition: int, known_states: MutableMapping[SharePartition, KnownState]) -> None:
-        self._state_partition = state_partition
-        self.known_states = known_states
-
-    def record(self, record: StateRecord, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
-        """Apply a record and return its changes, ascending. The first record of a share partition has changes for all
-        offsets, also for those that are unknown before and after it.
-        """
-        before = self.known_states.get(record.key)
-        state = before if isinstance(before, SharePartitionState) else None
-        new: KnownState = apply(state, record) or OffsetStatusKind.ABSENT
-        self.known_states[record.key] = new
-        cause = _cause(state, record)
-        was: KnownState = before or (OffsetStatusKind.ABSENT if cause is Cause.INITIALIZE else OffsetStatusKind.UNKNOWN)
-        at = self._position(offset, timestamp_ms, cause)
-        return _changes(record.key, was, new, at, all_offsets=before is None)
-
-    def unreadable(self, key: SharePartition, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
-        """A record of `key` that cannot be read: from here on its state is not known."""
-        return self._forget(key, self._position(offset, timestamp_ms, Cause.UNREADABLE))
-
-    def unattributed(self, *, offset: int, timestamp_ms: int | None) -> Iterator[StatusChange]:
-        """A record that names no share partition: from here on no state is known."""
-        return self._forget_all(self._position(offset, timestamp_ms, Cause.UNREADABLE))
-
-    def gap(self, first_offset: int) -> Iterator[StatusChange]:
-        """The records from `first_offset` on were not exported: from there on no state is known."""
-        return self._forget_all(self._position(first_offset, None, Cause.GAP))
-
-    def _forget_all(self, at: RecordPosition) -> Iterator[StatusChange]:
-        for key in sorted(self.known_states):
-            yield from self._forget(key, at)
-
-    def _forget(self, key: SharePartition, at: RecordPosition) -> Iterator[StatusChange]:
-        before = self.known_states.get(key)
-        self.known_states[key] = OffsetStatusKind.UNKNOWN
-        return iter(()) if before is None else _changes(key, before, OffsetStatusKind.UNKNOWN, at)
-
-    def _position(self, offset: int, timestamp_ms: int | None, cause: Cause) -> RecordPosition:
-        return RecordPosition(
-            state_partition=self._state_partition, offset=offset, timestamp_ms=timestamp_ms, cause=cause
-        )
-
-
-def _changes(
-    key: SharePartition, old: KnownState, new: KnownState, at: RecordPosition, *, all_offsets: bool = False
-) -> Iterator[StatusChange]:
-    for first, last, before, after in differences(status_ranges(old), status_ranges(new), all_offsets=all_offsets):
-        yield StatusChange(key=key, first_offset=first, last_offset=last, before=before, after=after, at=at)
-
-
-def _cause(state: SharePartitionState | None, record: StateRecord) -> Cause:
-    match record:
-        case Tombstone():
-            return Cause.TOMBSTONE
-        case ShareUpdate():
-            return Cause.UPDATE
-        case ShareSnapshot() if state is None:
-            return Cause.INITIALIZE if record.snapshot_epoch == 0 and not record.batches else Cause.SNAPSHOT
-        case ShareSnapshot():
-            is_new_epoch = state.state_epoch is not None and state.state_epoch != record.state_epoch
-            return Cause.RESET if is_new_epoch or record.is_initialization else Cause.SNAPSHOT
-
-
 class OffsetStatusKind(StrEnum):
     """The kind of status that an offset has within a share partition."""
 
@@ -260,28 +185,6 @@ def kind_of_rest(state: SharePartitionState) -> OffsetStatusKind:
     if state.state_epoch is None:
         return OffsetStatusKind.UNKNOWN
     return OffsetStatusKind.UNINITIALIZED if state.start_offset is None else OffsetStatusKind.UNRECORDED
-
-
-def differences(
-    before: Iterable[StatusRange], after: Iterable[StatusRange], *, all_offsets: bool = False
-) -> Iterator[tuple[int, int, OffsetStatus, OffsetStatus]]:
-    """First offset, last offset and both statuses of each longest range whose status differs between two coverings; if
-    `all_offsets`, also of those whose status is the same.
-
-    Cost: O(n) for n ranges of both.
-    """
-    olds, news = iter(before), iter(after)
-    old, new = next(olds), next(news)
-    first = 0
-    while first <= LAST_OFFSET:
-        last = min(old.last_offset, new.last_offset)
-        if all_offsets or old.status != new.status:
-            yield first, last, old.status, new.status
-        first = last + 1
-        if old.last_offset == last:
-            old = next(olds, old)
-        if new.last_offset == last:
-            new = next(news, new)
 
 
 def _fill(ranges: list[StatusRange], end: int, status: OffsetStatus) -> None:

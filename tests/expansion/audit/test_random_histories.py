@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from definitions.status_history import change_table
 from expansion.simulation.random_histories import SETTLE, World
 from expansion.support.seen_looks import Looks, audit, put
 
 from acktrail.executors import InProcess
-from acktrail.format.columns.model_values import change_table
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit import audit_run
 from acktrail_expansion.law.order import sources_of

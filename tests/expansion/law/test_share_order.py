@@ -6,11 +6,12 @@ from itertools import starmap
 from typing import Any
 
 import pytest
+from definitions.status_history import History
 from jobs.world import batch, snapshot, update
 
 from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import History, StatusChange
+from acktrail.model.status_changes import StatusChange
 from acktrail_expansion.law.order import Judged, NotProven, OrderVerdict, SourceFence
 from acktrail_expansion.law.share_order import judge_by_records, placed_at
 

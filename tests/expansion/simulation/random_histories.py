@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
+from definitions.status_history import History
 from expansion.support.seen_looks import BEGIN, Looks
 from jobs.world import batch, snapshot, update
 
 from acktrail.model.batches import StateBatch
 from acktrail.model.records import StateRecord, Tombstone
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import History, StatusChange
+from acktrail.model.status_changes import StatusChange
 
 SETTLE: Final = 40
 """Steps that a producer may use the old count: seconds."""

@@ -198,20 +198,15 @@ def _add_newer(cluster: Cluster, history: SettledHistory) -> None:
     """Add to `history` the newer records of its share partitions that are behind. Records that were pruned before they
     were exported leave a gap, as in an export."""
     from acktrail.kafka.log_reader import StateTopic
-    from acktrail.model.status_changes import History
 
     lookup = cluster.state_lookup(StateTopic(cluster.admin))
     places = {own.key: lookup.state_partition(own.key) for own in history.behind}
-    positions, held = history.saved_states(places)
+    positions, held = history.saved_states()
     saved = {number: positions.get(number, 0) for number in places.values()}
     starts, _ = lookup.bounds(saved)
     records, ends = lookup.read_from(places, {number: max(at, starts[number]) for number, at in saved.items()})
-    logs = {n: History(n, {key: state for key, state in held.items() if places[key] == n}) for n in saved}
-    changes = [change for number, at in saved.items() if at < starts[number] for change in logs[number].gap(at)]
-    for key, addressed in records:
-        log, about = logs[places[key]], {"offset": addressed.raw.offset, "timestamp_ms": addressed.raw.timestamp_ms}
-        changes += log.unreadable(key, **about) if addressed.record is None else log.record(addressed.record, **about)
-    history.add(changes, ends)
+    pruned = {number: (at, starts[number]) for number, at in saved.items() if at < starts[number]}
+    history.add(held, [addressed.raw for _, addressed in records], pruned, ends)
 
 
 def from_history(admin: ShareGroupAdmin, config: TablesConfig, groups: Sequence[str], moment_ms: int) -> TargetOffsets:

@@ -1,9 +1,8 @@
-"""Rows of states and of changes of the history to values of the model; changes also back."""
+"""Rows of states and of changes of the history to values of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,8 +30,6 @@ CHANGE_COLUMNS: Final = pa.schema([field for field in DELIVERY_HISTORY if field.
 """The columns of ``DELIVERY_HISTORY`` that depend on a change alone."""
 
 _Row = Mapping[str, Any]
-_key: Final = attrgetter(*KEY_COLUMNS)
-_status: Final = attrgetter("kind.value", "delivery_state", "delivery_count")
 _STATE: Final = "state"
 _ROWS_AT_ONCE: Final = 8_192
 
@@ -64,24 +61,6 @@ def known_states_of(rows: pa.Table) -> Iterator[tuple[SharePartition, KnownState
         elif row["held"] == OffsetStatusKind.ABSENT.value:
             held = OffsetStatusKind.ABSENT
         yield share_partition_of(row), held
-
-
-def change_table(changes: Iterable[StatusChange]) -> pa.Table:
-    """Rows of ``CHANGE_COLUMNS``, one a change, in the order they come."""
-    rows = [
-        (
-            *_key(change.key),
-            *(change.first_offset, change.last_offset),
-            *_status(change.before),
-            *_status(change.after),
-            *(change.at.cause.value, change.is_dated),
-            *(change.at.state_partition, change.at.offset, change.at.timestamp_ms),
-        )
-        for change in changes
-    ]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(CHANGE_COLUMNS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, CHANGE_COLUMNS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=CHANGE_COLUMNS)
 
 
 def changes_of(rows: pa.Table) -> Iterator[StatusChange]:

@@ -17,11 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.format.columns.model_values import change_table, known_states_of
+from acktrail.format.columns.decoding.decode_records import decode_records
+from acktrail.format.columns.model_values import CHANGE_COLUMNS
+from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
+from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.batches import DeliveryState
 from acktrail.model.offset_ranges import RecordCounter, Span
 from acktrail.model.share_partition import KEY_COLUMNS, GroupId, SharePartition, TopicId
-from acktrail.model.status_changes import KnownState, OffsetStatusKind, StatusChange
+from acktrail.model.status_changes import OffsetStatusKind
 from acktrail.reconcile.past.history_tables import (
     CHANGES,
     change_positions,
@@ -29,12 +32,14 @@ from acktrail.reconcile.past.history_tables import (
     saved_rows,
     unattributed_records,
 )
+from acktrail.reconcile.record_changes import record_changes
 from acktrail.tables.cluster_check import ensure_same_cluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.record_files import DROPPED_BEFORE
 from acktrail.times import instant_text
 
 _RECORDS: Final = "state_records"
+_LOG_ORDER: Final = [("state_partition", "ascending"), ("offset", "ascending")]
 SETTLED_INPUTS: Final = (
     *KEY_COLUMNS,
     *("first_offset", "last_offset", "before_standing", "standing", "delivery_state"),
@@ -123,19 +128,31 @@ class SettledHistory:
             and self.positions[own.state_partition] <= own.record_offset
         )
 
-    def saved_states(self, keys: Collection[SharePartition]) -> tuple[dict[int, int], dict[SharePartition, KnownState]]:
-        """Where newer records are to be read from, by state partition, and what is held of `keys` there."""
-        positions = saved_positions(self._tables)
-        where = pc.field("group_id").isin(sorted({key.group_id for key in keys}))
-        found = dict(known_states_of(saved_rows(self._tables, where)))
-        return positions, {key: held for key, held in found.items() if key in keys}
+    def saved_states(self) -> tuple[dict[int, int], pa.Table]:
+        """Where newer records are to be read from, by state partition, and what is held there of the groups: rows of
+        ``HELD_COLUMNS``."""
+        where = pc.field("group_id").isin(sorted({own.key.group_id for own in self._ranges}))
+        return saved_positions(self._tables), saved_rows(self._tables, where)
 
-    def add(self, changes: Iterable[StatusChange], ends: Mapping[int, int]) -> None:
-        """Take in what newer records changed, up to `ends` (by state partition)."""
-        before = self.positions
-        newer = change_table(change for change in changes if change.at.offset >= before[change.at.state_partition])
-        self._rows = pa.concat_tables([self._rows, newer.select(SETTLED_INPUTS).filter(settled_filter())])
-        self.positions = {**before, **ends}
+    def add(
+        self, held: pa.Table, newer: Iterable[RawRecord], pruned: Mapping[int, tuple[int, int]], ends: Mapping[int, int]
+    ) -> None:
+        """Take in what `newer` records, up to `ends` (by state partition), make of the states `held`. `pruned`: first
+        offset, and offset after the last one, of the records before them that nobody has."""
+        gaps = {(number, end - 1): first for number, (first, end) in pruned.items()}
+        # Each gap stands before a record that changes nothing: of a type that is not known.
+        markers = [{"state_partition": n, "offset": at, "decode_status": "unknown_type"} for n, at in gaps]
+        raw = [(each.state_partition, each.offset, each.timestamp_ms, each.key, each.value) for each in newer]
+        columns = zip(*raw, strict=True) if raw else ((),) * len(RAW_RECORDS)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_RECORDS, strict=True)]
+        decoded = decode_records(pa.Table.from_arrays(arrays, schema=RAW_RECORDS))
+        records = pa.concat_tables([decoded, pa.Table.from_pylist(markers, schema=decoded.schema)]).sort_by(_LOG_ORDER)
+        addresses = zip(records["state_partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
+        missing = np.array([gaps.get(address, -1) for address in addresses], np.int64)
+        changes, _ = record_changes(held, records, missing, self.positions)
+        made = changes.cast(CHANGE_COLUMNS).select(SETTLED_INPUTS)
+        self._rows = pa.concat_tables([self._rows, made.filter(settled_filter())])
+        self.positions = {**self.positions, **ends}
 
     def outcomes(self) -> dict[SharePartition, SettledCounts]:
         """What is known of each range."""

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from drivers.command_line import Done, run
 
 from acktrail.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.broker
 
-ACKTRAIL = Path(sys.executable).with_name("acktrail")
+Run = Callable[..., Done]
 
 
-def acktrail(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(ACKTRAIL), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, **environment},
-    )
-
-
-def complaint(done: subprocess.CompletedProcess[str], code: int) -> str:
-    """The one line on stderr; checks code and form."""
-    assert done.returncode == code, (done.returncode, done.stderr)
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("acktrail: ")
-    return line
+@pytest.fixture(name="acktrail")
+def _acktrail(capsys: pytest.CaptureFixture[str]) -> Run:
+    return partial(run, capsys)
 
 
 @pytest.fixture
@@ -46,30 +30,31 @@ def silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_nobody_there(acktrail: Run, tmp_path: Path) -> None:
     """A wrong address is named, with exit code 4, and no table is made."""
     tables = tmp_path / "tables"
     for command in (["groups", "list"], ["run", "export", "--tables", str(tables)]):
-        line = complaint(acktrail(*command, "--bootstrap-server", "127.0.0.1:1"), 4)
+        line = acktrail(*command, "--bootstrap-server", "127.0.0.1:1").complaint(4)
         assert "127.0.0.1:1" in line
     assert not tables.exists()
 
 
-def test_a_port_that_never_answers(silent_port: int) -> None:
+def test_a_port_that_never_answers(acktrail: Run, silent_port: int) -> None:
     """A listener that speaks something else ends in a line that names the security protocol, within the patience."""
-    line = complaint(acktrail("groups", "list", "--bootstrap-server", f"127.0.0.1:{silent_port}"), 4)
+    line = acktrail("groups", "list", "--bootstrap-server", f"127.0.0.1:{silent_port}").complaint(4)
 
     assert "security.protocol" in line
 
 
-def test_no_broker_named() -> None:
+def test_no_broker_named(acktrail: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an address the line says how to give one."""
-    line = complaint(acktrail("groups", "list", ACKTRAIL_BOOTSTRAP_SERVERS=""), 3)
+    monkeypatch.delenv("ACKTRAIL_BOOTSTRAP_SERVERS", raising=False)
+    line = acktrail("groups", "list").complaint(3)
 
     assert "--bootstrap-server" in line
 
 
-def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path) -> None:
+def test_a_new_cluster_has_no_share_group_and_everything_says_so(acktrail: Run, tmp_path: Path) -> None:
     """Where no share consumer ever came there is no state topic: a look that found nothing is a look. The README's
     order ends well, each command says what was seen and when, and no other run's answer stands in its place."""
     tables = ("--tables", tmp_path / "t")
@@ -83,38 +68,38 @@ def test_a_new_cluster_has_no_share_group_and_everything_says_so(tmp_path: Path)
                 for name in ("run reconcile", "run validate", "dashboard report", "status")
             ),
         ]
-        assert [each.returncode for each in done] == [0] * 5, [each.stderr for each in done]
+        assert [each.code for each in done] == [0] * 5, [each.stderr for each in done]
         at = export.stdout.splitlines()[-1].removeprefix("no share group on this cluster at ")
         for each in done:
             said = each.stdout.replace(f"{at[:10]} {at[11:19]} UTC", at)
             assert f"no share group on this cluster at {at}" in said.lower().replace(at.lower(), at), each.stdout
-        assert acktrail("run", "reconcile", *tables).returncode == acktrail("status", *tables).returncode == 0
+        assert acktrail("run", "reconcile", *tables).code == acktrail("status", *tables).code == 0
         assert json.loads(acktrail("status", "--json", *tables).stdout)["act_on"] == []
 
 
-def test_unknown_group(broker: EmbeddedBroker) -> None:
+def test_unknown_group(acktrail: Run, broker: EmbeddedBroker) -> None:
     """A group that is not there is named, with exit code 2."""
-    line = complaint(acktrail("groups", "describe", "no-such-group", "--bootstrap-server", broker.bootstrap_servers), 2)
+    line = acktrail("groups", "describe", "no-such-group", "--bootstrap-server", broker.bootstrap_servers).complaint(2)
 
     assert "no-such-group" in line
 
 
-def test_tables_that_cannot_be_written(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_written(acktrail: Run, broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A root below a file is refused with exit code 3, and the root is named."""
     file = tmp_path / "file"
     file.write_text("not a folder")
     arguments = ("--bootstrap-server", broker.bootstrap_servers, "--tables", file / "tables")
 
-    assert str(file) in complaint(acktrail("run", "export", *arguments), 3)
+    assert str(file) in acktrail("run", "export", *arguments).complaint(3)
 
 
-def test_a_client_configuration_is_not_shown(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_client_configuration_is_not_shown(acktrail: Run, broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A line of the client configuration that cannot be read is named by number; its text, a secret maybe, is not."""
     file = tmp_path / "client.properties"
     file.write_text("sasl.username=me\nhunter2-the-password\n")
     arguments = ("--bootstrap-server", broker.bootstrap_servers, "--client-config", file)
 
-    line = complaint(acktrail("groups", "list", *arguments), 3)
+    line = acktrail("groups", "list", *arguments).complaint(3)
 
     assert "line 2" in line
     assert "hunter2" not in line

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -170,6 +171,42 @@ def test_parsing_loads_nothing_heavy() -> None:
     assert run.returncode == 0, run.stderr
     modules = json.loads(run.stdout.splitlines()[-1])
     assert [name for name in HEAVY if name in modules] == []
+
+
+def ended(dag: Any, states: dict[str, str]) -> str:
+    """How a run ends by what Airflow decides, in which each task that may begin ends as `states` says, else well."""
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    made = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "state": "running"}
+    with create_session() as session:
+        run = dag.create_dagrun(run_id=uuid4().hex, run_after=datetime.now(UTC), session=session, **made)
+        while str(run.state) == "running":
+            ready, _ = run.update_state(session=session, execute_callbacks=False)
+            for task in ready:
+                task.state = states.get(task.task_id, "success")
+        return str(run.state)
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_no_run_in_which_a_task_failed_is_a_success(
+    dag_bag: Any, scheduled: dict[str, Any], airflow_home: Path, monkeypatch: pytest.MonkeyPatch, dag_id: str
+) -> None:
+    """Each task fails in turn: the run has failed, whether the tasks that run after a failure work or skip themselves.
+    Where none fails, the run is a success."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import sync_bag_to_db
+
+    DagBundlesManager().sync_bundles_to_db()
+    sync_bag_to_db(dag_bag, "dags-folder", None)
+    dag = scheduled[dag_id]
+    monkeypatch.setattr(dag, "params", type(dag.params)())  # a run needs no form here
+    assert ended(dag, {}) == "success"
+    for fails in dag.task_ids:
+        after = dag.task_dict[fails].get_flat_relative_ids(upstream=False)
+        later = [name for name in after if dag.task_dict[name].trigger_rule != "all_success"]
+        for then in ("success", "skipped") if later else ("success",):
+            assert ended(dag, {**dict.fromkeys(later, then), fails: "failed"}) == "failed", (fails, then)
 
 
 BAD = [

@@ -4,12 +4,14 @@ interface."""
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
@@ -23,12 +25,12 @@ from drivers.sent_messages import FACTORY, FILE, messages
 from jobs.test_connect_server import TOKEN, acktrail, served
 from servers.workload import Workload
 
+from acktrail.change.lifecycle.plan_status import list_plans
 from acktrail.config import TablesConfig
 from acktrail.embedded.airflow.airflow_api import AirflowApi
 from acktrail.embedded.airflow.airflow_standalone import HOST, AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
-from acktrail.model.rules.catalogue import RULE_BY_ID
-from acktrail.model.rules.quality_rule import QualitySeverity
+from acktrail.export.export_run import export
 from acktrail.tables.delta.store import Tables
 
 pytestmark = [pytest.mark.airflow, pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -37,8 +39,6 @@ DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 RESET, ROLLBACK = "acktrail_reset_offsets", "acktrail_rollback_offsets"
 RECONCILE = "acktrail_reconcile"
 RECORDS = 40
-COPY = "copy."
-BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 CARRIED_OUT = {
     *("validate", "preflight", "group_empty", "plan", "check_plan", "dry_run_ends_here", "approve", "recheck"),
     *("note_decision", "execute", "verify", "check_result"),
@@ -47,41 +47,9 @@ HOSTILE = "g`'\"```<b>;--"
 
 
 @pytest.fixture(scope="module")
-def copies(dag_bag: Any, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of copies of DAGs, one for each task that may fail and one in which none does: see `failing_copies`.
-    A task that its trigger rule lets run after a failure works in one of them, and skips itself in another one. Of
-    DAGs with the same tasks one is copied. With ``--all`` of every DAG, else of those of resets and of the
-    reconciliation."""
-    wanted = dag_bag.dags.keys() if pytestconfig.getoption("--all") else {RESET, ROLLBACK, RECONCILE}
-    folder = tmp_path_factory.mktemp("copies")
-    found: dict[str, Any] = {}
-    shapes = {
-        dag_id: {
-            task.task_id: {"rule": task.trigger_rule, "after": sorted(task.upstream_task_ids)} for task in dag.tasks
-        }
-        for dag_id, dag in sorted(dag_bag.dags.items())
-        if dag_id in wanted
-    }
-    for dag_id, shape in {json.dumps(shape): (dag_id, shape) for dag_id, shape in shapes.items()}.values():
-        before = {task.task_id: task.get_flat_relative_ids(upstream=True) for task in dag_bag.dags[dag_id].tasks}
-        for fails in (*shape, "nothing"):
-            later = {name for name, of in shape.items() if of["rule"] != "all_success" and fails in before[name]}
-            for then in ("works", "skips") if later else ("works",):
-                work = {**dict.fromkeys(later, then), fails: "fails"}
-                tasks = {name: {**of, "work": work.get(name, "works")} for name, of in shape.items()}
-                found[f"{COPY}{dag_id}.{fails}.{then}"] = tasks
-    (folder / "copies.json").write_text(json.dumps(found))
-    shutil.copy(Path(__file__).with_name("failing_copies.py"), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """The DAGs of resets and of the reconciliation unpaused, and copies of all DAGs paused."""
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The DAGs of resets and of the reconciliation unpaused."""
     folder = tmp_path_factory.mktemp("resets")
-    bundles = [
-        {"name": path.name, "classpath": BUNDLE, "kwargs": {"path": str(path)}} for path in (DAGS_FOLDER, copies)
-    ]
     tables = TablesConfig(uri=str(folder / "tables"))
     home = (folder / "airflow").resolve()
     sent = folder / "messages"
@@ -90,7 +58,7 @@ def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
         "ACKTRAIL_NOTIFIERS": FACTORY,
         FILE: str(sent),
         "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
-        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vera:viewer,ulla:user",
     }
     standalone = AirflowStandalone(DAGS_FOLDER, folder=home, env=env)
@@ -120,20 +88,6 @@ def scene(copies: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sc
         )
 
 
-def test_no_run_in_which_a_task_failed_is_a_success(scene: Scene, copies: Path) -> None:
-    """In each DAG each task fails in turn, by the scheduler: the run has failed, whatever runs after a failure. Where
-    none fails, the run is a success."""
-    planned = json.loads((copies / "copies.json").read_text())
-    scene.api.unpause(COPY)
-
-    def ended() -> dict[str, str] | None:
-        states = scene.api.run_states(COPY)
-        return states if states.keys() == planned.keys() and set(states.values()) <= {"success", "failed"} else None
-
-    expected = {dag_id: "success" if ".nothing." in dag_id else "failed" for dag_id in planned}
-    assert asked_until(ended, "the copies") == expected
-
-
 def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> None:
     """As a person does it: open Airflow's page, read, press the button. Without a browser, by REST."""
     if CHROMIUM is None:
@@ -149,12 +103,13 @@ def approve_on_its_page(scene: Scene, approval: Approval, tmp_path: Path) -> Non
         asked_until(lambda: approval not in scene.api.approvals(), "the answer")
 
 
-def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dry run changes nothing; what is approved is done and verified; what is rejected leaves everything as it was;
-    the command line refuses it too; the undo, approved on the web page, brings the start offset back, and there is no
-    second one, nor one of what was rejected. The audit names who decided."""
+def test_plan_approval_execution_and_undo(
+    scene: Scene, dag_bag: Any, airflow_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is approved, on the web page, is done and verified; what is rejected leaves everything as it was, and the
+    command line refuses it too; a form that is wrong fails. The audit names who decided. The plan of an undo brings the
+    start offset back, and there is no second one, nor one of what was rejected."""
     before = {group: scene.start_offset(group) for group in (HOSTILE, "bills-desk")}
-    dry = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest")
     approved = scene.start(RESET, groups=[HOSTILE], topics=["orders"], strategy="to-earliest", dry_run=False)
     rejected = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", offset=3, dry_run=False)
     wrong = scene.start(RESET, groups=["bills-desk"], all_topics=True, strategy="to-offset", dry_run=False)
@@ -168,8 +123,8 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     )
     assert second.replace("\\", "") == "**It loses 0, repeats 10, revives unknown poison.**"
     assert {group: scene.start_offset(group) for group in before} == before
-    scene.answer(asked, "Approve")
     scene.answer(other, "Reject")
+    approve_on_its_page(scene, asked, tmp_path)
 
     assert succeeded(scene.ended(RESET, approved)) == CARRIED_OUT
     assert scene.start_offset(HOSTILE) == 0
@@ -185,86 +140,83 @@ def test_plan_approval_execution_and_undo(scene: Scene, tmp_path: Path, capsys: 
     assert scene.start_offset("bills-desk") == before["bills-desk"]
     closed = scene.api.returned(RESET, rejected, "plan")["plan_id"]
     assert [event for event in scene.events(closed) if event[0] != "planned"] == [("rejected", "admin")]
-    where = ("--bootstrap-server", scene.broker.bootstrap_servers, "--tables", scene.tables.uri)
-    assert "[plan_rejected]" in command_line.run(capsys, "change", "apply", closed, "--execute", *where).complaint(2)
-
-    states = scene.ended(RESET, dry)
-    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+    where = ("--execute", "--bootstrap-server", scene.broker.bootstrap_servers, "--tables", scene.tables.uri)
+    assert "[plan_rejected]" in command_line.run(capsys, "change", "apply", closed, *where).complaint(2)
 
     states = scene.ended(RESET, wrong)
     assert {task for task, state in states.items() if state == "failed"} == {"validate"}
     assert "to-offset needs Offset" in scene.reason(RESET, wrong, "validate")
 
-    undo = scene.start(ROLLBACK, plan_id=plan_id, dry_run=False)
-    approve_on_its_page(scene, scene.approval(undo), tmp_path)
-    assert succeeded(scene.ended(ROLLBACK, undo)) == CARRIED_OUT
+    undo = planned_undo(scene, dag_bag, plan_id)
+    command_line.run(capsys, "change", "apply", undo, *where)
     assert scene.start_offset(HOSTILE) in {before[HOSTILE], 10}
-    again = {plan: scene.start(ROLLBACK, plan_id=plan, dry_run=False) for plan in (plan_id, closed)}
     for plan, rule in ((plan_id, "plan_undone"), (closed, "nothing_to_undo")):
-        assert scene.ended(ROLLBACK, again[plan])["validate"] == "failed"
-        assert rule in scene.reason(ROLLBACK, again[plan], "validate")
+        with pytest.raises(Exception, match=rule):
+            validated_undo(scene, plan)
     suites = set(Tables(scene.tables).read("quality_results", columns=["suite"])["suite"].to_pylist())
     assert suites == {"reset_plan", "reset_result"}
     look_at_the_dashboard(scene, approved, plan_id, tmp_path / "reader")
-    about = [(each["kind"], each["run_id"], each["urgency"]) for each in messages(scene.messages)]
     # A busy Airflow gives a task up and tries it again: each try asks.
     tries = len([*scene.logs.rglob(f"run_id={approved}/task_id=approve/attempt=*.log")])
-    assert 1 <= about.count(("approval", approved, "act")) <= tries
+    assert 1 <= _about_resets(scene).count(("approval", approved, "act")) <= tries
     asked_until(lambda: ("reset", wrong, "act") in _about_resets(scene), "the message about the failed run")
-    asked_until(lambda: ("reset", dry, "nothing") in _about_resets(scene), "the message about the dry run")
+    asked_until(lambda: ("reset", rejected, "nothing") in _about_resets(scene), "the message about the rejected run")
 
 
-def stops(fault: Any) -> frozenset[str]:
-    """The critical expectations that a fault breaks."""
-    names = {name.split(".", 1)[1] for name in fault.expected.failing}
-    return frozenset(name for name in names if RULE_BY_ID[name].severity is QualitySeverity.CRITICAL)
+def planned_undo(scene: Scene, dag_bag: Any, plan_id: str) -> str:
+    """The plan that a dry run of the undo leaves: its DAG in this process, up to where a person would be asked."""
+    known = {line["plan_id"] for line in list_plans(scene.tables)}
+    connection = json.dumps({"conn_type": "generic", "host": scene.broker.bootstrap_servers})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AIRFLOW_CONN_ACKTRAIL_KAFKA", connection)
+        run = dag_bag.dags[ROLLBACK].test(run_conf={"plan_id": plan_id, "tables_uri": scene.tables.uri})
+    states = {task.task_id: str(task.state) for task in run.get_task_instances()}
+    assert (states["check_plan"], states["approve"], states["execute"]) == ("success", "skipped", "skipped")
+    (made,) = {line["plan_id"] for line in list_plans(scene.tables)} - known
+    return str(made)
 
 
-def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(scene: Scene, tmp_path: Path) -> None:
-    """Faults that break no critical rule are reported, and the run is published. Then every fault that breaks one
-    happens: the run stops and names each critical rule, so do its report, in the place of the last one, and one
-    message. The work is done where the Spark connection says, else where the environment does."""
-    pytest.importorskip("acktrail_demo", reason="the faults are of the branch acktrail_demo, which is not there")
-    from acktrail_demo.faults.library import faults_on
-    from acktrail_demo.workload.state_injection import inject_faults
+def validated_undo(scene: Scene, plan_id: str) -> Any:
+    """The order that a filled-in form of the undo becomes."""
+    from acktrail_dags.reset_steps import validate_rollback
 
+    empty = dict.fromkeys(("topics", "reason", "kafka_conn_id"))
+    form = {**empty, "plan_id": plan_id, "tables_uri": scene.tables.uri, "dry_run": False, "allow_moved_on": False}
+    return validate_rollback.function(params=form, dag_run=SimpleNamespace(triggering_user_name="ann"))
+
+
+def forge_a_range(tables: Tables) -> None:
+    """Note records behind the exported ones that are not there: a critical rule is broken from then on."""
+    ranges = tables.read("export_ranges", where=pc.field("last_offset").is_valid())
+    (row,) = ranges.slice(0, 1).to_pylist()
+    beyond = row["last_offset"] + 3
+    forged = {**row, "run_id": "forged", "first_offset": beyond, "last_offset": beyond + row["records_read"] - 1}
+    tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
+
+
+def test_the_gate_stops_a_reconciliation(scene: Scene, tmp_path: Path) -> None:
+    """Records that an export counted are gone: the run stops, its report says so, and there is one message. The work is
+    done where the Spark connection says."""
     scene.api.add_connection("spark_here", conn_type="spark", host="local[1]")
     world = World(kafka=scene.broker.config(), tables=scene.tables)
-    faults = faults_on(scene.broker.version)
-    mild, grave = ([each for each in faults if bool(stops(each)) is wanted] for wanted in (False, True))
-    assert len(mild) > 3
-    assert len(grave) > 3
-    for group_id, topic, injected in (("mild", "stock", mild), ("grave", "store", grave)):
-        world.make_topic(topic, len(injected), RECORDS)
-        world.settle(group_id, topic, len(injected) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+    world.make_topic("stock", 1, RECORDS)
+    world.settle("stock-keeping", "stock", RECORDS, lambda _: AcknowledgeType.REJECT)
+    export(world.kafka, world.tables, run_id="counted")
+    forge_a_range(Tables(scene.tables))
 
-    def reconcile(place: str, **conf: str) -> tuple[dict[str, str | None], dict[str, Any]]:
-        run = scene.start(RECONCILE, report_folder=str(tmp_path), **conf)
-        states = scene.ended(RECONCILE, run)
-        assert (states["observe"], states["reconcile"]) == ("success", "success")
-        assert place in scene.api.returned(RECONCILE, run, "reconcile", "result")["ran_on"]
-        return states, scene.api.returned(RECONCILE, run, "validate", "result")
-
-    inject_faults(scene.broker, mild, group_id="mild", topic="stock", records=RECORDS)
-    states, result = reconcile(" on local[1], application ", spark_conn_id="spark_here")
-    assert set(states.values()) == {"success"}, (states, result)
-    assert result["failures"]
-    assert not any(failure["stops"] for failure in result["failures"])
-    report = tmp_path / "acktrail-report.json"
-    assert json.loads(report.read_text())["totals"]["expectations_stopping"] == 0
-    assert not [each for each in messages(scene.messages) if each["kind"] == "gate"]
-
-    inject_faults(scene.broker, grave, group_id="grave", topic="store", records=RECORDS)
-    expected = sorted(frozenset[str]().union(*map(stops, grave)))
-    states, result = reconcile("this process")
+    run = scene.start(RECONCILE, report_folder=str(tmp_path), spark_conn_id="spark_here")
+    states = scene.ended(RECONCILE, run)
+    assert (states["observe"], states["reconcile"]) == ("success", "success")
+    assert " on local[1], application " in scene.api.returned(RECONCILE, run, "reconcile", "result")["ran_on"]
     assert (states["validate"], states["publish"], states["notify"]) == ("failed", "upstream_failed", "success")
-    stopping = [failure["rule"] for failure in result["failures"] if failure["stops"]]
-    assert sorted(set(stopping)) == expected
-    assert json.loads(report.read_text())["totals"]["expectations_stopping"] == len(stopping)
+    failures = scene.api.returned(RECONCILE, run, "validate", "result")["failures"]
+    stopping = [failure["rule"] for failure in failures if failure["stops"]]
+    report = json.loads((tmp_path / "acktrail-report.json").read_text())
+    assert report["totals"]["expectations_stopping"] == len(stopping) > 0
     (gate,) = [each for each in messages(scene.messages) if each["kind"] == "gate"]
     assert gate["urgency"] == "act"
     assert gate["link"].endswith("/plugin/acktrail/checks")
-    assert expected[0] in gate["title"]
+    assert stopping[0] in gate["title"]
     open_every_page(scene, tmp_path / "viewer")
 
 

@@ -9,23 +9,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
+from change.world import World
+from confluent_kafka import AcknowledgeType
 from demo.workload_report import WorkloadReport, report_of
 from drivers.sent_messages import FACTORY, FILE, messages
 
 from acktrail.config import TablesConfig
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
+from acktrail_demo.faults.library import faults_on
+from acktrail_demo.workload.state_injection import inject_faults
 from acktrail_demo.workload.workload_run import run_workload
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)),
     pytest.mark.filterwarnings("default"),  # Airflow, Spark and Great Expectations warn of each other's future
 ]
+
+
+RECORDS = 40
 
 
 @pytest.fixture(scope="module")
@@ -175,36 +181,58 @@ def _automatic(extra: dict[str, Any], folder: Path) -> Any:
     }
 
 
-def test_a_run_that_the_gate_stops_publishes_what_stopped_it(dag_bag: Any, exported: Path, tmp_path: Path) -> None:
-    """When records are missing that the account of the export says are there, the report that people open is no longer
-    that of the last good run, and says first that the checks stopped this one. No asset tells of a good run."""
-    tables = Tables(TablesConfig(uri=str(exported)))
-    ranges = tables.read("export_ranges", where=pc.field("last_offset").is_valid())
-    (row,) = ranges.slice(0, 1).to_pylist()
-    beyond = row["last_offset"] + 3
-    forged = {**row, "run_id": "forged", "first_offset": beyond, "last_offset": beyond + row["records_read"] - 1}
-    tables.append("export_ranges", pa.Table.from_pylist([forged], schema=ranges.schema))
-    (reports := tmp_path / "reports").mkdir()
-    (reports / "acktrail-report.html").write_text("No group is in trouble.", encoding="utf-8")
-    conf = {"tables_uri": str(exported), "report_folder": str(reports)}
-    run = dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
-    assert _states(run) == {
-        "observe": "success",
-        "reconcile": "success",
-        "validate": "failed",
-        "publish": "upstream_failed",
-        "notify": "success",
-    }
+def stops(fault: Any) -> frozenset[str]:
+    """The critical expectations that a fault breaks."""
+    names = {name.split(".", 1)[1] for name in fault.expected.failing}
+    return frozenset(name for name in names if RULE_BY_ID[name].severity is QualitySeverity.CRITICAL)
+
+
+def test_the_gate_passes_on_warnings_and_stops_on_critical_faults(
+    dag_bag: Any, exported: Path, own_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Faults that break no critical rule are reported, and the run is published. Then every fault that breaks one
+    happens: the run stops and names each critical rule with its advice. So does its report, in the place of the last
+    one, and one message. No asset tells of a good run."""
+    world = World(kafka=own_broker.config(), tables=TablesConfig(uri=str(exported)))
+    faults = faults_on(own_broker.version)
+    mild, grave = ([each for each in faults if bool(stops(each)) is wanted] for wanted in (False, True))
+    assert min(len(mild), len(grave)) > 3
+    conf = {"tables_uri": str(exported), "report_folder": str(tmp_path)}
+
+    def reconciled(group_id: str, injected: list[Any]) -> Any:
+        topic = f"{group_id}-stock"
+        world.make_topic(topic, len(injected), RECORDS)
+        world.settle(group_id, topic, len(injected) * RECORDS, lambda _: AcknowledgeType.ACCEPT)
+        inject_faults(own_broker, injected, group_id=group_id, topic=topic, records=RECORDS)
+        return dag_bag.dags["acktrail_reconcile"].test(run_conf=conf)
+
+    run = reconciled("mild", mild)
+    assert set(_states(run).values()) == {"success"}
+    failures = _results(run)["validate"]["failures"]
+    assert failures
+    assert not any(failure["stops"] for failure in failures)
+    assert _stopping(tmp_path) == 0
+    assert not [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
+
+    run = reconciled("grave", grave)
+    ended = {"observe": "success", "reconcile": "success", "notify": "success"}
+    assert _states(run) == {**ended, "validate": "failed", "publish": "upstream_failed"}
     assert _events(run) == {}
     validated = _results(run)["validate"]
-    page = (reports / "acktrail-report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "acktrail-report.html").read_text(encoding="utf-8")
     assert "The checks stopped this run" in page.split("</h1>")[0]
     assert page == Path(validated["links"]["report"]).read_text(encoding="utf-8")
-    assert verify_pack(TablesConfig(uri=str(exported)), Path(validated["links"]["evidence"])).fate is FileFate.SAME
+    assert verify_pack(world.tables, Path(validated["links"]["evidence"])).fate is FileFate.SAME
     stopping = [failure for failure in validated["failures"] if failure["stops"]]
-    assert stopping
+    assert {failure["rule"] for failure in stopping} == frozenset[str]().union(*map(stops, grave))
+    assert _stopping(tmp_path) == len(stopping)
     for failure in stopping:
         assert failure["where"]
         assert failure["advice"] == RULE_BY_ID[failure["rule"]].advice
     (gate,) = [each for each in messages(tmp_path / "messages") if each["kind"] == "gate"]
-    assert all(failure["rule"] in gate["title"] for failure in stopping)
+    assert min(failure["rule"] for failure in stopping) in gate["title"]
+
+
+def _stopping(folder: Path) -> int:
+    """How many expectations stopped the run of the report."""
+    return int(json.loads((folder / "acktrail-report.json").read_text())["totals"]["expectations_stopping"])

@@ -46,18 +46,6 @@ class AirflowReviewer(AirflowApi):
                 raise
         return run_id
 
-    def unpause(self, prefix: str) -> None:
-        """All DAGs whose ids begin so."""
-        self.send("PATCH", f"/api/v2/dags?dag_id_pattern={quote(prefix)}%25", {"is_paused": False})
-
-    def run_states(self, prefix: str) -> dict[str, str]:
-        """The state of the run of each DAG whose id begins so."""
-        path, found = f"/api/v2/dags/~/dagRuns?dag_id_pattern={quote(prefix)}%25&order_by=id&limit=100", {}
-        for offset in (0, 100):
-            runs = self.send("GET", f"{path}&offset={offset}")["dag_runs"]
-            found |= {run["dag_id"]: run["state"] for run in runs}
-        return found
-
     def approvals(self) -> tuple[Approval, ...]:
         """What waits for a person now. (A request is there a moment before its task waits; an answer in that moment is
         lost with the try that it was given to.)"""

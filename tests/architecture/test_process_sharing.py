@@ -25,9 +25,26 @@ def test_a_process_that_ends_fails_one_test(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", "-p", "no:cacheprovider"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "xdist",
+            "-n",
+            "2",
+            "--dist",
+            "loadscope",
+            "-p",
+            "no:cacheprovider",
+        ],
         cwd=tmp_path,
-        env={**inherited, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        env={
+            **inherited,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
+        },
         capture_output=True,
         text=True,
         timeout=300,

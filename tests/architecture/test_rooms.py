@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import token
 import tomllib
 from collections import defaultdict
 from functools import cache
-from io import StringIO
 from pathlib import Path
-from tokenize import generate_tokens
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
@@ -23,7 +20,6 @@ LIMITS: Final = {
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})
-LAYOUT: Final = frozenset({token.COMMENT, token.NL, token.NEWLINE, token.INDENT, token.DEDENT, token.ENDMARKER})
 
 SAME_ROLE: Final = frozenset({"__init__", "__main__", "command", "schemas"})
 """Module names that a package may have in several folders: each says the same of its own folder."""
@@ -67,18 +63,21 @@ def test_no_two_modules_of_a_package_have_one_name() -> None:
 
 @cache
 def _code_lines(file: Path) -> int:
-    """Lines with code: of a template those that are not blank, of Python those with a token that is no docstring."""
+    """Lines with code: of a template those that are not blank, of Python those without comments and docstrings, too."""
     text = file.read_text("utf-8")
     if file.suffix == ".html":
         return sum(bool(line.strip()) for line in text.splitlines())
-    bodies = [getattr(node, "body", None) for node in ast.walk(ast.parse(text))]
-    notes = [each for body in bodies if isinstance(body, list) for each in body if _is_text(each)]
-    dropped = {line for each in notes for line in range(each.lineno, (each.end_lineno or 0) + 1)}
-    tokens = [each for each in generate_tokens(StringIO(text).readline) if each.type not in LAYOUT]
-    return len({line for each in tokens for line in range(each.start[0], each.end[0] + 1)} - dropped)
+    notes, strings = set[int](), set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            strings.update(range(node.lineno, (node.end_lineno or 0) + 1) if node.end_lineno != node.lineno else ())
+        elif _is_text(node):
+            notes.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    lines = enumerate(map(str.strip, text.split("\n")), 1)
+    return sum(bool((line and line[0] != "#") or at in strings) and at not in notes for at, line in lines)
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 

@@ -51,6 +51,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
 """In this order: `reset` makes the group that `describe` asks for."""
 
 LONG: Final = (
+    "replay",
     "export",
     "describe",
     "reset",
@@ -98,7 +99,6 @@ def test_the_page_says_what_each_measures() -> None:
         assert not re.search(r"\d s (wall|CPU)\b|\dx (faster|less)", "".join(cells)), name
 
 
-@pytest.mark.few(5)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SMALL])
 def test_a_benchmark_fills_its_part_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
     """It ends, its answers are right where it compares them, and every row is a line with figures."""

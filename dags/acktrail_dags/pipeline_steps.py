@@ -19,8 +19,7 @@ from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
-from acktrail_dags.run_target import cluster_at, tables_at
-from acktrail_dags.spark_connection import spark_master
+from acktrail_dags.run_target import cluster_at, spark_master, tables_at
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,8 +55,9 @@ def export(**context: Unpack[Context]) -> dict[str, Any]:
     target = run_target.export_target(context)
     kafka, tables = cluster_at(target), tables_at(target)
     summary = export_run.export(kafka, tables, run_id=target["run_id"])
-    context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": dataclasses.asdict(summary)}
-    return task_results.hand_over(context, target["run_id"], task_results.export_counts(summary))
+    counts = dataclasses.asdict(summary)
+    context["outlet_events"][_outlet(context)].extra = {**_place(target), "counts": counts}
+    return task_results.hand_over(context, target["run_id"], counts)
 
 
 @task(retries=4, multiple_outputs=False, execution_timeout=timedelta(minutes=20))
@@ -77,7 +77,7 @@ def observe(**context: Unpack[Context]) -> run_target.ReconcileTarget:
     observed = export_run.observe(cluster_at(target), tables, run_id=target["run_id"])
     if observed.status == "state_topic_absent" and not observed.rows.get("group_observations"):
         raise AirflowSkipException(f"cluster {observed.cluster_id} has no share group and never had one")
-    task_results.hand_over(context, target["run_id"], task_results.export_counts(observed))
+    task_results.hand_over(context, target["run_id"], dataclasses.asdict(observed))
     return target
 
 
@@ -109,11 +109,8 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
 
     summary = gate.validate_run(Tables(tables_at(target)), target["run_id"])
     gate.log_summary(summary)
-    task_results.show_validation(summary)
-    failures = task_results.failed_rules(summary)
     links = _report_of_stopped(target) if summary.critical_failures else {}
-    counts = task_results.validation_counts(summary)
-    result = task_results.hand_over(context, target["run_id"], counts, failures=failures, links=links)
+    result = task_results.hand_over_validation(context, target["run_id"], summary, links)
     gate.pass_gate(summary)
     return result
 
@@ -123,13 +120,14 @@ def validate(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> 
 def publish(target: run_target.ReconcileTarget, **context: Unpack[Context]) -> dict[str, Any]:
     """Write the report of the run, its data and its evidence. The log has who is in trouble."""
     summary, links, digest = _write_report(target)
+    totals = dataclasses.asdict(summary.totals)
     context["outlet_events"][_outlet(context)].extra = {
         **_place(target),
         "report": links["report"],
-        "summary": dataclasses.asdict(summary.totals),
+        "summary": totals,
         "ran_on": (context["ti"].xcom_pull(task_ids="reconcile", key=task_results.RESULT) or {}).get("ran_on"),
     }
-    counts = task_results.report_counts(summary)
+    counts = {name: dict(found) if isinstance(found, list | tuple) else found for name, found in totals.items()}
     return task_results.hand_over(context, target["run_id"], counts, links=links, evidence_sha256=digest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
@@ -15,9 +16,8 @@ from acktrail.plain_tables import printable, table
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from acktrail.export.export_run import ExportSummary
     from acktrail.view.run_summary import Summary
-    from acktrail_expectations.results import QualityResult, ValidationSummary
+    from acktrail_expectations.results import ValidationSummary
 
 RESULT: Final = "result"
 """The XCom key of what a task did: ``run_id``, ``counts``, ``links``, and what else it found."""
@@ -74,18 +74,21 @@ def run_link(dag_id: str, run_id: str) -> str:
     return f"{base}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
 
 
-def show_validation(summary: ValidationSummary) -> None:
-    """How many expectations of each suite hold, and each one that fails: which, how bad, how often, where, what to
-    do."""
-    rows = [(suite, *_tally(own)) for suite, own in _by_suite(summary.results).items()]
-    show("validated", ("SUITE", "HOLD", "FAIL", "NOTED", "NOT EVALUATED"), rows)
-    failures = failed_rules(summary)
+def hand_over_validation(
+    context: Context, run_id: str, summary: ValidationSummary, links: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`hand_over` how many expectations hold, fail and were not evaluated, and those that fail. The log has each."""
+    failures = _failed_rules(summary)
     if failures:
         shown = [(of["rule"], of["severity"], of["count"], of["where"], of["advice"]) for of in failures]
         show("what fails", ("RULE", "SEVERITY", "ROWS", "WHERE", "WHAT TO DO"), shown)
+    states = Counter(result.state.value for result in summary.results)
+    counts = {name: states[name] for name in ("holds", "fails", "noted", "not_evaluated")}
+    counts["critical_failures"] = len(summary.critical_failures)
+    return hand_over(context, run_id, counts, failures=failures, links=dict(links or {}))
 
 
-def failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
+def _failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
     """Every expectation that fails or raised, those that stop a run first, with its advice of the catalogue."""
     from acktrail.model.rules.catalogue import RULE_BY_ID
 
@@ -106,41 +109,6 @@ def failed_rules(summary: ValidationSummary) -> list[dict[str, Any]]:
     ]
 
 
-def validation_counts(summary: ValidationSummary) -> dict[str, Any]:
-    """How many expectations hold, fail and were not evaluated, and how many of those that fail stop the run."""
-    hold, fail, noted, open_ones = _tally(summary.results)
-    counts = {"holds": hold, "fails": fail, "noted": noted, "not_evaluated": open_ones}
-    return {**counts, "critical_failures": len(summary.critical_failures)}
-
-
-def export_counts(summary: ExportSummary) -> dict[str, Any]:
-    """What an export read and lost."""
-    return {
-        "status": summary.status,
-        "records_read": summary.records_read,
-        "records_decoded": summary.records_decoded,
-        "records_quarantined": summary.records_quarantined,
-        "commits": summary.commits,
-        "gaps": len(summary.gaps),
-        "unanswered": len(summary.unanswered),
-        "rows": dict(summary.rows),
-    }
-
-
-def report_counts(summary: Summary) -> dict[str, Any]:
-    """The totals of a report, those of lists as counts by name."""
-    totals = summary.totals
-    by_name = {name: dict(getattr(totals, name)) for name in ("statuses", "group_statuses", "verdicts", "findings")}
-    return {
-        "groups": totals.groups,
-        "share_partitions": totals.share_partitions,
-        "lag_records": totals.lag.known,
-        "lag_unknown": totals.lag.unknown,
-        "archived_seen": totals.archived.known,
-        **by_name,
-    }
-
-
 def show_trouble(summary: Summary) -> None:
     """Who is in trouble, and every group with what its share partitions add up to, the worst first."""
     from acktrail.view.partition_rows import group_line
@@ -159,25 +127,12 @@ def show_trouble(summary: Summary) -> None:
     show(trouble(summary)[0], ("GROUP", "STATUS", "SINCE", "SHARE PARTITIONS"), rows)
 
 
-def _by_suite(results: Iterable[QualityResult]) -> dict[str, list[QualityResult]]:
-    found: dict[str, list[QualityResult]] = {}
-    for result in results:
-        found.setdefault(result.suite, []).append(result)
-    return found
-
-
-def _tally(results: Sequence[QualityResult]) -> tuple[int, int, int, int]:
-    states = [result.state.value for result in results]
-    hold, fail, noted, open_ones = map(states.count, ("holds", "fails", "noted", "not_evaluated"))
-    return hold, fail, noted, open_ones
-
-
 def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Counts within counts as rows of their own."""
+    """Counts within counts as rows of their own; of a list of others, how many it has."""
     rows: list[tuple[str, object]] = []
     for name, value in counts.items():
         if isinstance(value, Mapping):
             rows += [(f"{name}: {inner}", number) for inner, number in value.items()]
         else:
-            rows.append((name, value))
+            rows.append((name, len(value) if isinstance(value, list | tuple) else value))
     return rows

@@ -10,9 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
+from architecture.test_rooms import shipped
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -24,101 +29,48 @@ SOURCES = {
 }
 SIMULATION = {"acktrail_simulation": ROOT / "simulation/acktrail_simulation"}
 
-TURNED_ARROWS = [
-    ("acktrail/model/turned.py", "import acktrail.format.wire"),
-    ("acktrail/format/wire/turned.py", "import logging"),
-    ("acktrail/format/wire/turned.py", "import acktrail.format.columns"),
-    ("acktrail/connect/turned.py", "import acktrail.tables"),
-    ("acktrail/connect/runtime/turned.py", "import fastapi"),
-    ("acktrail/kafka/turned.py", "import acktrail.tables.delta.store"),
-    ("acktrail/tables/turned.py", "import confluent_kafka"),
-    ("acktrail/cli/turned.py", "import deltalake"),
-    ("acktrail/embedded/turned.py", "import pyspark"),
-    ("acktrail/format/wire/turned.py", "import datetime"),
-    ("acktrail/offline/turned.py", "import acktrail_drafts"),
-    ("acktrail/change/turned.py", "import acktrail.embedded"),
-    ("acktrail/change/turned.py", "import kafka"),
-    ("acktrail/change/turned.py", "import deltalake"),
-    ("acktrail/change/turned.py", "import acktrail_simulation"),
-    ("acktrail/export/turned.py", "import acktrail.reconcile"),
-    ("acktrail/view/turned.py", "import acktrail.reconcile"),
-    ("acktrail/executors.py", "import acktrail.reconcile"),
-    ("acktrail/reconcile/turned.py", "import pyspark"),
-    ("acktrail/kafka/turned.py", "import acktrail.change"),
-    ("acktrail_dags/turned.py", "import acktrail.cli"),
-    ("acktrail_simulation/turned.py", "import acktrail.format.columns"),
-    ("acktrail_simulation/turned.py", "import time"),
-    ("acktrail_jobs/turned.py", "import acktrail_dags"),
-    ("acktrail_jobs/turned.py", "import acktrail_simulation"),
-    ("acktrail_jobs/turned.py", "import acktrail_expectations"),
-    ("acktrail_jobs/turned.py", "import airflow"),
-    ("acktrail_dashboard/turned.py", "import great_expectations"),
-    ("acktrail_dashboard/terminal.py", "import fastapi"),
-    ("acktrail/view/turned.py", "import jinja2"),
-    ("acktrail/errors.py", "import acktrail.config"),
-    ("acktrail/change/turned.py", "import acktrail_expansion"),
-    ("acktrail_dags/turned.py", "import acktrail_expansion"),
-    ("acktrail/cli/turned.py", "import acktrail_demo"),
-    ("acktrail/connect/turned.py", "import acktrail_plugins"),
-]
+FOLDERS = {folder.name: folder for folder in shipped() if folder.is_dir()}
+CONTRACTS = [ROOT / "pyproject.toml", *sorted(ROOT.glob("tests/*/contracts.toml"))]
+"""Of the trunk, and of each branch that is there."""
+_FIRST = re.compile(r"[.\w]+")
 
 
-def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def _lint(folder: Path, contracts: Path) -> tuple[int, str]:
+    words = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo", "--config", str(contracts)]
+    surroundings = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, " ".join(done.stdout.split())
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for name, source in (SOURCES | SIMULATION).items():
-        shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    return folder
+def _turned_arrows(contract: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Imports that a contract forbids: of each layer by the one below it, of the first forbidden module by each source,
+    and of each forbidden module by the first source."""
+    for container in contract.get("containers", ("",)):
+        names = (_FIRST.findall(layer)[0] for layer in contract.get("layers", ()))
+        firsts = [f"{container}.{name}".lstrip(".") for name in names]
+        yield from ((lower, upper) for upper, lower in pairwise(firsts))
+    sources, forbidden = contract.get("source_modules", ()), contract.get("forbidden_modules", ())
+    yield from product(sources, forbidden[:1])
+    yield from product(sources[:1], forbidden[1:])
 
 
-def test_every_import_contract_is_kept(copy: Path) -> None:
-    """Every import contract is kept by the sources as they are."""
-    done = _lint(copy)
-
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.fixture(scope="module")
-def broken(copy: Path) -> str:
-    """What import-linter prints of sources with every import of ``TURNED_ARROWS`` added."""
-    texts = {copy / file: (copy / file).read_text() if (copy / file).exists() else None for file, _ in TURNED_ARROWS}
-    added = {target: text or "" for target, text in texts.items()}
-    for file, line in TURNED_ARROWS:
-        added[copy / file] += f"\n{line}\n"
-    try:
-        for target, text in added.items():
-            target.write_text(text)
-        done = _lint(copy)
-    finally:
-        for target, before in texts.items():
-            if before is None:
-                target.unlink()
-            else:
-                target.write_text(before)
-    assert done.returncode != 0
-    return done.stdout
-
-
-@pytest.mark.parametrize(("file", "line"), TURNED_ARROWS)
-def test_an_import_against_a_contract_is_found(broken: str, file: str, line: str) -> None:
-    """An import against the arrows breaks a contract and is named: the contracts can fail."""
-    importer = file.removesuffix(".py").replace("/", ".")
-    imported = line.removeprefix("import ")
-    named = re.compile(rf"{re.escape(importer)} -> {re.escape(imported)}\b")
-    assert named.search(" ".join(broken.split())), broken
+@pytest.mark.parametrize("contracts", CONTRACTS, ids=lambda file: file.parent.name)
+def test_every_contract_is_kept_and_can_fail(contracts: Path, tmp_path: Path) -> None:
+    """By the sources as they are. Each import against the arrows is named."""
+    for package, source in (SOURCES | SIMULATION | FOLDERS).items():
+        shutil.copytree(source, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    code, said = _lint(tmp_path, contracts)
+    assert code == 0, said
+    rules = tomllib.loads(contracts.read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    arrows = [arrow for rule in rules for arrow in _turned_arrows(rule)]
+    assert len(arrows) >= 2 * len(rules)
+    for importer, imported in arrows:
+        place = tmp_path / importer.replace(".", "/")
+        with (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).open("a") as text:
+            text.write(f"\nimport {imported}\n")
+    code, said = _lint(tmp_path, contracts)
+    assert code != 0
+    assert [arrow for arrow in arrows if "{} -> {} ".format(*arrow) not in said] == []
 
 
 def test_every_module_imports() -> None:

@@ -129,7 +129,7 @@ def test_a_target_holds_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 )
 def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both types that the Spark provider has; a value cannot become another parameter of the address."""
-    from acktrail_dags.spark_connection import spark_master
+    from acktrail_dags.run_target import spark_master
 
     monkeypatch.setenv("AIRFLOW_CONN_THERE", uri)
     assert spark_master("there") == master
@@ -138,7 +138,7 @@ def test_a_spark_connection_names_the_master(uri: str, master: str, monkeypatch:
 
 def test_a_spark_connection_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that adds one; so is one without a host, or with a driver that is not the task's."""
-    from acktrail_dags.spark_connection import spark_master
+    from acktrail_dags.run_target import spark_master
 
     with pytest.raises(ConfigurationError, match="there is no Airflow connection 'nowhere'") as found:
         spark_master("nowhere")

@@ -11,8 +11,7 @@ from airflow.sdk import task
 from acktrail_dags import run_target, task_results
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.change_steps import SHORT, StoredPlan, requester, stored
-from acktrail_dags.run_target import cluster_at, tables_at
-from acktrail_dags.spark_connection import spark_master
+from acktrail_dags.run_target import cluster_at, spark_master, tables_at
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,9 +58,7 @@ def validate(target: run_target.Target, **context: Unpack[Context]) -> dict[str,
     from acktrail_expansion.quality import expansion_suite
 
     summary = expansion_suite.check_expansions(Tables(tables_at(target)), target["run_id"])
-    task_results.show_validation(summary)
-    counts, failures = task_results.validation_counts(summary), task_results.failed_rules(summary)
-    result = task_results.hand_over(context, target["run_id"], counts, failures=failures)
+    result = task_results.hand_over_validation(context, target["run_id"], summary)
     expansion_suite.pass_expansion_gate(summary)
     return result
 

@@ -11,12 +11,17 @@ import typer
 
 from acktrail.cli.common_options import OfTables
 from acktrail.errors import InputError
+from acktrail.plain_tables import table
 from acktrail.times import duration_ms, instant_text
 
 if TYPE_CHECKING:
     from acktrail.tables.upkeep.maintenance import MaintenanceReport, TableUpkeep
 
 _SHORTEST_VACUUM: Final = 86_400_000
+_HEADERS: Final = (
+    *("TABLE", "ROWS", "FILES", "SIZE", "LOG"),
+    *("COMPACTED", "MERGED", "REMOVED", "FILES AFTER", "ROWS DROPPED", "OF DAYS"),
+)
 
 
 def maintain(
@@ -75,33 +80,22 @@ def _size(text: str) -> int:
 
 
 def _report_text(report: MaintenanceReport) -> str:
-    lines = [line for each in report.tables for line in _upkeep_lines(each, executed=report.executed)]
+    if not report.tables:
+        return "there are no tables"
+    text = table(_HEADERS, map(_row, report.tables))
     if report.dropped_before_ms is not None:
-        lines.append(f"kept is what is not older than {instant_text(report.dropped_before_ms)}")
-    return "\n".join(lines or ["there are no tables"])
+        text += f"\nkept is what is not older than {instant_text(report.dropped_before_ms)}"
+    return text
 
 
-def _upkeep_lines(own: TableUpkeep, *, executed: bool) -> list[str]:
-    size = f"{own.files:,} files, {_bytes(own.bytes)}, {own.rows:,} rows, log {_bytes(own.log_bytes)}"
-    found = [
-        f"{own.small_files:,} files compacted" if own.small_files else "",
-        f"{own.rows_merged:,} rows merged" if own.rows_merged else "",
-        _dropped_text(own),
-        f"{own.unneeded_files:,} unneeded files removed" if own.unneeded_files else "",
-        f"{own.files_after:,} files left" if own.files_after not in (None, own.files) else "",
-    ]
-    what = ", ".join(each for each in found if each) or "nothing to do"
-    if not executed:
-        what = what.replace("removed", "to remove").replace("dropped", "to drop")
-    return [f"{own.table}: {size}: {what}"]
-
-
-def _dropped_text(own: TableUpkeep) -> str:
-    if not own.rows_dropped:
-        return ""
+def _row(own: TableUpkeep) -> tuple[object, ...]:
+    """What there is, then what is done; of rows that are dropped the first day and the last one."""
     days = list(own.days_dropped)
-    span = f" of {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "") if days else ""
-    return f"{own.rows_dropped:,} rows dropped{span}"
+    return (
+        *(own.table, own.rows, own.files, _bytes(own.bytes), _bytes(own.log_bytes)),
+        *(own.small_files, own.rows_merged, own.unneeded_files, own.files_after),
+        *(own.rows_dropped, " to ".join(dict.fromkeys((*days[:1], *days[-1:])))),
+    )
 
 
 def _bytes(number: int) -> str:

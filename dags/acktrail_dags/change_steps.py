@@ -19,9 +19,9 @@ from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle import plan_status
 from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan_file import to_json_value
 from acktrail.config import ApprovalRule, approval_rule
 from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownName
+from acktrail.plain_data import to_json_value
 from acktrail.times import instant_text, now_ms
 from acktrail_dags import notifiers
 from acktrail_dags.airflow_errors import as_airflow_errors

@@ -15,10 +15,10 @@ from acktrail.change.change_kind import load_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.lifecycle.plan_status import undo_offsets, undo_request, undoable
 from acktrail.change.planning.change_plan import refusals_among
-from acktrail.change.planning.plan_file import from_json_value, to_json_value
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.errors import InputError
+from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import now_ms
 from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.change_steps import SHORT, StoredPlan, requester, stored
@@ -109,9 +109,11 @@ def make_plan(order: ResetOrder) -> StoredPlan:
 
 
 def _plan(order: ResetOrder) -> ResetPlan:
+    from acktrail.change import new_plans
+
     request = _request(order)
     with Cluster(cluster_at(order)) as cluster:
-        return api.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
+        return new_plans.make_plan(cluster, request, tables=tables_at(order), created_by=request.requested_by or None)
 
 
 @task(execution_timeout=SHORT)

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.lifecycle.plan_life import Status
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan_file import partition_rows
+from acktrail.change.planning.change_plan import ChangePlan, partition_rows
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.config import TablesConfig
 from acktrail.errors import UnknownName

@@ -15,7 +15,7 @@ from acktrail.change.audit.audit_chain import AuditEntry, Event, audit_entry, ch
 from acktrail.change.audit.journal import Journal, planned_entry
 from acktrail.change.execution.attempt import answer_detail, request_detail
 from acktrail.change.lifecycle.plan_life import GroupStatus, Status, standings
-from acktrail.change.planning.plan_file import plan_row, with_hash
+from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.verify import closing, group_outcome, open_attempts
 from acktrail.config import TablesConfig

@@ -16,7 +16,7 @@ from acktrail.change.collection.facts import (
     Snapshot,
     TopicFacts,
 )
-from acktrail.change.planning.plan_file import with_hash
+from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, build_plan
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, TopicScope
 from acktrail.model.batches import StateBatch, combine_state_batches
@@ -43,7 +43,6 @@ def group_facts(group_id: str = "g", **changes: Any) -> GroupFacts:
         state="Empty",
         group_epoch=3,
         members=(),
-        coordinator_id=1,
         rights=("DESCRIBE", "READ"),
         error_code=0,
         error=None,
@@ -60,7 +59,6 @@ def state(start: int | None, found: tuple[StateBatch, ...] = ()) -> PartitionSta
         record_offset=17,
         snapshot_epoch=2,
         state_epoch=5,
-        leader_epoch=1,
         start_offset=start,
         first_unfinished_offset=start,
         delivery_complete_count=0,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
-from acktrail.change.planning.plan_file import from_json_value, plan_json, to_json_value, with_hash
+from acktrail.change.planning.change_plan import plan_json, with_hash
 from acktrail.change.planning.reset_plan import (
     OWN_OFFSETS,
     ResetPlan,
@@ -26,6 +26,7 @@ from acktrail.change.planning.reset_plan import (
 )
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.errors import AcktrailError
+from acktrail.plain_data import from_json_value, to_json_value
 
 KINDS = (
     StrategyKind.TO_EARLIEST,

@@ -17,7 +17,7 @@ from drivers import command_line
 
 from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.integrity import checked_audit
-from acktrail.change.planning.plan_file import plan_row, with_hash
+from acktrail.change.planning.change_plan import plan_row, with_hash
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile, PlanStale
 from acktrail.tables.delta.store import Tables

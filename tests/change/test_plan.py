@@ -15,19 +15,20 @@ from hypothesis import strategies as st
 from acktrail.change.change_kind import parse_plan, read_plan
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
-from acktrail.change.planning.change_plan import RefusedParts, Severity, forgotten, refusal_error
-from acktrail.change.planning.plan_file import (
+from acktrail.change.planning.change_plan import (
+    RefusedParts,
+    Severity,
     check_age,
-    fingerprint,
-    from_json_value,
+    forgotten,
     hash_of,
     plan_json,
-    to_json_value,
+    refusal_error,
 )
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, StrategyKind
 from acktrail.errors import InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
+from acktrail.plain_data import fingerprint, from_json_value, to_json_value
 
 ARCHIVED = StateBatch(first_offset=42, last_offset=44, delivery_state=4, delivery_count=5)
 

@@ -10,7 +10,6 @@ from change.scenes import a_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.change.planning.plan_file import from_json_value, to_json_value
 from acktrail.change.request.reset_request import (
     LARGEST_OFFSET,
     ResetRequest,
@@ -24,6 +23,7 @@ from acktrail.change.request.reset_request import (
     parse_topic,
 )
 from acktrail.errors import ChangeRefused
+from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.times import instant_text
 
 NOW_MS = 1_700_000_000_000

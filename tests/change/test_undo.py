@@ -11,7 +11,7 @@ from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import TargetOffset
 from acktrail.change.lifecycle.plan_life import Status
 from acktrail.change.lifecycle.plan_status import UndoLedger
-from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import Strategy, StrategyKind
 from acktrail.model.batches import DeliveryState, StateBatch
 

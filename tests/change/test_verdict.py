@@ -173,7 +173,7 @@ def test_what_moved_makes_a_plan_stale(rule: str, now: Snapshot) -> None:
     [
         a_snapshot(),
         a_snapshot(partition_facts(40, (10, 5000))),
-        a_snapshot(partition_facts(40, state=replace(state(40), snapshot_epoch=9, record_offset=99, leader_epoch=4))),
+        a_snapshot(partition_facts(40, state=replace(state(40), snapshot_epoch=9, record_offset=99))),
         a_snapshot(groups=(group_facts(group_epoch=99),)),
     ],
 )

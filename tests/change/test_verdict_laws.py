@@ -92,7 +92,7 @@ class Life:
     def now(self) -> PartitionState:
         return PartitionState(
             state_partition=HOME, record_offset=END + len(self.records), snapshot_epoch=self.snapshot_epoch,
-            state_epoch=self.state_epoch, leader_epoch=0, start_offset=self.start, first_unfinished_offset=self.start,
+            state_epoch=self.state_epoch, start_offset=self.start, first_unfinished_offset=self.start,
             delivery_complete_count=len(self.batches),
             batches=tuple((b.first_offset, b.last_offset, 2, 1) for b in self.batches),
         )  # fmt: skip

@@ -21,11 +21,12 @@ from acktrail.change.cluster import Cluster
 from acktrail.change.execution.attempt import OpenRequests
 from acktrail.change.group_changes import GroupChangePlan, plan_deletion
 from acktrail.change.lifecycle.plan_status import undo_request
-from acktrail.change.planning.plan_file import to_json_value
+from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail.plain_data import to_json_value
 
 __all__ = ["BASE_MS", "Delivery", "Fates", "World", "change_plan", "in_parallel", "reset_plan"]
 
@@ -149,7 +150,7 @@ class World:
 
     def plan_of(self, request: ResetRequest) -> dict[str, Any]:
         with Cluster(self.kafka) as cluster:
-            return to_json_value(api.make_plan(cluster, request, tables=self.tables))
+            return to_json_value(make_plan(cluster, request, tables=self.tables))
 
     def undo(self, plan: dict[str, Any], **named: Any) -> dict[str, Any]:
         """The plan that undoes `plan`."""

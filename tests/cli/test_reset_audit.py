@@ -22,7 +22,7 @@ STEPS: list[tuple[Event, str | None, dict[str, Any]]] = [
     (
         Event.AFTER_CALL,
         "partly",
-        {"done": 1, "failed": [["orders", 1, "refused", 29, "partition", "not allowed", "grant READ"]]},
+        {"done": 1, "failed": [{"topic": "orders", "partition": 1, "error": "not allowed"}]},
     ),
     (Event.VERIFIED, "partly", {"statuses": {"OK": 1, "FAILED": 1}}),
     (Event.LEASE_RELEASED, None, {}),

@@ -19,7 +19,7 @@ from acktrail.change.audit.audit_chain import Event
 from acktrail.change.audit.journal import Journal
 from acktrail.change.execution import execute_reset
 from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.change.planning.plan_file import from_json_value, to_json_value, with_hash
+from acktrail.change.planning.change_plan import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.cli.change.change_text import plan_text
 from acktrail.config import TablesConfig
@@ -29,6 +29,7 @@ from acktrail.export.export_run import export
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import NewStartOffset
 from acktrail.kafka.client.client_settings import to_librdkafka
+from acktrail.plain_data import from_json_value, to_json_value
 from acktrail.tables.delta.store import Tables
 from acktrail_expectations.reset_gate import validate_plan
 

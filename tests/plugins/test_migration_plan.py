@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.collection.facts import PartitionFacts, TargetOffset
-from acktrail.change.planning.plan_file import plan_json
+from acktrail.change.planning.change_plan import plan_json
 from acktrail.change.request.reset_request import OutOfRange, ResetRequest
 from acktrail.cli.change.change_text import plan_text
 from acktrail.errors import ChangeRefused

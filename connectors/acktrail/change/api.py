@@ -2,7 +2,7 @@
 
 ::
 
-    parse_request -> make_plan | plan_deletion | plan_configs -> store_plan           a dry run ends here
+    parse_request -> new_plans.make_plan | plan_deletion | plan_configs -> store_plan  a dry run ends here
     -> note_decision -> execute (takes the lease, compares again, sends) -> verify    undo: undo_request -> make_plan
 
 `change_kind` has what differs, and reads plans: `load_plan`, `read_plan`. `to_json_value` gives the JSON of values. One
@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING
 from acktrail.change.audit.journal import Journal
 from acktrail.change.change_kind import ChangeOutcome, ChangeRun, Row, Settled, kind_of, load_plan
 from acktrail.change.cluster import Cluster
-from acktrail.change.collection.facts import GroupFacts, TargetOffsets
+from acktrail.change.collection.facts import GroupFacts
 from acktrail.change.lifecycle import plan_status
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.change.lifecycle.plan_status import Admission, account
-from acktrail.change.planning.change_plan import ChangePlan, Notice
-from acktrail.change.planning.plan_file import DAY_MS
-from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.planning.change_plan import DAY_MS, ChangePlan
 from acktrail.change.request.reset_request import ResetRequest, with_named_groups
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
@@ -58,24 +56,6 @@ def wait_until_empty(cluster: Cluster, groups: Sequence[str], *, timeout_s: floa
             return found
         if not backoff.wait():
             raise GroupNotEmpty(busy.group_id, members=busy.members)
-
-
-def make_plan(
-    cluster: Cluster,
-    request: ResetRequest,
-    *,
-    tables: TablesConfig | None = None,
-    created_by: str | None = None,
-    given: TargetOffsets | None = None,
-    notices: Sequence[Notice] = (),
-) -> ResetPlan:
-    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
-    earlier plans), and for what branches know. A branch that has the offsets itself gives them (`given`), and
-    `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is
-    no such earlier plan."""
-    from acktrail.change.new_plans import plan_with_facts
-
-    return plan_with_facts(cluster, request, tables=tables, created_by=created_by, given=given, notices=notices)[0]
 
 
 def open_journal(tables: TablesConfig, plan: ChangePlan, *, actor: str | None = None) -> Journal:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.cluster import Cluster
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan_file import PLAN_AGAIN, PlanT, checked_plan, plan_data, read_text
+from acktrail.change.planning.change_plan import PLAN_AGAIN, ChangePlan, PlanT, checked_plan, plan_data, read_text
 from acktrail.config import TablesConfig
 from acktrail.errors import MalformedFile
 

@@ -7,7 +7,7 @@ import difflib
 import operator
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -18,6 +18,7 @@ from acktrail.change.collection.collect import cluster_facts, describe_groups, d
 from acktrail.change.collection.facts import (
     GroupFacts,
     PartitionFacts,
+    PartitionOffsets,
     PartitionState,
     StateFacts,
     TargetOffset,
@@ -26,7 +27,7 @@ from acktrail.change.collection.facts import (
 from acktrail.change.execution.attempt import Attempt, Execution
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
 from acktrail.change.lifecycle.plan_status import account
-from acktrail.change.new_plans import plan_with_facts
+from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.change_plan import (
     ChangePlan,
     Found,
@@ -35,9 +36,9 @@ from acktrail.change.planning.change_plan import (
     Severity,
     by_severity,
     refusal_error,
+    with_hash,
 )
 from acktrail.change.planning.impact import CountUnit, impact_of
-from acktrail.change.planning.plan_file import fingerprint, to_json_value, with_hash
 from acktrail.change.planning.reset_rules import refusals_of_group
 from acktrail.change.request.reset_request import ResetRequest, Strategy, StrategyKind, parse_duration
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
@@ -48,6 +49,7 @@ from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE
 from acktrail.kafka.descriptions import TopicPartition
+from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.plain_tables import table
 from acktrail.times import new_run_id, now_ms
 
@@ -116,12 +118,12 @@ def change_notices(
     kind: str,
     parts: Iterable[GroupChange],
     groups: Iterable[GroupFacts],
-    facts: Sequence[PartitionFacts] = (),
+    rows: Sequence[PartitionPlan] = (),
 ) -> Iterator[Notice]:
     """What forbids a change of groups as they are, and what it takes away. Pure."""
     by_id = {group.group_id: group for group in groups}
     for part in parts:
-        own = [each for each in facts if each.group_id == part.group_id]
+        own = [row for row in rows if row.group_id == part.group_id]
         found = _on_configs(part, by_id[part.group_id])
         if kind != GroupChangeKind.ALTER_CONFIGS:
             found = _on_deletion(part, by_id[part.group_id], own)
@@ -161,13 +163,18 @@ def _on_configs(part: GroupChange, group: GroupFacts) -> Iterator[Found]:
         yield Severity.WARNING, "changes", text
 
 
-def _on_deletion(part: GroupChange, group: GroupFacts, facts: Sequence[PartitionFacts]) -> Iterator[Found]:
+def _on_deletion(part: GroupChange, group: GroupFacts, rows: Sequence[PartitionPlan]) -> Iterator[Found]:
     yield from refusals_of_group(group, _DELETE)
-    there = {each.topic for each in facts}
+    there = {row.topic for row in rows}
     for topic in part.topics:
         if topic not in there:
             yield Severity.REFUSAL, "no_such_state", f"the group has nothing of topic {topic!r}"
-    if facts:
+    if rows:
+        names = [each.name for each in fields(PartitionOffsets)]
+        facts = [
+            PartitionFacts(**{name: getattr(row, name) for name in names}, log_error=None, is_described=True)
+            for row in rows
+        ]
         resumed = [impact_of(each, each.resume_offset) for each in facts]
         lost = [impact for impact in resumed if impact is not None and impact.delivered_again is not None]
         unit = CountUnit.OFFSETS if any(impact.unit is CountUnit.OFFSETS for impact in lost) else CountUnit.RECORDS
@@ -202,12 +209,12 @@ def plan_deletion(
         allow_skip=True,
         without_state=True,
     )
-    reset, snapshot = plan_with_facts(cluster, request, tables=tables, given=given)
+    reset = make_plan(cluster, request, tables=tables, given=given)
     kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
-    notices += change_notices(kind, parts, snapshot.groups, snapshot.partitions)
-    about = {"reason": reason, "requested_by": requested_by, "groups": snapshot.groups, "cluster": snapshot.cluster}
+    notices += change_notices(kind, parts, reset.groups, reset.partitions)
+    about = {"reason": reason, "requested_by": requested_by, "groups": reset.groups, "cluster": reset.cluster}
     records = {"partitions": reset.partitions, "totals": reset.totals}
     return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **about, **records)
 

@@ -14,8 +14,7 @@ from acktrail.change.collection.delivered_records import from_history, with_hidd
 from acktrail.change.collection.facts import Snapshot, TargetOffset, TargetOffsets
 from acktrail.change.execution.attempt import unanswered, unanswered_notices
 from acktrail.change.lifecycle.plan_status import account, undo_offsets, undoable
-from acktrail.change.planning.change_plan import Notice, PartitionPlan
-from acktrail.change.planning.plan_file import with_hash
+from acktrail.change.planning.change_plan import Notice, PartitionPlan, with_hash
 from acktrail.change.planning.reset_plan import (
     OWN_OFFSETS,
     ResetPlan,
@@ -38,7 +37,7 @@ from acktrail.errors import ConfigurationError
 from acktrail.times import new_run_id, now_ms
 
 
-def plan_with_facts(
+def make_plan(
     cluster: Cluster,
     request: ResetRequest,
     *,
@@ -46,8 +45,11 @@ def plan_with_facts(
     created_by: str | None = None,
     given: TargetOffsets | None = None,
     notices: Sequence[Notice] = (),
-) -> tuple[ResetPlan, Snapshot]:
-    """The plan as `make_plan` makes it, and what it was made from."""
+) -> ResetPlan:
+    """The plan for a request and the cluster as it is now. `tables` are needed where offsets come from them (history,
+    earlier plans), and for what branches know. A branch that has the offsets itself gives them (`given`), and
+    `notices` about them. Raises ChangeRefused, MalformedFile: a file of offsets cannot be used. UnknownName: there is
+    no such earlier plan."""
     request = with_named_groups(request)
     targets = _targets(cluster, tables, request) if given is None else given
     snapshot = take_snapshot(cluster, request, now_ms=now_ms(), given=targets)
@@ -58,8 +60,7 @@ def plan_with_facts(
         plan_id=new_run_id(snapshot.taken_at_ms),
         created_by=created_by or account(),
     )
-    plan = with_notices(plan, [*notices, *unanswered_now(tables, plan)])
-    return with_hash(plan), snapshot
+    return with_hash(with_notices(plan, [*notices, *unanswered_now(tables, plan)]))
 
 
 def judged_again(

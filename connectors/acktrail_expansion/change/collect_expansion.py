@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acktrail.change.collection.collect import cluster_facts
 from acktrail.change.collection.facts import StateFacts
-from acktrail.change.planning.change_plan import by_severity, refusal_error
-from acktrail.change.planning.plan_file import with_hash
+from acktrail.change.planning.change_plan import by_severity, refusal_error, with_hash
 from acktrail.kafka.admin import client_of
 from acktrail.kafka.descriptions import TopicPartition
 from acktrail.times import new_run_id, now_ms

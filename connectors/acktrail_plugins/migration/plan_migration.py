@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from acktrail.change import api
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset
-from acktrail.change.planning.change_plan import Found, Notice, PartitionPlan, Severity
+from acktrail.change.new_plans import make_plan
+from acktrail.change.planning.change_plan import Found, Notice, PartitionPlan, Severity, with_hash
 from acktrail.change.planning.impact import Clamp, CountUnit
-from acktrail.change.planning.plan_file import with_hash
 from acktrail.change.planning.reset_plan import ResetPlan, with_notices
 from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import TablesConfig
@@ -50,7 +49,7 @@ def plan_migration(
     verified as any reset plan there. `source_tables` are the source's, `tables` the target's own; `source`: the source
     cluster, where it is still there.
 
-    Raises as `read_source`, `find_translations` and `api.make_plan`; ForeignCluster: `source` is not the cluster of
+    Raises as `read_source`, `find_translations` and `make_plan`; ForeignCluster: `source` is not the cluster of
     `source_tables`. ChangeRefused: `same_cluster`, `nothing_to_migrate`, `two_topics_one_name`.
     """
     states = read_source(source_tables, request, migration.at_ms)
@@ -63,7 +62,7 @@ def plan_migration(
     migration = replace(migration, source_cluster_id=states.cluster_id)
     wanted = [offset for part in states.partitions if (offset := _offset_of(part)) is not None]
     carried = carry(states, find_translations(migration, wanted, source=source, target=target), migration)
-    made = api.make_plan(
+    made = make_plan(
         target,
         _as_read(request, states, migration),
         tables=tables,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from acktrail.change.planning.plan_file import canonical_json, fingerprint, to_json_value
+from acktrail.plain_data import canonical_json, fingerprint, to_json_value
 
 if TYPE_CHECKING:
     from acktrail.change.planning.change_plan import ChangePlan

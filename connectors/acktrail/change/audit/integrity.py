@@ -27,7 +27,7 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.audit.journal import SEQUENCE
-from acktrail.change.planning.plan_file import write_text
+from acktrail.change.planning.change_plan import write_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
 

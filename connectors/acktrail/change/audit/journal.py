@@ -27,8 +27,7 @@ from acktrail.change.audit.audit_chain import (
     rows_digest,
 )
 from acktrail.change.lifecycle.plan_life import ChangeStatus, GroupStatus, blocking, standings
-from acktrail.change.planning.change_plan import ChangePlan
-from acktrail.change.planning.plan_file import plan_row
+from acktrail.change.planning.change_plan import ChangePlan, plan_row
 from acktrail.config import TablesConfig
 from acktrail.errors import (
     AcktrailError,

@@ -35,7 +35,6 @@ class GroupFacts:
     state: str | None
     group_epoch: int | None
     members: tuple[str, ...]
-    coordinator_id: int | None
     rights: tuple[str, ...] | None
     error_code: int
     error: str | None
@@ -70,7 +69,6 @@ class PartitionState:
     record_offset: int
     snapshot_epoch: int
     state_epoch: int | None
-    leader_epoch: int | None
     start_offset: int | None
     first_unfinished_offset: int | None
     delivery_complete_count: int | None

@@ -19,7 +19,8 @@ from acktrail.change.planning.change_plan import ChangePlan, Notice, PartitionPl
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.verification.partition_outcome import VerifiedPartition
 from acktrail.errors import AcktrailError, ChangeInProgress, OutcomeUnknown
-from acktrail.kafka.changes import ChangeResult, ErrorScope, Outcome
+from acktrail.kafka.changes import ChangeResult, Outcome
+from acktrail.plain_data import from_json_value
 from acktrail.times import utc_text
 
 Key = tuple[str, str, int]
@@ -225,7 +226,7 @@ def _not_sent(group_id: str, topic: str | None, partition: int | None, error: Ac
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentPartition:
     """One share partition of a request: what the plan found there, what was asked, what the broker said (no answer:
-    `outcome` UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
+    its outcome is UNKNOWN). `ends` are the state partitions' ends right before it was sent. For a look that is not the
     first: what others asked `later` (the ends then, and their target), and the record (state partition, offset) by
     which it was found `overwritten_at`. `rival`: the plan whose unanswered request asked for the same before."""
 
@@ -233,11 +234,7 @@ class SentPartition:
     target_offset: int
     sent_at_ms: int
     ends: Mapping[int, int]
-    outcome: Outcome
-    error_code: int | None = None
-    error: str | None = None
-    error_scope: ErrorScope | None = None
-    advice: str = ""
+    answer: ChangeResult
     later: Sequence[tuple[Mapping[int, int], int]] = ()
     overwritten_at: tuple[int, int] | None = None
     rival: str | None = None
@@ -260,11 +257,7 @@ def answer_detail(results: Sequence[ChangeResult]) -> dict[str, Any]:
     """The detail of the row after it: the broker's answer, failures one by one."""
     return {
         "done": sum(result.outcome is Outcome.DONE for result in results),
-        "failed": [
-            [r.topic, r.partition, r.outcome, r.error_code, r.error_scope, r.error, r.advice]
-            for r in results
-            if r.outcome is not Outcome.DONE
-        ],
+        "failed": [result for result in results if result.outcome is not Outcome.DONE],
     }
 
 
@@ -286,21 +279,18 @@ def sent_partitions(plan: ResetPlan, rows: Iterable[AuditRow]) -> list[SentParti
     found = []
     for group_id, request in requests.items():
         answer = answers.get(group_id)
-        failed = {(topic, part): failure for topic, part, *failure in answer["failed"]} if answer is not None else {}
-        no_failure = (Outcome.UNKNOWN if answer is None else Outcome.DONE, None, None, None, "")
+        failed = [from_json_value(ChangeResult, one) for one in answer["failed"]] if answer is not None else []
+        by_part = {(one.topic, one.partition): one for one in failed}
+        outcome = Outcome.UNKNOWN if answer is None else Outcome.DONE
+        other = ChangeResult(group_id=group_id, outcome=outcome, error_code=None)
         ends, parts = asked_in(request)
         for topic, part, target in parts:
-            outcome, error_code, scope, error, advice = failed.get((topic, part), no_failure)
             one = SentPartition(
                 row=planned[group_id, topic, part],
                 target_offset=target,
                 sent_at_ms=request["sent_at_ms"],
                 ends=ends,
-                outcome=Outcome(outcome),
-                error_code=error_code,
-                error=error,
-                error_scope=None if scope is None else ErrorScope(scope),
-                advice=advice,
+                answer=by_part.get((topic, part), other),
             )
             found.append(one)
     return found

@@ -30,8 +30,7 @@ from acktrail.change.lifecycle.plan_life import (
     life_of,
     note_of,
 )
-from acktrail.change.planning.change_plan import ChangePlan, PartitionPlan
-from acktrail.change.planning.plan_file import DAY_MS, check_age
+from acktrail.change.planning.change_plan import DAY_MS, ChangePlan, PartitionPlan, check_age
 from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule

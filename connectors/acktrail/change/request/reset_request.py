@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -408,10 +409,9 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
 
 def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
     """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns."""
-    return "".join(
-        ",".join(([] if group is None else [_field(group)]) + [_field(topic), str(partition), str(offset)]) + "\n"
-        for group, topic, partition, offset in rows
-    )
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(row if row[0] is not None else row[1:] for row in rows)
+    return text.getvalue()
 
 
 def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
@@ -434,11 +434,3 @@ def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
 def _is_small(text: str) -> bool:
     """A plain number of few digits, without the cost of a pattern."""
     return len(text) <= _DIGITS and text.isascii() and text.isdigit()
-
-
-def _field(text: str) -> str:
-    """Quoted where a comma, a quote, a line end or a space at either end would be misread."""
-    if re.search(r'[",\r\n#]|^\s|\s$', text) or not text:
-        escaped = text.replace('"', '""')
-        return f'"{escaped}"'
-    return text

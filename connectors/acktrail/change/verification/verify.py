@@ -119,7 +119,9 @@ class _Verification:
     def _may_still_show(self, one: SentPartition, finding: ResetOutcome) -> bool:
         if finding.status is Status.NOT_PERSISTED:
             return True
-        is_open = finding.status is Status.UNKNOWN and one.outcome is Outcome.UNKNOWN and finding.evidence is None
+        is_open = (
+            finding.status is Status.UNKNOWN and one.answer.outcome is Outcome.UNKNOWN and finding.evidence is None
+        )
         return is_open and self._journal.now_ms < one.sent_at_ms + self._wait_s * 1000
 
     def _look(self) -> list[ResetOutcome]:
@@ -163,7 +165,7 @@ class _Verification:
         end = one.ends.get(partition, 0)
         case = ResetEvidence(
             target=one.target_offset,
-            outcome=one.outcome,
+            outcome=one.answer.outcome,
             before=one.row.state,
             records=[seen for seen in self._seen[key] if seen[0][1] >= end],
             is_complete=self._is_complete,
@@ -182,7 +184,7 @@ class _Verification:
             self._wait_s,
             self._start_offsets,
             lambda starts: any(
-                at != one.target_offset and one.outcome is not Outcome.REFUSED
+                at != one.target_offset and one.answer.outcome is not Outcome.REFUSED
                 for one, at in zip(self._asked, starts, strict=True)
             ),
         )
@@ -208,20 +210,20 @@ def until(wait_s: float, look: Callable[[], T], is_late: Callable[[T], bool]) ->
 
 
 def _described_status(one: SentPartition, start_offset: int | None) -> Status:
-    if one.outcome is Outcome.REFUSED:
+    if one.answer.outcome is Outcome.REFUSED:
         return Status.FAILED
     if start_offset == one.target_offset:
-        return Status.OK_BY_DESCRIPTION if one.outcome is Outcome.DONE else Status.UNKNOWN
-    if one.outcome is Outcome.DONE:
+        return Status.OK_BY_DESCRIPTION if one.answer.outcome is Outcome.DONE else Status.UNKNOWN
+    if one.answer.outcome is Outcome.DONE:
         return Status.NOT_PERSISTED if start_offset in (None, one.row.start_offset) else Status.UNKNOWN
-    return Status.UNKNOWN if one.outcome is Outcome.UNKNOWN else Status.NOT_ATTEMPTED
+    return Status.UNKNOWN if one.answer.outcome is Outcome.UNKNOWN else Status.NOT_ATTEMPTED
 
 
 def _verified(
     one: SentPartition, finding: ResetOutcome, now: PartitionState | None, described: int | None
 ) -> VerifiedPartition:
     before, status = one.row.state, finding.status
-    error = finding.why or one.error
+    error = finding.why or one.answer.error
     if status is Status.UNKNOWN and error is None:
         error = "no answer was noted, and the state topic does not show it: it may still arrive"
     if status.is_ok and not finding.moved_on and described not in (None, one.target_offset):
@@ -233,9 +235,9 @@ def _verified(
         status,
         error,
         target_offset=one.target_offset,
-        error_code=one.error_code,
-        error_scope=one.error_scope and one.error_scope.value,
-        advice="" if status.is_ok else one.advice,
+        error_code=one.answer.error_code,
+        error_scope=one.answer.error_scope and one.answer.error_scope.value,
+        advice="" if status.is_ok else one.answer.advice,
         start_offset_before=one.row.start_offset,
         start_offset_after=now and now.start_offset,
         described_start_offset=described,

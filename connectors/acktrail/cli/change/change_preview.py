@@ -40,8 +40,7 @@ def keep_new(plan: ChangePlan, target: TablesConfig | None, out: Path | None = N
     forbids it."""
     from acktrail.change import api
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.planning.change_plan import refusal_error
-    from acktrail.change.planning.plan_file import plan_json
+    from acktrail.change.planning.change_plan import plan_json, refusal_error
     from acktrail.cli.change.change_text import plan_text
 
     if target is not None:
@@ -77,7 +76,7 @@ def keep_or_execute(
 
 def _write_new(plan: ChangePlan, out: Path | None) -> None:
     """Write a new plan to the file that is named, if any."""
-    from acktrail.change.planning.plan_file import plan_json, write_text
+    from acktrail.change.planning.change_plan import plan_json, write_text
 
     if out is not None:
         write_text(plan_json(plan), out)
@@ -110,7 +109,7 @@ def show_outcome(
     """Print what became of a plan; raise when something of it is not done, also when it cannot be printed."""
     from acktrail.change import api
     from acktrail.change.change_kind import kind_of
-    from acktrail.change.planning.plan_file import to_json_value
+    from acktrail.plain_data import to_json_value
 
     found = api.outcome(journal, plan, settled, execution)
     try:

@@ -100,6 +100,7 @@ def plan_reset(
     del dry_run
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
+    from acktrail.change.new_plans import make_plan
     from acktrail.change.request.reset_request import parse_request
 
     asked = {
@@ -118,7 +119,7 @@ def plan_reset(
     with Cluster(at.kafka) as cluster:
         if wait_empty:
             api.wait_until_empty(cluster, api.requested_groups(cluster, request), timeout_s=wait_empty)
-        plan = api.make_plan(cluster, request, tables=target)
+        plan = make_plan(cluster, request, tables=target)
     keep_new(plan, target, out, as_json=at.as_json)
 
 
@@ -255,10 +256,10 @@ def undo(
     Takes back what the plan sent and verification found done. Any other share partition of the plan is refused by name;
     --partial takes back the rest.
     """
-    from acktrail.change import api
     from acktrail.change.change_kind import load_plan
     from acktrail.change.cluster import Cluster
     from acktrail.change.lifecycle.plan_status import undo_request, undoable
+    from acktrail.change.new_plans import make_plan
 
     target = at.needed
     request = undo_request(
@@ -269,5 +270,5 @@ def undo(
         without_state=without_state,
     )
     with Cluster(at.kafka) as cluster:
-        made = api.make_plan(cluster, request, tables=target)
+        made = make_plan(cluster, request, tables=target)
         keep_or_execute(cluster, made, target, out, waits, execute=execute, partial=partial, as_json=at.as_json)

@@ -52,7 +52,7 @@ def show(
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
     from acktrail.change.lifecycle.plan_status import plan_status
-    from acktrail.change.planning.plan_file import to_json_value
+    from acktrail.plain_data import to_json_value
 
     target = at.optional
     loaded = load_any_plan(plan, target)
@@ -101,7 +101,7 @@ def audit(
     """
     from acktrail.change.audit.integrity import checked_audit
     from acktrail.change.lifecycle.plan_status import audit_rows
-    from acktrail.change.planning.plan_file import to_json_value
+    from acktrail.plain_data import to_json_value
 
     target = at.needed
     report = to_json_value(checked_audit(target, anchor=anchor))
@@ -150,9 +150,9 @@ def _asked(detail: _Json) -> str:
 def _answered(detail: _Json) -> str:
     """What was done, then each failure, of a share partition, a topic or the group."""
     lines = [f"{detail['done']} done"] if "done" in detail else []
-    for topic, partition, *_, error, _ in detail.get("failed", ()):
-        where = topic if partition is None else f"{topic}:{partition}"
-        lines.append(": ".join(word for word in (where, error or "no answer") if word))
+    for one in detail.get("failed", ()):
+        where = one["topic"] if one["partition"] is None else f"{one['topic']}:{one['partition']}"
+        lines.append(": ".join(word for word in (where, one["error"] or "no answer") if word))
     return "; ".join(lines)
 
 

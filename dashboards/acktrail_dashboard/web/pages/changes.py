@@ -12,8 +12,7 @@ from acktrail.change.audit.journal import read_plan_row
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus
 from acktrail.change.lifecycle.plan_status import audit_rows, list_plans, plan_status
-from acktrail.change.planning.change_plan import by_severity
-from acktrail.change.planning.plan_file import partition_rows
+from acktrail.change.planning.change_plan import by_severity, partition_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError
 from acktrail.view.queue_rows import ROWS_A_PAGE, part_of

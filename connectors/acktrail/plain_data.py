@@ -1,0 +1,86 @@
+"""Frozen dataclasses as plain data, what JSON can hold, and back: dataclasses become objects, tuples lists,
+enumerations their text. Back, every field must be there with the right type, and no other.
+
+Example: ``Totals(groups=1, unit=CountUnit.RECORDS)`` is ``{"groups": 1, "unit": "records"}``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from acktrail.errors import InputError
+
+T = TypeVar("T")
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_hints = cache(get_type_hints)
+
+
+def to_json_value(value: Any) -> Any:
+    """`value` as objects, lists, text (times to the microsecond), whole numbers, booleans and null."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return [to_json_value(part) for part in value]
+    if is_dataclass(kind):
+        return {name: to_json_value(getattr(value, name)) for name in _names(kind)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="microseconds")
+    if isinstance(value, Mapping):
+        return {str(key): to_json_value(part) for key, part in value.items()}
+    raise TypeError(f"{kind.__name__} is not plain data")
+
+
+def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
+    """A value of the dataclass `kind` from plain data. Raises InputError: a field is missing, unknown, or of another
+    type."""
+    try:
+        return _read(kind, data)  # type: ignore[no-any-return]  # it was checked against `kind`
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def canonical_json(data: Any) -> str:
+    """The one text of plain data: keys sorted, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def fingerprint(data: Any) -> str:
+    """``sha256:`` and the digest of the canonical text: equal for equal data in any order or layout."""
+    return f"sha256:{hashlib.sha256(canonical_json(data).encode('ascii')).hexdigest()}"
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _read(kind: Any, data: Any) -> Any:
+    """`data` as a `kind`. Raises TypeError, ValueError: it is none."""
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, types.UnionType):
+        return None if data is None else _read(next(part for part in parts if part is not type(None)), data)
+    wanted: Any = list if parts else dict if is_dataclass(kind) else str if issubclass(kind, Enum) else kind
+    if type(data) is not wanted:
+        raise TypeError(f"{wanted.__name__} wanted, {type(data).__name__} found")
+    if parts:
+        kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else parts
+        return tuple(_read(*each) for each in zip(kinds, data, strict=True))
+    return _read_dataclass(kind, data) if wanted is dict else kind(data)
+
+
+def _read_dataclass(kind: type, data: Mapping[str, Any]) -> Any:
+    names, hints = _names(kind), _hints(kind)
+    if odd := sorted(set(names) ^ data.keys()):
+        raise ValueError(f"field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
+    return kind(**{name: _read(hints[name], data[name]) for name in names})

@@ -26,7 +26,8 @@ def interrupting(owner: type, name: str, number: int) -> None:
 
 if __name__ == "__main__":
     when, number = sys.argv.pop(1), int(sys.argv.pop(1))
-    signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
     if when == "before":
         interrupting(ResetAttempt, "_look_once_more", number)
     else:

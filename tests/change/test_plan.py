@@ -16,6 +16,7 @@ from acktrail.change.change_kind import parse_plan, read_plan
 from acktrail.change.collection.delivered_records import with_passed
 from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
 from acktrail.change.planning.change_plan import (
+    Notice,
     RefusedParts,
     Severity,
     check_age,
@@ -278,10 +279,14 @@ def test_the_hash_is_over_everything_else() -> None:
     assert from_json_value(ResetPlan, {**data, "plan_hash": plan.plan_hash}) == plan
 
 
-def test_a_right_that_is_missing_on_the_state_topic_is_configuration() -> None:
-    """As the help of `reset plan` has it: exit code 3."""
-    plan = a_plan(
-        a_request(), a_snapshot(cluster=replace(CLUSTER, state_topic_id=None, state_reason="READ is missing"))
-    )
+def test_a_missing_right_is_a_configuration_to_fix() -> None:
+    """On the state topic, or READ on the topic: exit code 3, and the error names the ACL as the broker's refusal
+    does."""
+    cluster = replace(CLUSTER, state_topic_id=None, state_reason="READ is missing")
+    plan = a_plan(a_request(), a_snapshot(cluster=cluster))
     error = refusal_error(plan.refusals, plan.groups)
     assert (error.exit_code, "--without-state" in error.hint) == (3, True)
+    refused = Notice(severity=Severity.REFUSAL, rule="unauthorized_topic", text="READ is missing", topic="orders")
+    error = refusal_error([refused, refused], ())
+    assert error.exit_code == 3
+    assert all(part in error.message for part in ("READ on topic 'orders'", "unauthorized_topic", "1 more"))

@@ -12,15 +12,13 @@ from uuid import uuid4
 import pytest
 from change.world import World
 from confluent_kafka import AcknowledgeType
-from drivers.command_line import run
+from drivers.command_line import Done, run
 from servers.workload import start_at
 
-from acktrail.change import api
 from acktrail.change.audit.integrity import checked_audit
-from acktrail.change.cluster import Cluster
 from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.change.lifecycle.plan_status import list_plans
-from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, GroupNotEmpty, OutcomeUnknown, PlanStale
+from acktrail.errors import AcktrailError, ChangeInProgress, ChangeRefused, OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, NewStartOffset, Outcome
 from acktrail.kafka.client.coordinators import SendResult
@@ -59,60 +57,78 @@ def standing(world: World, plan: dict[str, Any]) -> str:
     return next(line["standing"] for line in list_plans(world.tables) if line["plan_id"] == plan["plan_id"])
 
 
-@pytest.mark.parametrize(
-    ("rule", "changes"),
-    [
-        ("unknown_group", {"groups": ["no-such-group"]}),
-        ("no_such_group", {"groups": [], "group_globs": ["no-such-*"]}),
-        ("unknown_topic", {"topics": [NAME + "x"]}),
-        ("unknown_partition", {"topics": [f"{NAME}:0,2"]}),
-        ("internal_topic", {"topics": ["__consumer_offsets"]}),
-        ("would_skip", {"strategies": {"to-latest": None}}),
-        ("out_of_range", {"strategies": {"to-offset": "99"}, "out_of_range": "reject", "allow_skip": True}),
-        ("no_start_offset", {"groups": ["no-such-group"], "strategies": {"shift-by": "1"}, "allow_create": True}),
-    ],
-)
-def test_the_command_says_what_forbids_a_plan(
-    world: World, group: str, rule: str, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """R004-21, R004-26, R004-30: the rule is in the plan and in the one line on stderr, with exit code 2."""
-    wanted = {"groups": [group], "topics": [NAME], "strategies": {"to-earliest": None}, **changes}
-    options = [f"--group={name}" for name in wanted["groups"]]
-    options += [f"--group-glob={glob}" for glob in wanted.get("group_globs", [])]
-    options += [f"--topic={topic}" for topic in wanted["topics"]]
-    options += [f"--{kind}" if value is None else f"--{kind}={value}" for kind, value in wanted["strategies"].items()]
-    options += [f"--{flag.replace('_', '-')}" for flag in ("allow_skip", "allow_create") if wanted.get(flag)]
-    options += ["--out-of-range", wanted.get("out_of_range", "clamp")]
-    done = run(
-        capsys, "change", "plan", "reset", *options, "--json", "--bootstrap-server", world.kafka.bootstrap_servers
-    )
+def ask(capsys: pytest.CaptureFixture[str], world: World, *words: str) -> Done:
+    where = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", world.tables.uri)
+    return run(capsys, *words, *where)
 
-    assert done.code == 2, done.stderr
-    assert f"[{rule}]" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+
+def test_the_command_says_what_forbids_a_plan(world: World, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """R004-21, R004-26, R004-30: each rule is in the plan, the first one in the one line on stderr, with exit code
+    2."""
+    named = ("--group", group, "--group", "no-such-group", "--group-glob", "no-such-*")
+    topics = [f"--topic={topic}" for topic in (f"{NAME}:0,2", f"{NAME}x", "__consumer_offsets")]
+    done = ask(capsys, world, "change", "plan", "reset", *named, *topics, "--to-latest", "--json")
+
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1), done.stderr
     plan = json.loads(done.stdout)
-    assert rule in {notice["rule"] for notice in plan["notices"] if notice["severity"] == "refusal"}
+    refused = [notice["rule"] for notice in plan["notices"] if notice["severity"] == "refusal"]
+    assert f"[{refused[0]}]" in done.stderr
+    assert set(refused) >= {
+        *("unknown_group", "no_such_group", "unknown_topic", "unknown_partition", "internal_topic", "would_skip"),
+    }
     with pytest.raises(ChangeRefused):
         world.execute(plan)
     assert starts(world, group) == [5, 5]
 
 
-def test_members_forbid_a_reset_at_every_step(world: World, group: str, topic: str) -> None:
-    """R004-22, R004-26: with a member there is no plan; one that joins after the plan is refused before anything is
-    sent; both name it. When it is gone the group is empty again."""
-    plan = earliest(world, group)
+def commands(group: str, plan: Path) -> dict[str, tuple[str, ...]]:
+    """Every command that changes a group, as a dry run and for real."""
+    changes: dict[str, tuple[str, ...]] = {
+        "apply": ("change", "apply", str(plan)),
+        "delete group": ("groups", "delete", group),
+        "delete offsets": ("groups", "delete-offsets", "--group", group, "--topic", NAME),
+    }
+    planned = {"plan": ("change", "plan", "reset", "--group", group, "--topic", NAME, "--to-earliest")}
+    return {**planned, **changes, **{f"{name} --execute": (*change, "--execute") for name, change in changes.items()}}
+
+
+def test_members_forbid_a_reset_at_every_step(
+    world: World, group: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R004-22, R004-26: while the group has a member every command ends with 4 and names it, and nothing is sent. When
+    it is gone the group is empty again: --wait-empty lets a command begin then."""
+    plan, file = earliest(world, group), tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
     with world.member(group, topic):
-        refused = earliest(world, group)
-        with Cluster(world.kafka) as cluster, pytest.raises(GroupNotEmpty) as waited:
-            api.wait_until_empty(cluster, [group], timeout_s=0.2)
-        with pytest.raises(GroupNotEmpty) as joined:
-            world.execute(plan)
         before = starts(world, group)
-    assert [n["rule"] for n in refused["notices"] if n["severity"] == "refusal"] == ["group_not_empty"]
-    assert waited.value.members == joined.value.members == ("a-member",)
-    assert before == starts(world, group)
+        ends = {name: ask(capsys, world, *command) for name, command in commands(group, file).items()}
+        ends["wait"] = ask(capsys, world, "groups", "delete", group, "--wait-empty", "0.5")
+        assert before == starts(world, group)
+    assert {name: done.code for name, done in ends.items()} == dict.fromkeys(ends, 4)
+    assert all("a-member" in done.stderr for done in ends.values())
     assert standing(world, plan) == "REFUSED"
     assert world.verify(plan) == []
+    assert ask(capsys, world, "groups", "delete", group, "--wait-empty", "60").code == 0
+
+
+def test_a_dry_run_of_apply_shows_what_would_be_sent(
+    world: World, group: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every start offset of the request, as text and as JSON; nothing is sent."""
+    plan = str(tmp_path / "plan.json")
+    words = ("--group", group, "--topic", f"{NAME}:0", "--to-latest", "--allow-skip", "--out", plan)
+    planned = ask(capsys, world, "change", "plan", "reset", *words)
+    assert planned.code == 0, planned.stderr
+
+    text = ask(capsys, world, "change", "apply", plan)
+    shown = json.loads(ask(capsys, world, "change", "apply", plan, "--json").stdout)
+
+    assert text.code == 0
+    assert text.stdout.splitlines()[0].split() == ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "NEW-START-OFFSET"]
+    assert shown["parts"] == [
+        {"group": group, "topic": NAME, "partition": 0, "start_offset": 5, "new_start_offset": RECORDS}
+    ]
+    assert (shown["would_send"], shown["sent"]) == (1, 0)
 
 
 def test_work_after_the_plan_makes_it_stale(world: World, topic: str) -> None:
@@ -158,10 +174,12 @@ def _refused(world: World, plan: dict[str, Any], rule: str) -> None:
 
 
 def killed(world: World, plan: dict[str, Any], moment: str, tmp_path: Path) -> None:
+    """A process that carries out a plan and is killed right before or right after the request."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
-    script = Path(__file__).with_name("killed_process.py")
-    command = [sys.executable, str(script), world.kafka.bootstrap_servers, world.tables.uri, str(file), moment]
+    command = [sys.executable, str(Path(__file__).with_name("interrupted_process.py")), moment, "9"]
+    command += ["change", "apply", str(file), "--execute", "--bootstrap-server", world.kafka.bootstrap_servers]
+    command += ["--tables", world.tables.uri]
     assert subprocess.run(command, check=False, capture_output=True, timeout=300).returncode == -9
 
 

@@ -50,7 +50,7 @@ class Branch:
     metrics: str = ""
     """``(Tables, cluster id) -> Iterable[Metric]``."""
     messages: str = ""
-    """What people are sent: ``acktrail.view.sending.ChangesOf``."""
+    """What people are sent: ``acktrail.view.run_messages.ChangesOf``."""
     dags: tuple[str, ...] = ()
     """Modules alone, each with ``make(DagProfile)``, which makes its DAG (``dags/acktrail_branches.py``)."""
     views: str = ""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.run_messages import Known, Notification
-    from acktrail.view.sending import ChangesOf
+    from acktrail.view.run_messages import ChangesOf, Known, Notification
 
 MESSAGE: Final = "acktrail"
 """The name of the message in a notifier's templates."""
@@ -110,7 +109,7 @@ def notify_of_branches(target: run_target.Target | None, **context: Unpack[Conte
 
 def _send_changes(target: run_target.Target | None, context: Context, changes_of: ChangesOf) -> dict[str, Any]:
     from acktrail.tables.delta.store import Tables
-    from acktrail.view.sending import send_changes
+    from acktrail.view.run_messages import send_changes
 
     if target is None:
         raise AirflowSkipException("there is no observation of this run")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,21 +27,13 @@ from acktrail_dashboard.branch_views import branch_templates
 
 ROWS_SHOWN: Final = 200
 """Rows of a table with one body; the others are counted."""
-_STYLE: Final = "text/css; charset=utf-8"
-_SCRIPT: Final = "text/javascript; charset=utf-8"
-_FILES: Final = MappingProxyType(
-    {
-        "report.css": ("report.css", _STYLE),
-        "dashboard.css": ("dashboard.css", _STYLE),
-        "dashboard.js": ("dashboard.js", _SCRIPT),
-        "icon.svg": ("icon.svg", "image/svg+xml"),
-        "charts.js": ("charts.js", _SCRIPT),
-        "uplot.css": ("uplot-1.6.32.min.css", _STYLE),
-        "uplot.js": ("uplot-1.6.32.min.js", _SCRIPT),
-        "uplot-license.txt": ("uplot-LICENSE.txt", "text/plain; charset=utf-8"),
-    }
-)
-"""Name in addresses to file and media type."""
+_MEDIA_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+"""Of the files that pages load, by how their names end."""
 _FILTERS: Final = (
     *(finding_rows.seen_text, instant_text, offset_bands.bands, offset_bands.short, offset_bands.strip_label),
     *(offset_bands.strip_paths, partition_rows.group_line, partition_rows.notes, printable, printable_parts),
@@ -63,10 +56,11 @@ class StaticFile:
 def static_files() -> MappingProxyType[str, StaticFile]:
     """All files by name."""
     found = {}
-    for name, (path, media_type) in _FILES.items():
-        content = files("acktrail_dashboard").joinpath("static", path).read_bytes()
-        digest = hashlib.sha256(content).hexdigest()[:16]
-        found[name] = StaticFile(content=content, media_type=media_type, digest=digest)
+    for file in files("acktrail_dashboard").joinpath("static").iterdir():
+        if media_type := _MEDIA_TYPES.get(Path(file.name).suffix):
+            content = file.read_bytes()
+            digest = hashlib.sha256(content).hexdigest()[:16]
+            found[file.name] = StaticFile(content=content, media_type=media_type, digest=digest)
     return MappingProxyType(found)
 
 

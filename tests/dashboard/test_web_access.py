@@ -206,4 +206,4 @@ def test_vendored_files_are_the_released_ones() -> None:
 
     assert set(listed) == {file.name for file in folder.glob("uplot*")}
     assert {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in listed} == listed
-    assert b"MIT License" in static_files()["uplot-license.txt"].content
+    assert b"MIT License" in static_files()["uplot-LICENSE.txt"].content

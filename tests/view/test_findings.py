@@ -39,23 +39,9 @@ def test_open_findings_have_names_and_evidence(health: HealthTables, capsys: pyt
     done = asked(health, capsys)
     head, first, second = done.stdout.splitlines()
     assert done.code == 0
-    assert head.split() == ["SEVERITY", "RULE", "GROUP", "TOPIC", "PARTITION", "SINCE", "SEEN", "EVIDENCE", "DETAIL"]
+    assert " ".join(head.split()) == "SEVERITY RULE GROUP TOPIC PARTITION SINCE SEEN EVIDENCE DETAIL"
     assert first.endswith("-         state partition 3, offsets 0 to 9: it is so")
-    assert second.split() == [
-        "error",
-        "live_ahead",
-        "billing",
-        "orders",
-        "4",
-        "3",
-        "h",
-        "ago",
-        "4",
-        "3:17",
-        "it",
-        "is",
-        "so",
-    ]
+    assert " ".join(second.split()) == "error live_ahead billing orders 4 3 h ago 4 3:17 it is so"
 
 
 def test_findings_are_chosen(health: HealthTables, capsys: pytest.CaptureFixture[str]) -> None:

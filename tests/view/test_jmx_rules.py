@@ -144,34 +144,23 @@ def test_every_documented_metric_has_a_rule() -> None:
     assert unused == {"kafka_share_coordinator_event_queue_size"}
 
 
-@pytest.mark.full
-def test_every_metric_of_share_groups_that_the_broker_has_is_shown(shown: BrokerMetrics) -> None:
+def test_what_the_broker_has_is_shown(shown: BrokerMetrics) -> None:
     """Counts, values and the percentiles; rates over minutes are Prometheus's own work. Each rule gives a series,
-    except of what did not happen."""
+    except of what did not happen. A group with the separators of JMX in its name is a label's value (JMX keeps the
+    backslash before its quotes), never part of a metric. Times are in seconds."""
     counted = re.compile(r"><>(Count|Value|Max|50thPercentile|num-partitions|(share-)?group-count)$")
     ours = re.compile(
         r"type=(Share\w+Metrics|ShareSessionCache|DelayedShareFetchMetrics)\b|delayedOperation=ShareFetch"
     )
     mine = [each for each in shown.beans if ours.search(each) and counted.search(each)]
+    found = families(shown)
     assert len(mine) > 20
     assert [each for each in mine if rule_of(each) is None] == []
-    assert {rule["name"] for rule in rules()} - families(shown).keys() == NOT_HERE
-
-
-@pytest.mark.full
-def test_no_name_becomes_part_of_a_metric(shown: BrokerMetrics) -> None:
-    """A group with the separators of JMX in its name is a label's value (JMX keeps the backslash before its quotes);
-    topic and partition are those of the records."""
-    places = {tuple(sorted(labels.items())) for labels, _ in families(shown)["kafka_share_partition_in_flight_records"]}
+    assert {rule["name"] for rule in rules()} - found.keys() == NOT_HERE
+    places = {tuple(sorted(labels.items())) for labels, _ in found["kafka_share_partition_in_flight_records"]}
     group = GROUP.replace('"', '\\"')
     assert places == {(("group", group), ("partition", "0"), ("topic", "orders.eu-1"))}
-    assert families(shown).keys() <= {rule["name"] for rule in rules()}
-    assert {labels["group"] for labels, _ in families(shown)["kafka_share_group_acquire_max_seconds"]} == {group}
-
-
-def test_values_are_those_of_the_broker(shown: BrokerMetrics) -> None:
-    """Counts as they happened; times in seconds."""
-    found = families(shown)
+    assert {labels["group"] for labels, _ in found["kafka_share_group_acquire_max_seconds"]} == {group}
     by_type = {labels["type"]: value for labels, value in found["kafka_share_record_acknowledgements_total"]}
     assert (by_type["Accept"], by_type["Reject"]) == (5, 3)
     assert found["kafka_share_group_dead_letter_records_total"][0][1] == 3

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from samples.health_tables import HOSTILE, HealthTables
 
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
-from acktrail.view.run_messages import MOST_MESSAGES, WELL, Notification, NotificationKind, changed, limited
-from acktrail.view.sending import send_changes
+from acktrail.view.run_messages import (
+    MOST_MESSAGES,
+    WELL,
+    Notification,
+    NotificationKind,
+    changed,
+    limited,
+    send_changes,
+)
 
 RULE = "batches_do_not_overlap"
 IN_TROUBLE = [s for s, its in STATUS_TABLE.items() if its.urgency is not Urgency.NOTHING]

@@ -1,22 +1,24 @@
 """What people are sent about one subject, and what a run found that differs from what they know.
 
 Each subject (the gate, a critical rule on a group, a group) has one state now and one state that was last sent; a
-message is the difference. So a run that is repeated sends nothing twice, and a run whose messages were lost has them
-sent by the next one.
+message is the difference, and what was sent is kept in the table ``notifications``. So a run that is repeated sends
+nothing twice, and a run whose messages were lost has them sent by the next one.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import pyarrow.compute as pc
 
+from acktrail.branches import branches
 from acktrail.model.queue_status import STATUS_TABLE, QueueStatus, Urgency
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.plain_tables import printable
@@ -54,11 +56,11 @@ class Notification:
 
     kind: str
     subject: str
-    state: str
-    urgency: Urgency
     title: str
     text: str
     page: str = ""
+    state: str = WELL
+    urgency: Urgency = Urgency.NOTHING
     query: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -111,22 +113,12 @@ def _gate(tables: Tables, run_id: str) -> list[Notification]:
     failed = [row for row in newest.values() if row["success"] is False or row["error"] is not None]
     stopping = sorted((row for row in failed if row["severity"] == _CRITICAL), key=lambda row: row["expectation"])
     rules = sorted({row["expectation"] for row in stopping})
+    title, text = "The gate lets runs pass again", "No critical rule is broken."
+    well = Notification(kind=NotificationKind.GATE, subject=GATE, title=title, text=text, page="checks")
     if not rules:
-        title, text, urgency = "The gate lets runs pass again", "No critical rule is broken.", Urgency.NOTHING
-    else:
-        title, urgency = f"The gate stops: {_some(rules)}", Urgency.ACT
-        text = " ".join(_why(row) for row in stopping[:_NAMED])
-    return [
-        Notification(
-            kind=NotificationKind.GATE,
-            subject=GATE,
-            state=json.dumps(rules) if rules else WELL,
-            urgency=urgency,
-            title=title,
-            text=text,
-            page="checks",
-        )
-    ]
+        return [well]
+    title, text = f"The gate stops: {_some(rules)}", " ".join(_why(row) for row in stopping[:_NAMED])
+    return [replace(well, state=json.dumps(rules), urgency=Urgency.ACT, title=title, text=text)]
 
 
 def _why(row: Mapping[str, Any]) -> str:
@@ -175,8 +167,6 @@ def _gone_finding(subject: str) -> Notification:
     return Notification(
         kind=NotificationKind.CRITICAL_FINDING,
         subject=subject,
-        state=WELL,
-        urgency=Urgency.NOTHING,
         title=_of_finding("No longer seen", subject),
         text="The newest reconciliation does not find it.",
         page="findings",
@@ -211,38 +201,26 @@ def _is_newest(tables: Tables, run_id: str) -> bool:
 
 def _status(group_id: str, status: QueueStatus, rows: Sequence[Mapping[str, Any]]) -> Notification:
     meaning, name = STATUS_TABLE[status], printable(group_id)
-    query = (("id", group_id),)
-    if meaning.urgency is Urgency.NOTHING:
-        return Notification(
-            kind=NotificationKind.STATUS,
-            subject=group_id,
-            state=WELL,
-            urgency=meaning.urgency,
-            title=f"Group {name} is well again",
-            text=f"{in_words(status)}: {meaning.meaning}.",
-            page="group",
-            query=query,
-        )
-    own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
-    places = _some([f"{_topic(row)}:{row['partition']}" for row in own])
-    return Notification(
+    well = Notification(
         kind=NotificationKind.STATUS,
         subject=group_id,
-        state=status.value,
-        urgency=meaning.urgency,
-        title=f"Group {name}: {in_words(status)}",
-        text=f"{places}: {trouble_text(status, own[0]['reason'])}",
+        title=f"Group {name} is well again",
+        text=f"{in_words(status)}: {meaning.meaning}.",
         page="group",
-        query=query,
+        query=(("id", group_id),),
     )
+    if meaning.urgency is Urgency.NOTHING:
+        return well
+    own = sorted((row for row in rows if row["status"] == status), key=lambda row: (_topic(row), row["partition"]))
+    places = _some([f"{_topic(row)}:{row['partition']}" for row in own])
+    title, text = f"Group {name}: {in_words(status)}", f"{places}: {trouble_text(status, own[0]['reason'])}"
+    return replace(well, state=status.value, urgency=meaning.urgency, title=title, text=text)
 
 
 def _gone_group(group_id: str) -> Notification:
     return Notification(
         kind=NotificationKind.STATUS,
         subject=group_id,
-        state=WELL,
-        urgency=Urgency.NOTHING,
         title=f"Group {printable(group_id)} is gone",
         text="The newest reconciliation finds no share partition of it.",
         page="groups",
@@ -256,3 +234,82 @@ def _topic(row: Mapping[str, Any]) -> str:
 def _some(names: Sequence[str], between: str = ", ") -> str:
     more = len(names) - _NAMED
     return between.join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+ChangesOf = Callable[[Known, Tables, str], tuple[Notification, ...]]
+"""The messages that people lack, by what is known, the tables and the run."""
+_SENT: Final = "notifications"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentNotifications:
+    """The messages of one run that went out, and the changes that they stand for."""
+
+    messages: tuple[Notification, ...]
+    changes: int
+
+
+def send_changes(
+    tables: Tables,
+    run_id: str,
+    send: Callable[[Notification], None],
+    changes_of: ChangesOf = changed,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> SentNotifications:
+    """Hand every change that `run_id` shows to `send`, and keep what went out. `changes_of`: the messages that people
+    lack, by default those of a reconciliation.
+
+    What `send` raises is raised after the messages before it are kept, so that another try sends the others. A process
+    that dies between a message and its row sends that message again: none is lost. Raises also what ``Tables`` raises.
+    """
+    known, number = _known(tables)
+    changes = changes_of(known, tables, run_id)
+    messages = limited(changes)
+    gone_out: list[Notification] = []
+    try:
+        for message in messages:
+            send(message)
+            gone_out.append(message)
+    finally:
+        whole = len(gone_out) == len(messages)
+        _keep(tables, run_id, number, changes if whole else [each for each in gone_out if each in changes], now)
+    return SentNotifications(messages=messages, changes=len(changes))
+
+
+def _known(tables: Tables) -> tuple[dict[tuple[str, str], str], int]:
+    """The newest state of each subject, and the number of the next message."""
+    rows = tables.read(_SENT, columns=["kind", "subject", "state", "number"]).sort_by("number").to_pylist()
+    return {(row["kind"], row["subject"]): row["state"] for row in rows}, len(rows)
+
+
+def _keep(
+    tables: Tables, run_id: str, first_number: int, sent: Sequence[Notification], now: Callable[[], datetime]
+) -> None:
+    if not sent:
+        return
+    at = now()
+    common = {"cluster_id": _cluster(tables, run_id), "run_id": run_id}
+    rows = [
+        {
+            **common,
+            "sent_at": at,
+            "number": first_number + index,
+            "kind": str(message.kind),
+            "subject": message.subject,
+            "state": message.state,
+            "urgency": message.urgency.value,
+            "title": message.title,
+            "text": message.text,
+        }
+        for index, message in enumerate(sent)
+    ]
+    tables.append(_SENT, rows)
+
+
+def _cluster(tables: Tables, run_id: str) -> str | None:
+    """Of the reconciliation `run_id`, or of a branch's look."""
+    for name in ("run_totals", *(name for branch in branches() for name in sorted(branch.looks))):
+        rows = tables.read(name, columns=["cluster_id"], where=pc.field("run_id") == run_id)
+        if rows.num_rows:
+            return str(rows["cluster_id"][0])
+    return None

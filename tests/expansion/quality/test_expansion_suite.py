@@ -23,8 +23,7 @@ from acktrail.model.rules.catalogue import BRANCH_RULES, RULE_BY_ID
 from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
-from acktrail.view.run_messages import Notification
-from acktrail.view.sending import send_changes
+from acktrail.view.run_messages import Notification, send_changes
 from acktrail.view.table_metrics import metrics_text
 from acktrail_expansion.law.order import OrderVerdict
 from acktrail_expansion.law.partition_ledger import FenceGap

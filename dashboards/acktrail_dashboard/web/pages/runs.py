@@ -23,6 +23,8 @@ from acktrail.view.wording import RESULTS, SEVERITIES, canonical, status_rank, t
 from acktrail_dashboard.web.web_page import Visit, WebPage
 
 _QUARANTINED_SHOWN: Final = 100
+_OF_AIRFLOW: Final = {"dag_id": None, "is_foreign": False, "outer": None, "newest_plans": None}
+"""What a tab of Airflow sets: a run of ours has none of it."""
 _SHOWN: Final = 50
 _PLANS_SHOWN: Final = 20
 _SUMMED: Final = ("records_read", "records_decoded", "records_quarantined")
@@ -56,10 +58,7 @@ def run_context(visit: Visit, run_ids: Sequence[str]) -> dict[str, Any]:
         "plans": sorted(plans.to_pylist(), key=lambda plan: str(plan["created_at"]), reverse=True),
         "verified": sorted(set(executions["plan_id"].to_pylist()) - set(plans["plan_id"].to_pylist())),
         "place": visit.reader.tables.root,
-        "dag_id": None,
-        "is_foreign": False,
-        "outer": None,
-        "newest_plans": None,
+        **_OF_AIRFLOW,
     }
 
 

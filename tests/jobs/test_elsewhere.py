@@ -1,4 +1,5 @@
-"""The same jobs where Spark runs elsewhere: on a cluster's executors, and through Spark Connect."""
+"""The same jobs where Spark runs elsewhere: on a cluster that runs the driver, too (also ``test_event_log``,
+``test_connect_server``)."""
 
 from __future__ import annotations
 
@@ -10,45 +11,12 @@ import pytest
 from jobs.test_object_storage import rows
 from jobs.test_reconcile import busy
 from jobs.world import World
-from pyspark.sql import SparkSession
 from servers.yarn_cluster import SPARK_JARS, running_yarn
 
 from acktrail.config import environment
-from acktrail_jobs.commands.pipeline_commands import build_history, reconcile
+from acktrail_jobs.commands.pipeline_commands import reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark")]
-
-ELSEWHERE = {
-    "cluster": {"MASTER": "local-cluster[2,1,1024]"},
-    "connect": {"SPARK_REMOTE": "local[2]", "PYSPARK_PYTHON": sys.executable},
-}
-"""Executors as processes of their own behind a real master; a Connect server that is reached over its protocol."""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("place", ["cluster", "connect"])
-def test_jobs_give_the_same_elsewhere(place: str, tmp_path: Path, spark: SparkSession) -> None:
-    """Reconciled and with a history: row by row the same tables as from two local threads, by the same code."""
-    there, here = World(tmp_path / "there"), World(tmp_path / "here")
-    for world in (there, here):
-        busy(world, 1, groups=6)
-        world.observe("r0")
-    reconcile(here.config, "r0")
-    build_history(here.config)
-    script = Path(__file__).with_name("jobs_elsewhere.py")
-    done = subprocess.run(
-        [sys.executable, script, there.config.uri],
-        env=environment(**ELSEWHERE[place]),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [place]
-    for name in ("share_partition_states", "reconciliations", "findings", "delivery_history"):
-        assert rows(there.tables, name) == rows(here.tables, name), name
-    assert rows(here.tables, "delivery_history")
 
 
 @pytest.mark.full

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -261,25 +260,3 @@ def _wide_update(dice: random.Random, begin: int) -> ShareUpdate:
         delivery_complete_count=None,
         batches=(own,),
     )
-
-
-def _hostile() -> Iterator[StatusChange]:
-    key = key_of("g\x00' \x1b[2J\u202e💥")
-    yield from History(0, {}).record(
-        ShareUpdate(
-            key=key,
-            snapshot_epoch=0,
-            leader_epoch=None,
-            start_offset=2**63 - 1,
-            delivery_complete_count=None,
-            batches=(),
-        ),
-        offset=2**63 - 1,
-        timestamp_ms=None,
-    )
-
-
-def test_changes_come_back_from_their_rows() -> None:
-    """Names of any kind and offsets to the last one."""
-    changes = list(_hostile())
-    assert list(changes_of(change_table(changes))) == changes != []

@@ -8,7 +8,7 @@ import pytest
 from definitions.batch_laws import in_order
 from hypothesis import given
 from hypothesis import strategies as st
-from samples.random_records import batches, disjoint_batches
+from samples.random_records import batches
 
 from acktrail.model.batches import StateBatch, combine_state_batches
 
@@ -128,17 +128,3 @@ def test_the_largest_offset_does_not_overflow() -> None:
     assert combine_state_batches(parse(f"{top - 5}-{top} 0 1"), parse(f"{top}-{top} 2 1"), None) == parse(
         f"{top - 5}-{top - 1} 0 1; {top}-{top} 2 1"
     )
-
-
-@given(disjoint_batches())
-def test_one_shared_offset_breaks_the_order(found: tuple[StateBatch, ...]) -> None:
-    """Ascending, disjoint batches break no rule of order; one offset in two neighbours breaks one."""
-    assert in_order(found)
-    for index in range(1, len(found)):
-        seam = StateBatch(
-            first_offset=found[index - 1].last_offset,
-            last_offset=found[index].last_offset,
-            delivery_state=0,
-            delivery_count=1,
-        )
-        assert not in_order((*found[:index], seam))

@@ -21,7 +21,6 @@ from acktrail.model.status_changes import (
     LAST_OFFSET,
     UNKNOWN,
     Cause,
-    KnownState,
     OffsetStatus,
     OffsetStatusKind,
     StatusChange,
@@ -122,27 +121,6 @@ def test_changes_are_the_longest_ranges_that_changed(log: list[StateRecord]) -> 
             assert one.last_offset < next_one.first_offset
             is_alike = (one.before, one.after) == (next_one.before, next_one.after)
             assert not (is_alike and one.last_offset + 1 == next_one.first_offset)
-
-
-@given(logs)
-def test_every_change_starts_from_the_status_before_it(log: list[StateRecord]) -> None:
-    """`before` is what the change before it left, offset by offset; the first change of a share partition is of all."""
-    laid = Laid()
-    for changes in changes_of(log):
-        for change in changes:
-            own = laid.at.get(change.key, {})
-            assert {own.get(p, change.before) for p in PLACES if change.covers(p)} <= {change.before}
-        laid.lay(changes)
-
-
-@given(logs, st.integers(0, 9))
-def test_resuming_at_any_record_gives_the_same_changes(log: list[StateRecord], cut: int) -> None:
-    """Going on from the states that a first part left gives the changes of one pass over all."""
-    held: dict[SharePartition, KnownState] = {}
-    early = list(changes_of(log[:cut], History(0, held)))
-    late = list(changes_of(log[cut:], History(0, dict(held)), first=min(cut, len(log))))
-
-    assert [*early, *late] == list(changes_of(log))
 
 
 @given(coordinator_logs(), st.integers(0, 12), st.integers(0, 5), st.booleans())

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
 from drivers.bounded_reading import everything, keys
 from drivers.command_line import run
 from samples.history_tables import build
@@ -29,6 +28,7 @@ from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
 
+FOR_LETTERS = {"errors.deadletterqueue.group.enable": "true"}
 HEADERS = {"topic": "orders", "partition": "0", "offset": "7", "group": "g", "delivery.count": "5", "message": "no"}
 
 
@@ -105,9 +105,7 @@ def test_a_topic_without_the_brokers_prefix_gets_no_dead_letter(
     where = ("--bootstrap-server", broker.bootstrap_servers)
     tables = ("--tables", str(tmp_path / "tables"))
     for name in ("letters-of-audit", "dlq.kept"):
-        new = NewTopic(name, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})
-        for future in workload.admin.create_topics([new]).values():
-            future.result()
+        workload.create_topic(name, **FOR_LETTERS)
     workload.create_topic("audited")
     for group, letters in (("audit", "letters-of-audit"), ("kept", "dlq.kept")):
         workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
@@ -154,9 +152,7 @@ def test_what_a_broker_writes_of_records_that_are_given_up(
     try:
         worker.create("letters", {"connector.class": "DeadLetterSource", **config, **keys(broker.config())})
         until(lambda: worker.status("letters").state is RunState.RUNNING, what="the connector's task")
-        new = NewTopic(letters, 2, 1, config={"errors.deadletterqueue.group.enable": "true"})
-        for future in workload.admin.create_topics([new]).values():
-            future.result()
+        workload.create_topic(letters, 2, **FOR_LETTERS)
         workload.configure_group(group, errors_deadletterqueue_topic_name=letters)
         workload.produce(topic, 6)
         settle(workload, group, topic, rejected={5, 8}, released=6)

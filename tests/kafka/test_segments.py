@@ -1,35 +1,123 @@
-"""Log segments copied from a running broker's disk, against what an ordinary consumer gets."""
+"""Log segments copied from a running broker's disk, against what an ordinary consumer gets and what Kafka's own tool for
+them prints (kafka-dump-log.sh)."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from drivers.command_line import run
 from drivers.whole_topic import records_of
+from oracle.kafka_group_forms import kafka_forms
+from servers.real_broker import kafka_tool
+from servers.workload import Worked, Workload
 
 from acktrail.embedded import EmbeddedBroker
+from acktrail.format.wire.group_record import decode
 from acktrail.format.wire.raw_record import RawRecord
+from acktrail.model.group_records import GroupRecordType
 from acktrail.offline.copied_files import read_files
 from acktrail.offline.log_segment import ReadReport, SegmentDamage
 
 pytestmark = pytest.mark.broker
+RECORD = re.compile(r"\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)")
+CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 
 
-def copied_segments(broker: EmbeddedBroker, to: Path, pattern: str) -> list[Path]:
-    """The segments of the partitions whose folder matches, copied while the broker runs."""
-    found = []
-    for folder in sorted((broker.folder / "data").glob(pattern)):
-        (to / folder.name).mkdir()
-        found += [Path(shutil.copy(file, to / folder.name)) for file in sorted(folder.glob("*.log"))]
-    assert found
+def copied(broker: EmbeddedBroker, to: Path, topic: str) -> list[Path]:
+    """The topic's segments that are not empty."""
+    for folder in (broker.folder / "data").glob(f"{topic}-*"):
+        shutil.copytree(folder, to / folder.name)
+    return sorted(file for file in to.glob(f"{topic}-*/*.log") if file.stat().st_size)
+
+
+def dumped(files: list[Path], decoder: str) -> dict[tuple[int, int], tuple[dict[str, Any], dict[str, Any] | None]]:
+    """By address, key and value as Kafka's tool prints them; value None: it printed none."""
+    command = kafka_tool("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", ",".join(map(str, files)))
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    found, partition = {}, -1
+    for line in printed.splitlines():
+        if line.startswith("Dumping "):
+            partition = int(Path(line.removeprefix("Dumping ")).parent.name.rpartition("-")[2])
+        if (record := RECORD.match(line)) is not None:
+            value = record[3].strip()
+            found[partition, int(record[1])] = (
+                json.loads(record[2]),
+                json.loads(value) if value.startswith("{") else None,
+            )
     return found
 
 
-CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
+def batches(found: list[list[int]]) -> list[dict[str, int]]:
+    names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+    return [dict(zip(names, batch, strict=True)) for batch in found]
+
+
+def as_kafka_prints_state(row: dict[str, Any]) -> dict[str, Any]:
+    """A snapshot or an update as the tool prints its value; its own names, defaults left out."""
+    fields = {
+        "snapshotEpoch": row["snapshot_epoch"],
+        "stateEpoch": row.get("state_epoch"),
+        "leaderEpoch": row["leader_epoch"],
+        "startOffset": row["start_offset"],
+        "deliveryCompleteCount": row["delivery_complete_count"],
+        "createTimestamp": row.get("create_timestamp"),
+        "writeTimestamp": row.get("write_timestamp"),
+        "stateBatches": batches(row["batches"]),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def test_state_as_kafkas_tool_reads_it(
+    broker: EmbeddedBroker, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every record of the state topic's segments: the same address, the same fields."""
+    files = copied(broker, tmp_path, "__share_group_state")
+    rows = run(capsys, "record", "decode", *files).rows
+
+    theirs = dumped(files, "--share-group-state-decoder")
+
+    assert len(rows) > worked.accepted
+    assert {(row["state_partition"], row["offset"]) for row in rows} == theirs.keys()
+    for row in rows:
+        key, value = theirs[row["state_partition"], row["offset"]]
+        expected = {"groupId": row["group"], "topicId": row["topic_id"], "partition": row["partition"]}
+        assert key["data"] == expected
+        assert (value is None) == (row["type"] == "tombstone")
+        if value is not None:
+            assert value["data"] == as_kafka_prints_state(row)
+
+
+def test_groups_as_kafkas_tool_reads_them(
+    broker: EmbeddedBroker, worked: Worked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R000-08: every record about share groups in the offsets topic's segments, with the same fields; all six types and
+    a tombstone are among them, and what is about others is left out and counted."""
+    files = copied(broker, tmp_path, "__consumer_offsets")
+    done = run(capsys, "record", "decode", "--topic", "consumer-offsets", *files)
+
+    theirs = dumped(files, "--offsets-decoder")
+
+    kinds = {kind.value: kind.name.lower() for kind in GroupRecordType}
+    about_groups = {address: pair for address, pair in theirs.items() if int(pair[0]["type"]) in kinds}
+    assert {(row["partition"], row["offset"]) for row in done.rows} == about_groups.keys()
+    assert {row["decode_status"] for row in done.rows} == {"decoded"}
+    assert {row["type"] for row in done.rows} == {*kinds.values(), "tombstone"}
+    for raw in read_files(files, ReadReport()):
+        address = raw.state_partition, raw.offset
+        if address in about_groups:
+            key, value = about_groups[address]
+            ours = kafka_forms(decode(raw.key, raw.value), int(key["type"]))
+            assert ours == (key["data"], None if value is None else value["data"])
+    others = len(theirs) - len(about_groups)
+    assert (f"{others:,} records of offsets and other groups left out" in done.stderr) == bool(others)
 
 
 def consumed(broker: EmbeddedBroker, topic: str) -> list[RawRecord]:
@@ -37,37 +125,26 @@ def consumed(broker: EmbeddedBroker, topic: str) -> list[RawRecord]:
     return [*records_of({"bootstrap.servers": broker.bootstrap_servers}, topic)]
 
 
-def produce(broker: EmbeddedBroker, topic: str, count: int, **properties: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50, **_dotted(properties)})
+def produce(broker: EmbeddedBroker, topic: str, count: int, codec: str = "none") -> None:
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 50, "compression.type": codec}
+    producer = Producer(properties)
     for number in range(count):
-        producer.produce(
-            topic,
-            key=None if number % 7 == 0 else b"key %d" % number,
-            value=b"value " * (number % 40),
-            headers={"h": "1"},
-        )
+        key = None if number % 7 == 0 else b"key %d" % number
+        producer.produce(topic, key=key, value=b"value " * (number % 40), headers={"h": "1"})
     assert producer.flush(30) == 0
 
 
-def _dotted(properties: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "."): value for name, value in properties.items()}
-
-
 @pytest.fixture(scope="module")
-def topics(broker: EmbeddedBroker) -> dict[str, str]:
+def topics(broker: EmbeddedBroker, workload: Workload) -> dict[str, str]:
     """By codec, a topic whose log the broker itself packs with it; and ``producer``: as the client packed it."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     found = {codec: f"packed-{codec}-{uuid4().hex[:8]}" for codec in [*CODECS, "producer"]}
     for codec, name in found.items():
-        config = {
-            "compression.type": codec,
-            "message.timestamp.type": "LogAppendTime" if codec == "lz4" else "CreateTime",
-        }
-        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
+        time = "LogAppendTime" if codec == "lz4" else "CreateTime"
+        workload.create_topic(name, **{"compression.type": codec, "message.timestamp.type": time})
     for codec in CODECS:
         produce(broker, found[codec], 200)
     for codec in [*CODECS[:-1], "none"]:
-        produce(broker, found["producer"], 50, compression_type=codec)
+        produce(broker, found["producer"], 50, codec)
     return found
 
 
@@ -75,7 +152,7 @@ def topics(broker: EmbeddedBroker) -> dict[str, str]:
 def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dict[str, str], tmp_path: Path) -> None:
     """Batches that Kafka's own codecs packed, and those that librdkafka packed, give what the consumer gets, times of
     creation or of the append."""
-    (file,) = copied_segments(broker, tmp_path, f"{topics[codec]}-0")
+    (file,) = copied(broker, tmp_path, topics[codec])
     damage: list[SegmentDamage] = []
 
     records = list(read_files([file], ReadReport(state_partition=0, on_damage=damage.append)))
@@ -85,12 +162,11 @@ def test_codecs_of_a_real_broker(codec: str, broker: EmbeddedBroker, topics: dic
     assert len(records) == (250 if codec == "producer" else 200)
 
 
-def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_transactions_of_a_real_broker(broker: EmbeddedBroker, workload: Workload, tmp_path: Path) -> None:
     """Of committed, aborted and open transactions the segment gives what a consumer of committed records gets, and an
     address for records without an outcome yet."""
     topic = f"transactions-{uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    workload.create_topic(topic)
     producers = [
         Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"{topic}-{number}"})
         for number in range(2)
@@ -107,7 +183,7 @@ def test_transactions_of_a_real_broker(broker: EmbeddedBroker, tmp_path: Path) -
     opened: list[int] = []
     producers[1].produce(topic, value=b"open", on_delivery=lambda _, message: opened.append(message.offset()))
     producers[1].flush(30)
-    (file,) = copied_segments(broker, tmp_path, f"{topic}-0")
+    (file,) = copied(broker, tmp_path, topic)
     damage: list[SegmentDamage] = []
     reading = ReadReport(state_partition=0, on_damage=damage.append)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from samples.random_records import records as state_records
 from servers.real_broker import restart
 from servers.workload import Workload, until
+from state_topics.filled_topic import fill
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SourceTaskContext
@@ -59,12 +60,8 @@ def producer(config: KafkaConfig, **properties: object) -> Producer:
     return Producer({**to_librdkafka(config), **properties, "client.id": "__admin_client"})
 
 
-def write(config: KafkaConfig, count: int, partition: int = 0, *, text: bytes = b"junk") -> None:
-    sender = producer(config)
-    for number in range(count):
-        sender.produce(STATE_TOPIC, b"%s %d" % (text, number), key=b"key", partition=partition)
-        sender.poll(0)
-    assert sender.flush(30) == 0
+def write(broker: EmbeddedBroker, count: int, partition: int = 0, *, text: bytes = b"junk") -> None:
+    fill(broker, ((partition, b"key", b"%s %d" % (text, number)) for number in range(count)))
 
 
 def started(config: KafkaConfig, name: str = STATE_TOPIC) -> StateTask:
@@ -146,11 +143,11 @@ def test_an_open_transaction_does_not_hold_a_bounded_reading(crafted: EmbeddedBr
     assert read_all(config, ordinary) == [0, 1, 2]
 
 
-def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig) -> None:
+def test_records_after_the_start_belong_to_the_next_run(topic: KafkaConfig, crafted: EmbeddedBroker) -> None:
     """A bounded run ends where the log ended when the task was started, however much is written meanwhile."""
-    write(topic, 5)
+    write(crafted, 5)
     task = started(topic)
-    write(topic, 5)
+    write(crafted, 5)
     assert offsets(drain(task)) == [0, 1, 2, 3, 4]
 
 
@@ -159,7 +156,7 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
     """A run continues when the broker comes back."""
     count = 60_000
     for partition in range(PARTITIONS):
-        write(topic, count // PARTITIONS, partition)
+        write(crafted, count // PARTITIONS, partition)
     task = started(topic)
     batches = [*until(lambda: task.poll(0.2), what="the first batch")]
     restart(crafted)
@@ -172,13 +169,13 @@ def test_a_restart_of_the_broker_loses_and_doubles_nothing(topic: KafkaConfig, c
 def test_another_incarnation_is_never_mixed_in(topic: KafkaConfig, crafted: EmbeddedBroker, old_records: int) -> None:
     """The topic is recreated with more records than the old one had: not one of them is given. From an empty log
     only the topic's id shows it."""
-    write(topic, old_records, text=b"old")
+    write(crafted, old_records, text=b"old")
     task = StateTask(topic, bounded=False, partitions=(0,))
     task.start(SourceTaskContext())
     first = until(lambda: old_records == 0 or task.poll(0.2), what="the old records")
     assert old_records == 0 or first[-1].position == old_records
     renew(Workload(crafted.config()))
-    write(topic, 5_000, text=b"new")
+    write(crafted, 5_000, text=b"new")
 
     def is_refused() -> bool:
         try:

@@ -1,5 +1,5 @@
-"""Log segments copied from a running broker's disk, against what a consumer gets and what Kafka's own tool for them prints
-(kafka-dump-log.sh)."""
+"""Log segments copied from a running broker's disk, against what a consumer gets, and what Kafka's own tool prints of
+them (kafka-dump-log.sh)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from typing import Final
 from acktrail.config import duration, setting
 from acktrail.errors import ConfigurationError
 from acktrail.model.acls import WantedAcls, each, seen
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 
 _MAPPINGS: Final = "ACKTRAIL_KEY_MAPPINGS"
 LOOK: Final = "ledger"

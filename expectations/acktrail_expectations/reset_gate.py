@@ -33,16 +33,7 @@ _NUMBERS: Final = (
     *("hidden_ahead", "delivered_again", "passed_again", "acknowledgements_known", "archived_known"),
     *("passed_acknowledged", "passed_archived", "skipped"),
 )
-_PARTITION_ROWS: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("group_id", "topic", "topic_id", "clamp")),
-        *(pa.field(name, pa.int64()) for name in _NUMBERS),
-        pa.field("refused", pa.bool_()),
-    ]
-)
-"""The columns of ``partition_rows`` that the frame is made of."""
-
-
+_TEXTS: Final = ("group_id", "topic", "topic_id", "clamp")
 _RESULT_COLUMNS: Final = (
     "attempt", "group_id", "topic", "topic_id", "partition", "target_offset", "status", "start_offset_after",
     "described_start_offset", "state_epoch_before", "state_epoch_after", "evidence_offset", "verified_at",
@@ -118,12 +109,14 @@ def reset_plan_frame(plan: ChangePlan) -> pd.DataFrame:
     """The share partitions of a plan.
 
     Returns:
-        ``_PARTITION_ROWS`` and `sent_target` (missing where the share partition is refused), `unclamped_target` (of
-        those that were not clamped), `has_target_or_refusal`, `unallowed_skip`, `records_to_deliver` (log end less
-        target, without the offsets that are no records) and `sum_of_delivered_again` (what lies below the start
-        offset, and what is finished in the state).
+        ``_TEXTS``, ``_NUMBERS``, `refused`, and `sent_target` (missing where the share partition is refused),
+        `unclamped_target` (of those that were not clamped), `has_target_or_refusal`, `unallowed_skip`,
+        `records_to_deliver` (log end less target, without the offsets that are no records) and
+        `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
     """
-    frame = _with_topic_ids(frame_of(pa.Table.from_pylist(partition_rows(plan), schema=_PARTITION_ROWS)))
+    types = dict.fromkeys(_NUMBERS, "Int64") | {"refused": "boolean"}
+    rows = pd.DataFrame(partition_rows(plan), columns=[*_TEXTS, *types]).astype(types)
+    frame = _with_topic_ids(rows)
     refused = known_true(frame["refused"])
     may_skip = isinstance(plan, ResetPlan) and plan.request.may_skip
     sent = where(frame["target_offset"], ~refused)

@@ -40,7 +40,6 @@ from acktrail_expectations.frames.table_frames import (
     RANGE_COLUMNS,
     RECONCILIATION_COLUMNS,
     STATE_COLUMNS,
-    ExportedSoFar,
     state_topic_observed,
 )
 from acktrail_expectations.gate import own_rows
@@ -276,14 +275,11 @@ class RunData:
         return own_rows(self.store, self.run_id, "reconciliations", RECONCILIATION_COLUMNS)
 
     @property
-    def exported(self) -> ExportedSoFar:
-        """How far each state partition was exported, by Kafka's offsets, and how many there were at first."""
+    def exported_ends(self) -> dict[int, int]:
+        """How far each state partition was exported, by Kafka's offsets."""
         shifts = newest_shifts(self.store)
         ends = advanced(_ends(self.ranges), self.since.ranges)
-        return ExportedSoFar(
-            ends={partition: end - shifts.get(partition, 0) for partition, end in ends.items()},
-            partition_counts=self.since.partition_counts,
-        )
+        return {partition: end - shifts.get(partition, 0) for partition, end in ends.items()}
 
     @property
     def validated(self) -> ValidationPositions:

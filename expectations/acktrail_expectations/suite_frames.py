@@ -75,7 +75,9 @@ def suite_frames(run: RunData, now: datetime) -> Iterator[SuiteFrame]:
         doing(f"validating {suite}")
         return SuiteFrame(suite=suite, checks=checks_of(suite), frame=frame, label=label, why_empty=why_empty)
 
-    observed = state_partitions_frame(run.observed, exported=run.exported, now=now)
+    observed = state_partitions_frame(
+        run.observed, ends=run.exported_ends, partition_counts=run.since.partition_counts, now=now
+    )
     not_seen = "the run did not observe the state topic"
     yield of("state_partitions", observed, lambda row: f"state partition {row['state_partition']}", not_seen)
     ranges = export_ranges_frame(run.ranges, since=run.since.ranges, run_id=run.run_id, stored=run.records.stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -34,7 +34,6 @@ from acktrail.replay.stored_offsets import stored_offsets
 from acktrail_expectations import evaluation
 from acktrail_expectations.evaluation import SuiteCheck, checks_of, evaluate
 from acktrail_expectations.frames.table_frames import (
-    ExportedSoFar,
     export_ranges_frame,
     reconciliations_frame,
     share_partition_states_frame,
@@ -48,7 +47,7 @@ CLUSTER = cluster()
 LIFE = everyday()
 RECORDS, STATES, RECONCILIATIONS, OBSERVED = LIFE.table(), states(LIFE), reconciliations(LIFE), logs()
 RANGES = ranges(RECORDS)
-EXPORTED = ExportedSoFar(ends=dict.fromkeys(range(3), 5), partition_counts={"state": 3})
+EXPORTED: dict[str, Any] = {"ends": dict.fromkeys(range(3), 5), "partition_counts": {"state": 3}}
 FIRST, WAITING = (row_where(STATES, group_id="orders", partition=partition) for partition in (0, 2))
 
 
@@ -154,8 +153,10 @@ def range_frame(table: pa.Table, records: pa.Table | None = None) -> pd.DataFram
     return export_ranges_frame(table, since={}, run_id=RUN, stored=stored)
 
 
-def observed_frame(exported: ExportedSoFar = EXPORTED, observed: pa.Table = OBSERVED, minutes: int = 0) -> pd.DataFrame:
-    return state_partitions_frame(observed, exported=exported, now=NOW + dt.timedelta(minutes=minutes))
+def observed_frame(
+    exported: dict[str, Any] = EXPORTED, observed: pa.Table = OBSERVED, minutes: int = 0
+) -> pd.DataFrame:
+    return state_partitions_frame(observed, **exported, now=NOW + dt.timedelta(minutes=minutes))
 
 
 @dataclass(frozen=True)
@@ -297,11 +298,11 @@ DAMAGE: Mapping[str, Damages] = {
         lambda _: observed_frame(),
         more=[
             (
-                observed_frame(replace(EXPORTED, partition_counts={"state": 2})),
+                observed_frame(EXPORTED | {"partition_counts": {"state": 2}}),
                 "state_topic_partition_count_constant",
             ),
-            (observed_frame(replace(EXPORTED, ends={0: 5, 1: 4, 2: 5})), "export_complete"),
-            (observed_frame(replace(EXPORTED, ends={0: 5, 2: 5})), "export_complete"),
+            (observed_frame(EXPORTED | {"ends": {0: 5, 1: 4, 2: 5}}), "export_complete"),
+            (observed_frame(EXPORTED | {"ends": {0: 5, 2: 5}}), "export_complete"),
             (observed_frame(minutes=61), "export_fresh"),
             (observed_frame(minutes=60), ""),
         ],

@@ -95,8 +95,8 @@ def test_what_is_not_known_is_not_compared() -> None:
     compare with; a group's records in flight are compared with nothing where its configuration is not known; and no
     record is on a wrong state partition where their number is not known."""
     empty = changed(OBSERVED, row_where(OBSERVED, topic_id="state", partition=1), log_end_offset=0)
-    assert failing("state_partitions", observed_frame(replace(EXPORTED, ends={0: 5, 2: 5}), empty)) == set()
-    first = observed_frame(replace(EXPORTED, partition_counts={}))
+    assert failing("state_partitions", observed_frame(EXPORTED | {"ends": {0: 5, 2: 5}}, empty)) == set()
+    first = observed_frame(EXPORTED | {"partition_counts": {}})
     locks = share_partition_states_frame(STATES, cluster=cluster(configs={}))
     for suite, frame, rule in (
         ("state_partitions", first, "state_topic_partition_count_constant"),

@@ -20,12 +20,16 @@ from acktrail.format.columns.binary_column import BoolArray, Int64Array
 from acktrail.format.columns.schemas.table_schemas import INSTANT, INT64, STRING
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import TableSnapshot
-from acktrail_expansion.law.order import NEVER, NEVER_YET, NotProven, OrderVerdict, SourceFence
-from acktrail_expansion.law.partition_ledger import (
+from acktrail_expansion.law.order import (
+    NEVER,
+    NEVER_YET,
     ExpansionStatus,
     FenceGap,
     KeyMapping,
     LogEnd,
+    NotProven,
+    OrderVerdict,
+    SourceFence,
     expansion_id,
     fence_of,
 )

@@ -34,6 +34,7 @@ from acktrail_expansion.law.order import (
     NEVER,
     NEVER_YET,
     Judged,
+    KeyMapping,
     Marks,
     NotProven,
     OrderVerdict,
@@ -42,7 +43,6 @@ from acktrail_expansion.law.order import (
     sources_of,
     worst,
 )
-from acktrail_expansion.law.partition_ledger import KeyMapping
 from acktrail_expansion.law.share_order import Changes, judge_by_records, placed_at
 
 HISTORY: Final = "delivery_history"

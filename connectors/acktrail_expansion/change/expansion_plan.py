@@ -9,7 +9,7 @@ from math import gcd
 from typing import Final
 
 from acktrail.change.planning.change_plan import ChangePlan, Found, Notice, Severity
-from acktrail_expansion.law.partition_ledger import KeyMapping, expansion_id
+from acktrail_expansion.law.order import KeyMapping, expansion_id
 from acktrail_expansion.looks.group_positions import SHARE
 from acktrail_expansion.words import counted
 

@@ -19,8 +19,7 @@ from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import NotAuthorized, UnknownName
 from acktrail.plain_tables import printable, table
 from acktrail.times import new_run_id, utc_text
-from acktrail_expansion.law.order import OrderVerdict
-from acktrail_expansion.law.partition_ledger import ExpansionStatus, KeyMapping
+from acktrail_expansion.law.order import ExpansionStatus, KeyMapping, OrderVerdict
 from acktrail_jobs.commands.engine import Master
 
 _Row = dict[str, Any]

@@ -43,7 +43,7 @@ from acktrail.kafka.log_reader import LogReader, PrunedOffsets, StateTopic
 from acktrail.kafka.logs import LogStretch
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.branch import STEP
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.words import counted
 
 MOST_NAMED: Final = 1_000

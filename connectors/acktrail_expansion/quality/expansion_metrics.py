@@ -10,8 +10,7 @@ from prometheus_client.core import Metric
 
 from acktrail.connect.metrics.metrics_endpoint import by, one
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.law.order import OrderVerdict
-from acktrail_expansion.law.partition_ledger import ExpansionStatus
+from acktrail_expansion.law.order import ExpansionStatus, OrderVerdict
 
 _COUNTED: Final = (
     ("partition_expansions", "Expansions of topics.", "status", ExpansionStatus),

@@ -18,8 +18,7 @@ from acktrail.errors import ConcurrentCommit
 from acktrail.format.columns.schemas.table_schemas import INSTANT
 from acktrail.tables.cluster_check import cluster_of
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.law.order import OrderVerdict
-from acktrail_expansion.law.partition_ledger import ExpansionStatus, FenceGap
+from acktrail_expansion.law.order import ExpansionStatus, FenceGap, OrderVerdict
 from acktrail_expansion.settings import ordered_groups, settle_time
 from acktrail_expectations.evaluation import checks_of, evaluate
 from acktrail_expectations.frames.frame_columns import frame_of

@@ -21,7 +21,7 @@ from enum import StrEnum
 from math import gcd
 from typing import Final, NamedTuple
 
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 
 Fence = tuple[int | None, int | None]
 """Between which offsets the last record of a partition from before an expansion lies; None: not known."""

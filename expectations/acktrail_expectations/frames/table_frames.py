@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -145,15 +144,6 @@ def reconciliations_frame(reconciliations: pa.Table) -> pd.DataFrame:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedSoFar:
-    """What earlier runs left behind. `ends`: one past the last exported offset of each state partition, as Kafka counts
-    them. `partition_counts`: how many partitions each state topic (by id) had at its first validation."""
-
-    ends: Mapping[int, int] = field(default_factory=dict)
-    partition_counts: Mapping[str, int] = field(default_factory=dict)
-
-
 def state_topic_observed(observed: pa.Table) -> dict[str, int]:
     """The number of partitions of each state topic, by id, in one run's rows of ``OFFSET_OBSERVATIONS``."""
     own = _of_state_topic(observed)
@@ -161,8 +151,12 @@ def state_topic_observed(observed: pa.Table) -> dict[str, int]:
     return {row["topic_id"]: row["partition_count_distinct"] for row in found if row["topic_id"] is not None}
 
 
-def state_partitions_frame(observed: pa.Table, *, exported: ExportedSoFar, now: datetime) -> pd.DataFrame:
-    """The state partitions that a run observed.
+def state_partitions_frame(
+    observed: pa.Table, *, ends: Mapping[int, int], partition_counts: Mapping[str, int], now: datetime
+) -> pd.DataFrame:
+    """The state partitions that a run observed, beside what earlier runs left behind. `ends`: one past the last
+    exported offset of each, as Kafka counts them. `partition_counts`: how many partitions each state topic (by id) had
+    at its first validation.
 
     Returns:
         `state_partition`, `exported_end` and `log_end_before` (missing where the state partition was empty when the
@@ -177,11 +171,11 @@ def state_partitions_frame(observed: pa.Table, *, exported: ExportedSoFar, now: 
     return pd.DataFrame(
         {
             "state_partition": rows["partition"],
-            "exported_end": where(_mapped(rows["partition"], exported.ends).fillna(0), has_records),
+            "exported_end": where(_mapped(rows["partition"], ends).fillna(0), has_records),
             "log_end_before": where(rows["log_end_offset"], has_records),
             "observation_age_minutes": pd.Series([_age(own, now)] * len(rows), dtype="Int64"),
             "state_partition_count": _mapped(rows["topic_id"], state_topic_observed(observed)),
-            "first_state_partition_count": _mapped(rows["topic_id"], exported.partition_counts),
+            "first_state_partition_count": _mapped(rows["topic_id"], partition_counts),
         }
     )
 

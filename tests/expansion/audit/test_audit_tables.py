@@ -13,8 +13,7 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, ForeignCluster
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.upkeep.retention import drop_rows
-from acktrail_expansion.law.order import NotProven
-from acktrail_expansion.law.partition_ledger import FenceGap
+from acktrail_expansion.law.order import FenceGap, NotProven
 
 ASKED = [("t", 2, 4)]
 

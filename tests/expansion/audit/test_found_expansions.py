@@ -10,7 +10,7 @@ import pytest
 
 from acktrail_expansion.audit.found_expansions import TopicExpansion, TopicLooks, find_expansions
 from acktrail_expansion.audit.group_verdicts import destinations
-from acktrail_expansion.law.partition_ledger import FenceGap
+from acktrail_expansion.law.order import FenceGap
 
 SETTLE = 10
 COLUMNS = ("log_end_offset", "leader_epoch", "ended_epoch", "epoch_end_offset")

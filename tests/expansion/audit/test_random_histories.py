@@ -16,8 +16,7 @@ from expansion.support.seen_looks import Looks, audit, put
 from acktrail.executors import InProcess
 from acktrail.tables.delta.store import Tables
 from acktrail_expansion.audit import audit_run
-from acktrail_expansion.law.order import sources_of
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping, sources_of
 
 EXPORTS: list[dict[str, Any]] = [
     *({}, {}, {"pruned": 5}, {"pruned": 20}, {"gap": range(10, 20)}, {"pruned": 3, "gap": range(30, 31)}),

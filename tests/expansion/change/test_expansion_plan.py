@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acktrail.cli.change.change_text import plan_text
 from acktrail_expansion.change.expansion_kind import key_line
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 
 
 def rules(plan: Any) -> dict[str, str]:

@@ -30,7 +30,7 @@ from acktrail_expansion.keys.key_reading import (
     moves_in,
     with_keys_at_risk,
 )
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 from acktrail_simulation.expansion.key_partitions import partition_of_key
 
 WORDS = [*(b"the key of a customer in Rome"[:size] for size in range(28)), b"long" * 130, b"long" * 130 + b"er"]

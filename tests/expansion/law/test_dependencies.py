@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from samples.golden_vectors import SEED
 
 from acktrail_expansion.keys.key_reading import hashes_of_keys
-from acktrail_expansion.law.order import moves_with_every_count, sources_of
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping, moves_with_every_count, sources_of
 from acktrail_simulation.expansion.key_partitions import murmur2, partition_of_key
 
 KIP = SEED["kip253"]

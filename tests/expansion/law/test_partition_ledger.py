@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail_expansion.law.partition_ledger import LogContinuity, LogEnd
+from acktrail_expansion.law.order import LogContinuity, LogEnd
 
 
 @dataclass

@@ -13,7 +13,7 @@ from servers.workload import Workload, until
 from acktrail.config import TablesConfig
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.tables.delta.store import Tables
-from acktrail_expansion.law.partition_ledger import FenceGap
+from acktrail_expansion.law.order import FenceGap
 from acktrail_expansion.looks.ledger_connector import listed_by_brokers, take_look
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.full]

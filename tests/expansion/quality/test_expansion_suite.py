@@ -25,8 +25,7 @@ from acktrail.tables.delta.store import Tables
 from acktrail.view.finding_rows import open_findings
 from acktrail.view.run_messages import Notification, send_changes
 from acktrail.view.table_metrics import metrics_text
-from acktrail_expansion.law.order import OrderVerdict
-from acktrail_expansion.law.partition_ledger import FenceGap
+from acktrail_expansion.law.order import FenceGap, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.quality.expansion_suite import SUITE, check_expansions, pass_expansion_gate
 from acktrail_expectations.notebook import export_suites

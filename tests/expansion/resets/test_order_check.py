@@ -16,7 +16,7 @@ from acktrail.change.collection.facts import PartitionFacts, Snapshot, TargetOff
 from acktrail.change.planning.change_plan import Severity, plan_json
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import Strategy, StrategyKind
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.resets.order_check import KeyOrderCheck
 from acktrail_expansion.resets.reset_order import FencedExpansion, ResetOrdering
 from acktrail_expansion.settings import OrderedGroups

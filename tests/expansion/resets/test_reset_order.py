@@ -8,7 +8,7 @@ from math import gcd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 from acktrail_expansion.resets.reset_order import FencedExpansion, GroupPlace, ResetOrdering, check_reset
 
 REJECT, UNCERTAIN, NEEDS_GATE = ResetOrdering

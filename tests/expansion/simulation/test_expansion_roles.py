@@ -8,7 +8,7 @@ import pytest
 from samples.golden_vectors import SEED
 
 from acktrail.errors import InputError, RetryableError
-from acktrail_expansion.law.partition_ledger import KeyMapping
+from acktrail_expansion.law.order import KeyMapping
 from acktrail_simulation.error_codes import ErrorCode
 from acktrail_simulation.expansion.epoch_log import EpochLog
 from acktrail_simulation.expansion.expansion_broker import ExpansionBroker

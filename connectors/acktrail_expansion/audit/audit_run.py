@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,11 +25,13 @@ from acktrail_expansion.audit.found_expansions import (
     EXPANSIONS,
     FENCES,
     OBSERVATIONS,
+    Logs,
+    LookPlace,
     Row,
     TopicExpansion,
+    TopicLooks,
     asked_expansions,
     by_topic,
-    check_log_starts,
     file_spans,
     find_expansions,
     read_logs,
@@ -38,6 +41,7 @@ from acktrail_expansion.audit.found_expansions import (
 )
 from acktrail_expansion.audit.group_verdicts import HISTORY, JUDGE, POSITIONS, Files, judge_topics
 from acktrail_expansion.branch import STEP
+from acktrail_expansion.law.order import NEVER_YET, NotProven, OrderVerdict
 from acktrail_expansion.quality.expansion_findings import write_findings
 from acktrail_expansion.settings import key_mappings, settle_time
 from acktrail_expansion.words import counted
@@ -83,7 +87,7 @@ def audit_expansions(tables: TablesConfig, open_executors: OpenExecutors) -> dic
     doing("judging groups")
     with open_executors("") as executors:
         verdicts = _judged(stored, executors, expansions)
-    check_log_starts(verdicts, expansions, looks, read)
+    _check_log_starts(verdicts, expansions, looks, read)
     _write(stored, cluster_id, expansions, verdicts, {STEP: max(newest_us, done or 0)}, {STEP: done})
     return {
         "expansions": sum(map(len, expansions.values())),
@@ -158,3 +162,50 @@ def _write(
     for name, rows in written.items():
         whole = pa.Table.from_pylist([*rows], schema=TABLES[name])
         stored.replace(name, whole, transactions=number, expected=expected if name == EXPANSIONS else None)
+
+
+def _check_log_starts(
+    rows: Sequence[Row],
+    expansions: Mapping[str, Sequence[TopicExpansion]],
+    looks: Mapping[str, TopicLooks],
+    read: Callable[[Collection[LookPlace]], Mapping[LookPlace, Logs]],
+) -> None:
+    """Judge rows again where the retention took what was open, and say what groups skipped. `read` gives the logs of
+    looks."""
+    events = {each.row["event_id"]: each for own in expansions.values() for each in own}
+    opened = [(row, _look(row, looks, "begun_at")) for row in rows if row["verdict"] == OrderVerdict.BROKEN]
+    placed = [(row, _look(row, looks, "placed_at")) for row in rows if row.get("first_start_offset") is not None]
+    logs = read({place for _, place in (*opened, *placed)})
+    starts = {place: {n: log["log_start_offset"] or 0 for n, log in own.items()} for place, own in logs.items()}
+    for row, place in opened:
+        _expire(row, starts.get(place, {}), events[row["event_id"]].begins(row["partition"])[1] or 0)
+    for row, place in placed:
+        _skip(row, starts.get(place, {}), is_gapless=events[row["event_id"]].is_gapless)
+
+
+def _look(row: Row, looks: Mapping[str, TopicLooks], instant: str) -> LookPlace:
+    """The first look since then, or the newest: logs never begin at a lower offset than before."""
+    if row["topic_id"] not in looks:
+        return row["topic_id"], NEVER_YET
+    at = looks[row["topic_id"]].at
+    return row["topic_id"], int(at[min(int(np.searchsorted(at, row[instant] or 0)), len(at) - 1)])
+
+
+def _expire(row: Row, starts: Mapping[int, int], begins: int) -> None:
+    """Take from a broken verdict what the retention had taken when the destination was begun: that was not overtaken. A
+    position follows the start of the log, too: then no record of the destination was begun."""
+    has_moved = row["evidence"] == "commits" and starts.get(row["partition"], 0) > begins
+    start = starts.get(row["source_partition"], 0)
+    if has_moved or start > row["last_open"]:
+        row |= {"verdict": OrderVerdict.NOT_PROVEN, "reason": NotProven.EXPIRED, "evidence": None}
+    elif start > row["source_offset"]:
+        row |= {"source_offset": start, "open_records": None}
+
+
+def _skip(row: Row, starts: Mapping[int, int], *, is_gapless: bool) -> None:
+    """Note the records before the offset where a share group was placed first."""
+    skipped = row["first_start_offset"] - starts.get(row["partition"], row["first_start_offset"])
+    if skipped > 0:
+        row["skipped_records"] = skipped if is_gapless else None
+        if row["verdict"] != OrderVerdict.BROKEN:
+            row |= {"verdict": OrderVerdict.SKIPPED, "reason": None, "evidence": "state_records"}

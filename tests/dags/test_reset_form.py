@@ -31,13 +31,6 @@ def validated(form: dict[str, Any]) -> Any:
     return validate_reset.function(params=form, dag_run=run)["request"]
 
 
-def test_what_is_allowed_is_in_the_request(tmp_path: Path) -> None:
-    """What is filled in is in the request; what is empty is not asked for."""
-    form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
-    assert validated({**form, "allow": ["order_broken"]})["allow"] == ["order_broken"]
-    assert validated(form)["allow"] == []
-
-
 def test_messages_name_the_fields_of_the_form(tmp_path: Path) -> None:
     """By their titles, also where the rule is one of the command line's: no option of it is in a message."""
     from airflow.sdk.exceptions import AirflowFailException

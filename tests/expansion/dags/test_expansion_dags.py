@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dags.test_reset_form import FORM, validated
 from expansion.change.expansion_scenes import HOSTILE, a_group, a_plan
 
 pytestmark = pytest.mark.airflow
@@ -26,6 +28,13 @@ def test_a_person_comes_before_an_expansion_and_a_wait_after_it(dag_bag: Any) ->
     assert dag.params["dry_run"] is True
     assert {task.task_id for task in looks.leaves} == {"validate", "notify"}
     assert all("audit" in task.upstream_task_ids for task in looks.leaves)
+
+
+def test_what_is_allowed_is_in_the_request_of_a_reset(tmp_path: Path) -> None:
+    """What is filled in is in the request; what is empty is not asked for."""
+    form = {**FORM, "tables_uri": str(tmp_path), "topics": ["orders"]}
+    assert validated({**form, "allow": ["order_broken"]})["allow"] == ["order_broken"]
+    assert validated(form)["allow"] == []
 
 
 BAD = [*(("topic", name) for name in (None, "x'; drop", "x" * 250)), *(("partitions", at) for at in (None, 0, 10_001))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
+from drivers.command_line import run as command
 from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
-from acktrail.cli.commands.doctor import doctor as command
 from acktrail.connect.runtime.connector_state import ConfigStore, RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
@@ -40,22 +38,12 @@ def doctor(guarded: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixtur
     ) -> tuple[int, Any]:
         client = tmp_path / f"{user}.properties"
         client.write_text("".join(f"{key}={value}\n" for key, value in guarded.client_properties(user).items()))
-        capsys.readouterr()
-        code = 0
-        try:
-            command(
-                bootstrap_server=guarded.bootstrap_servers,
-                client_config=client,
-                tables=str(tmp_path / "nothing-yet"),
-                acls=list(purposes),
-                group=list(groups),
-                topic=list(topics),
-                as_json=as_json,
-            )
-        except typer.Exit as ended:
-            code = ended.exit_code
-        said = capsys.readouterr().out
-        return code, [check for check in map(json.loads, said.splitlines()) if check["command"]] if as_json else said
+        place = ("--bootstrap-server", guarded.bootstrap_servers, "--client-config", client)
+        asked = [*(("--acls", each) for each in purposes), *(("--group", each) for each in groups)]
+        asked += [("--topic", each) for each in topics]
+        words = [*place, "--tables", tmp_path / "nothing-yet", *(word for pair in asked for word in pair)]
+        done = command(capsys, "doctor", *words, *["--json"] * as_json)
+        return done.code, [check for check in done.rows if check["command"]] if as_json else done.stdout
 
     return run
 

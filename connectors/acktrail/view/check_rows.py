@@ -67,13 +67,6 @@ class CheckRule:
     severity: str
     cells: tuple[CheckResult | None, ...]
 
-    @property
-    def urgency(self) -> tuple[int, int, str]:
-        """Sort key: what fails in the newest run first, then the worst severity."""
-        newest = self.cells[0] if self.cells else None
-        rank = len(RESULTS) if newest is None else RESULTS.index(newest.state)
-        return rank, severity_rank(self.severity), self.expectation
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckGrid:
@@ -101,7 +94,7 @@ def check_grid(results: pa.Table, runs: Sequence[tuple[str, datetime]], *, suite
         if (row["run_id"], row["evaluated_at"]) in own and suite in {"", row["suite"]}:
             result = check_result(row)
             by_rule.setdefault((result.suite, result.expectation), {})[row["run_id"]] = result
-    rules = sorted((_rule(name, found, runs) for name, found in by_rule.items()), key=lambda rule: rule.urgency)
+    rules = sorted((_rule(name, found, runs) for name, found in by_rule.items()), key=_urgency)
     return CheckGrid(
         runs=tuple(runs),
         suites={name: tuple(rule for rule in rules if rule.suite == name) for name in sorted({r.suite for r in rules})},
@@ -130,6 +123,13 @@ def check_result(row: Mapping[str, Any]) -> CheckResult:
         unexpected_count=None if state == "not_evaluated" else row["unexpected_count"],
         why=row.get("error") or row.get("reason") or "",
     )
+
+
+def _urgency(rule: CheckRule) -> tuple[int, int, str]:
+    """Sort key: what fails in the newest run first, then the worst severity."""
+    newest = rule.cells[0]
+    rank = len(RESULTS) if newest is None else RESULTS.index(newest.state)
+    return rank, severity_rank(rule.severity), rule.expectation
 
 
 def _rule(name: tuple[str, str], by_run: Mapping[str, CheckResult], runs: Sequence[tuple[str, datetime]]) -> CheckRule:

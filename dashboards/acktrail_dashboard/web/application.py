@@ -48,6 +48,8 @@ PAGES: Final[tuple[WebPage, ...]] = (
     *(*changes.PAGES, *runs.PAGES),
 )
 """All pages, in the order of the navigation."""
+_STATUSES: Final[dict[type[AcktrailError], int]] = {UnknownName: 404, InputError: 400}
+"""Of pages that cannot be shown; of others the tables or their storage are the cause."""
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 
 
@@ -137,12 +139,9 @@ class _Dashboard:
             visit = self._visit(request.scope, page.path)
             try:
                 return self._page(visit, page)
-            except UnknownName as error:
-                return self._problem(visit, 404, error.message, error.hint)
-            except InputError as error:
-                return self._problem(visit, 400, error.message, error.hint)
             except AcktrailError as error:
-                return self._problem(visit, 503, error.message, error.hint)
+                status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 503)
+                return self._problem(visit, status, error.message, error.hint)
             except Exception:  # noqa: BLE001  # a reader gets a page, never a traceback
                 _LOG.exception("page %r failed", page.path)
                 hint = "a defect; the log of the server has the details"

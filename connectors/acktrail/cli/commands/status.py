@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import sys
-from collections.abc import Callable
+import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -63,36 +63,22 @@ def status(
         found = cluster_health(tables, now).of_groups(group or ())
         return found, now, stopping_run(tables, found.run_id)
 
-    if watch:
-        _watch(look, every_ms / 1000, stale, as_json=as_json)
-    found, now, stopping = look()
-    reasons = found.to_act_on(now, stale)
-    if as_json:
-        typer.echo(json_line(health_text.health_json(found, now, reasons)))
-    else:
-        typer.echo(health_text.screen(found, now, reasons, stopping=stopping, lines=_lines()))
-    if reasons:
-        raise typer.Exit(ACT_ON_IT)
-
-
-def _watch(
-    look: Callable[[], tuple[ClusterHealth, dt.datetime, int]], every_s: float, stale: dt.timedelta, *, as_json: bool
-) -> None:
-    """Until an interruption."""
-    from threading import Event
-
-    pause = Event()
     while True:
         found, now, stopping = look()
         reasons = found.to_act_on(now, stale)
         if as_json:
             typer.echo(json_line(health_text.health_json(found, now, reasons)))
-        elif sys.stdout.isatty():
-            typer.echo(_REDRAW + health_text.screen(found, now, reasons, stopping=stopping, lines=_lines()), nl=False)
-        else:
+        elif watch and not sys.stdout.isatty():
             typer.echo(health_text.one_line(found, now, reasons))
+        else:
+            screen = health_text.screen(found, now, reasons, stopping=stopping, lines=_lines())
+            typer.echo(_REDRAW + screen if watch else screen, nl=not watch)
+        if not watch:
+            break
         sys.stdout.flush()
-        pause.wait(every_s)
+        time.sleep(every_ms / 1000)
+    if reasons:
+        raise typer.Exit(ACT_ON_IT)
 
 
 def _lines() -> int:

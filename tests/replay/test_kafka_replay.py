@@ -170,7 +170,7 @@ def test_what_a_real_broker_wrote(version: str, tmp_path: Path, capsys: pytest.C
         swept = replay_sorted([file], ReadReport())
         assert swept is not None
         assert_equal(by_key(run(capsys, "record", "replay", file).rows), by_key(theirs[number]))
-        assert_equal(by_key([*swept.states]), by_key(theirs[number]))
+        assert_equal(by_key([*swept[0].states]), by_key(theirs[number]))
     assert len(theirs) == len(dumps)
     assert {batch[2] for states in theirs for state in states for batch in state["batches"]} == {0, 2, 4}
     assert max(len(state["batches"]) for states in theirs for state in states) > 10

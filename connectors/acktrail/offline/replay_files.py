@@ -51,18 +51,11 @@ _HINT: Final = "give PARTITION:OFFSET,..., a time (2026-08-01T12:00:00Z), how lo
 _Kept = Iterator[tuple[RawRecord, bool]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortedReplay:
-    """One JSON object (``state_json``) a share partition, ordered by its key; numbers of readable and other records."""
+def replay_sorted(files: Iterable[Path], reading: ReadReport) -> tuple[DialectReplay, int, int] | None:
+    """The states after the records of `files`, in the layout of Kafka 4.1 and later, ordered by their keys; equal to
+    ``model.replay``. And the numbers of readable and of other records.
 
-    states: tuple[dict[str, object], ...]
-    readable: int
-    unreadable: int
-
-
-def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | None:
-    """The states after the records of `files`, in the layout of Kafka 4.1 and later; equal to ``model.replay``. None
-    where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
+    None where this needs ``model.replay``: the records of a state partition do not ascend from file to file, an address
     comes twice, or a share partition is in two state partitions. Raises as ``read_file``."""
     replay, reached = RawLogReplay(), dict[int, int]()
     readable = records = 0
@@ -78,7 +71,7 @@ def replay_sorted(files: Iterable[Path], reading: ReadReport) -> SortedReplay | 
     if len(states) != table.num_rows:
         return None
     forms = tuple(state_json(states[key]) for key in sorted(states))
-    return SortedReplay(states=forms, readable=readable, unreadable=records - readable)
+    return DialectReplay(states=forms), readable, records - readable
 
 
 def _continues(batch: pa.RecordBatch, reached: dict[int, int]) -> bool:
@@ -181,21 +174,8 @@ def _content(record: StateRecord) -> JsonForm:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtOffsets:
-    """The last offset of each state partition, inclusive; no record of others is included."""
-
-    offsets: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtTime:
-    """ms since the epoch, inclusive."""
-
-    timestamp_ms: int
-
-
-LogPoint = AtOffsets | AtTime
+LogPoint = Mapping[int, int] | int
+"""The last offset of each state partition, and no record of others; or ms since the epoch. Both are inclusive."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,7 +196,7 @@ def parse_log_point(text: str) -> LogPoint:
         number = _fitting(int(text), text)
         if number < _EARLIEST_TIME_MS:
             raise InputError(f"--at {text!r} is no moment: an offset needs its state partition", hint=_HINT)
-        return AtTime(timestamp_ms=number)
+        return number
     pairs = [pair for part in text.split(",") if (pair := _PAIR.fullmatch(part.strip()))]
     if len(pairs) == text.count(",") + 1:
         offsets: dict[int, int] = {}
@@ -224,19 +204,15 @@ def parse_log_point(text: str) -> LogPoint:
             partition, offset = int(pair[1]), _fitting(int(pair[2]), text)
             if offsets.setdefault(partition, offset) != offset:
                 raise InputError(f"--at {text!r} gives state partition {partition} two offsets")
-        return AtOffsets(offsets=offsets)
-    return AtTime(timestamp_ms=instant_ms("--at", text, kind="moment", hint=_HINT))
+        return offsets
+    return instant_ms("--at", text, kind="moment", hint=_HINT)
 
 
 def up_to(records: Iterable[RawRecord], point: LogPoint, cut: LogCut) -> Iterator[RawRecord]:
     """Those of `records` (in log order per state partition) up to `point`; fills in `cut`. Raises InputError where the
     point does not fit: a state partition that has no record, or a time for
     records without timestamp."""
-    match point:
-        case AtOffsets():
-            kept = _by_offsets(records, point.offsets, cut)
-        case AtTime():
-            kept = _by_time(records, point.timestamp_ms)
+    kept = _by_time(records, point) if isinstance(point, int) else _by_offsets(records, point, cut)
     for record, is_included in kept:
         if is_included:
             cut.last_offsets[record.state_partition] = record.offset

@@ -173,7 +173,7 @@ def _replay_sorted(
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
     from acktrail.cli.arrow_without_pandas import forgo_pandas
-    from acktrail.format.wire.dialects import KAFKA_4_2, DialectReplay
+    from acktrail.format.wire.dialects import KAFKA_4_2
     from acktrail.offline.replay_files import replay_sorted
 
     if dialect is not KAFKA_4_2:
@@ -188,9 +188,10 @@ def _replay_sorted(
     for damage in damages:
         count(readable=False)
         report_damage(damage)
-    count(readable=True, records=result.readable)
-    count(readable=False, records=result.unreadable)
-    return DialectReplay(states=result.states)
+    replayed, readable, unreadable = result
+    count(readable=True, records=readable)
+    count(readable=False, records=unreadable)
+    return replayed
 
 
 def _replay_in_order(

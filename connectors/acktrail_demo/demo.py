@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow.airflow_api import DagRun, DagRunFailed, TaskRun
-from acktrail.embedded.airflow.airflow_standalone import AirflowStandalone, dags_folder
+from acktrail.embedded.airflow_api import AirflowStandalone, DagRun, DagRunFailed, TaskRun, dags_folder
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.embedded.kafka.installation import DEFAULT_VERSION
 from acktrail.errors import ConfigurationError, MissingDependency
 from acktrail.reconcile.observed_run import newest_run
 from acktrail.tables.delta.store import Tables
-from acktrail_demo.faults.found_faults import FoundFaults, find_faults, signs_in_run
-from acktrail_demo.faults.library import StateFault
+from acktrail_demo.faults.library import FoundFaults, StateFault, find_faults, signs_in_run
+from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.scenario import FAULT_GROUP, FAULT_RECORDS, FAULT_TOPIC, MISBEHAVING
-from acktrail_demo.workload.state_injection import inject_faults
 from acktrail_demo.workload.workload_run import run_workload
 
 EXPORT: Final = "acktrail_export"

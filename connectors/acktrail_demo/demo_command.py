@@ -35,8 +35,7 @@ def demo(
     """
     from acktrail.stderr_lines import StepLines
     from acktrail_demo.demo import running_demo
-    from acktrail_demo.faults.found_faults import found_faults_text
-    from acktrail_demo.faults.library import faults_on
+    from acktrail_demo.faults.library import faults_on, found_faults_text
 
     signal.signal(signal.SIGTERM, _interrupt)
     is_exact = True

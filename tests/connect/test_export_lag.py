@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.connect.metrics.export_lag import ExportLag, export_lag
+from acktrail.connect.metrics.worker_metrics import ExportLag, export_lag
 from acktrail.connect.source_batches import LogEnds, LogMark, SourcePartition
 from acktrail.errors import Unreachable
 

@@ -16,7 +16,8 @@ from samples.history_tables import build
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.connector_state import ConfigStore, RunState
+from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import SourceBatch
 from acktrail.embedded import EmbeddedBroker

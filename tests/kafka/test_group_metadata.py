@@ -13,7 +13,7 @@ from drivers.bounded_reading import everything, keys
 from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.format.wire.group_record import decode
 from acktrail.kafka.admin import ShareGroupAdmin

@@ -13,8 +13,9 @@ from servers.workload import until
 from state_topics.filled_topic import STATE_TOPIC, create_state_topic, fill, read_all
 
 from acktrail.config import TablesConfig
-from acktrail.connect.metrics.export_lag import export_lag
-from acktrail.connect.runtime.connector_state import ConfigStore, RunState, TargetState
+from acktrail.connect.metrics.worker_metrics import export_lag
+from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
+from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, InputError

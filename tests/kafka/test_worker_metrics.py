@@ -13,7 +13,7 @@ from servers.workload import Worked, Workload, until
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.metrics.worker_metrics import metrics_served
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.groups.offsets_connector import group_gauges

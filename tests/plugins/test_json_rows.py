@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail_plugins.topic.topic_sink_task import json_rows
+from acktrail_plugins.topic.topic_sink import json_rows
 
 UTC = dt.UTC
 DAY = dt.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)

@@ -16,16 +16,15 @@ from servers.workload import Workload, until
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import SinkTaskContext
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, all_dead
 from acktrail.errors import ConcurrentCommit, ConfigurationError, InvalidConfiguration, OutcomeUnknown, RowsRefused
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail_plugins.testing import SinkSuite
-from acktrail_plugins.topic import topic_sink_task
+from acktrail_plugins.topic import topic_sink
 from acktrail_plugins.topic.target_topics import HeldUp
-from acktrail_plugins.topic.topic_sink import KafkaTopicSink
-from acktrail_plugins.topic.topic_sink_task import TopicSinkTask
+from acktrail_plugins.topic.topic_sink import KafkaTopicSink, TopicSinkTask
 from acktrail_plugins.topic.transactional_writer import TransactionalWriter
 
 pytestmark = pytest.mark.broker
@@ -143,7 +142,7 @@ def test_a_death_at_every_step_loses_and_doubles_nothing(
 ) -> None:
     """A task commits, the next one dies at one step of its transaction, without an abort: the one after it continues at
     what landed, and every row is there once. What the dead one left open is not waited for."""
-    monkeypatch.setattr(topic_sink_task, "_SHORT_S", 1.0)
+    monkeypatch.setattr(topic_sink, "_SHORT_S", 1.0)
     monkeypatch.setattr(TransactionalWriter, "close", lambda _: None)  # the dead close nothing
     task = opened()
     task.put(batch(0, 2))
@@ -240,7 +239,7 @@ def test_an_unknown_outcome_is_looked_up(
     landed."""
     from confluent_kafka import KafkaError, KafkaException
 
-    monkeypatch.setattr(topic_sink_task, "_SHORT_S", 1.0)
+    monkeypatch.setattr(topic_sink, "_SHORT_S", 1.0)
     for number, lands in enumerate((True, False)):
         task = opened()
         position = task.position(PART)
@@ -279,8 +278,8 @@ def test_a_transaction_of_another_connector_hides_no_position(
     assert other.flush(30) == 0
     config = KafkaTopicSink(KafkaTopicSink.config_def.parse(keys(kafka, prefix)))
     with monkeypatch.context() as hasty:
-        hasty.setattr(topic_sink_task, "_SHORT_S", 0.5)
-        hasty.setattr(topic_sink_task, "LONG_S", 0.5)
+        hasty.setattr(topic_sink, "_SHORT_S", 0.5)
+        hasty.setattr(topic_sink, "LONG_S", 0.5)
         with pytest.raises(HeldUp):
             opened().position(PART)
     other.commit_transaction(30)

@@ -20,9 +20,8 @@ from samples.branch_names import metric_names, metrics_of_branches, metrics_of_r
 from samples.health_tables import HealthTables
 from samples.observed_batch import observed
 
-from acktrail.connect.metrics.export_lag import LagWatch
-from acktrail.connect.metrics.worker_metrics import WorkerMetrics
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.metrics.worker_metrics import LagWatch, WorkerMetrics
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.kafka.groups.offsets_connector import group_gauges
 from acktrail.view.table_metrics import metrics_text

@@ -15,7 +15,7 @@ from samples.memory_plugins import MemoryWorld, memory_plugins
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.rest.http_server import HttpServer
 from acktrail.connect.runtime.connector_config import WorkerConfig
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from acktrail.connect.rest.application import rest_server
 from acktrail.connect.runtime.connector_config import WorkerConfig
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import ConfigurationError
 

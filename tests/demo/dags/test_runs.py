@@ -22,7 +22,7 @@ from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail_dashboard.evidence import FileFate, verify_pack
 from acktrail_demo.faults.library import faults_on
-from acktrail_demo.workload.state_injection import inject_faults
+from acktrail_demo.workload.demo_cluster import inject_faults
 from acktrail_demo.workload.workload_run import run_workload
 
 pytestmark = [

@@ -23,9 +23,8 @@ from acktrail.model.records import StateRecord
 from acktrail.model.share_partition import state_partition_of
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.exported.delta_sink import DeltaSink
-from acktrail_demo.faults.found_faults import FoundFaults, find_faults
 from acktrail_demo.faults.injections import FaultTarget, InjectedRecord
-from acktrail_demo.faults.library import InjectedFault, StateFault
+from acktrail_demo.faults.library import FoundFaults, InjectedFault, StateFault, find_faults
 from acktrail_expectations.gate import validate_run
 from acktrail_jobs.pipeline.reconcile_run import reconcile
 from acktrail_jobs.pipeline.status_run import write_statuses

@@ -14,7 +14,8 @@ from drivers.command_line import run as command
 from servers.real_broker import kafka_tool
 from servers.workload import Workload, until
 
-from acktrail.connect.runtime.connector_state import ConfigStore, RunState
+from acktrail.connect.runtime.connector_run import ConfigStore
+from acktrail.connect.runtime.task_thread import RunState
 from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
 from acktrail.model.acls import ALL, Acl

@@ -15,7 +15,8 @@ from starlette.exceptions import HTTPException
 from acktrail.connect.config_def import JAVA_BLANK, ConfigKey, ConfigType, shown, text_of
 from acktrail.connect.plugins import PluginKind, definition_of, installed
 from acktrail.connect.rest.calls import Api, Calls, Name, PluginName, WorkerRoute
-from acktrail.connect.runtime.connector_state import RunState, TargetState
+from acktrail.connect.runtime.connector_run import TargetState
+from acktrail.connect.runtime.task_thread import RunState
 from acktrail.errors import UnknownName
 
 

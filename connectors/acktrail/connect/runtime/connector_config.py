@@ -46,8 +46,6 @@ _MS: Final = 1_000
 _CONNECTOR: Final = "connector."
 _SHORTEST: Final = 4
 """A shorter text is in every second word: hiding it would hide the error, and show where it stands."""
-
-
 COMMON: Final = keys_in(__package__, "common_keys.toml")
 WORKER: Final = keys_in(__package__, "worker_keys.toml")
 

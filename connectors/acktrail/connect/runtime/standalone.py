@@ -17,8 +17,7 @@ from typing import Final
 
 from acktrail.connect.activity import stop_on_signals
 from acktrail.connect.runtime.connector_config import WorkerConfig, connector_file
-from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.connector_state import ConfigStore
+from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun
 from acktrail.connect.runtime.worker import LeaseRule, Worker
 
 _LOG: Final = logging.getLogger(__name__)

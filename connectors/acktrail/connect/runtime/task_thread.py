@@ -5,9 +5,11 @@ letters, where that is tolerated."""
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -16,7 +18,6 @@ import pyarrow as pa
 from acktrail.backoff import Notice, Outage, passing
 from acktrail.connect.contract import Config, Gauge, SinkTaskContext, SourceTask, Transform
 from acktrail.connect.runtime.connector_config import ConnectorPlan, ErrorPolicy
-from acktrail.connect.runtime.connector_state import RunState, RunStatus, trace_of
 from acktrail.connect.runtime.task_execution import Change, Progress, TaskExecution, TaskSummary
 from acktrail.connect.source_batches import RowCounts, SourceBatch, all_dead, dead_letters
 from acktrail.errors import AcktrailError, InputError, LogChanged
@@ -25,6 +26,31 @@ from acktrail.times import new_run_id
 _FORGET_S: Final = 600.0
 _GAPS_KEPT: Final = 1_000
 _LASTING_S: Final = 5.0
+
+
+class RunState(StrEnum):
+    """What a connector or a task does. UNASSIGNED: it waits for its first start, or another worker runs it."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """A state, and why: `trace` is one line and its hint for an error that was raised on purpose, else a traceback. A
+    running task has a trace while an outage lasts, and while it may not see everything (``SourceTask.limits``)."""
+
+    state: RunState
+    trace: str = ""
+
+
+def trace_of(error: Exception) -> str:
+    """An error as the `trace` of a `RunStatus`."""
+    return error.with_hint if isinstance(error, AcktrailError) else "".join(traceback.format_exception(error))
 
 
 class TaskThread:

@@ -15,15 +15,8 @@ from acktrail.connect import plugins
 from acktrail.connect.config_def import HIDDEN, ConfigKey, ConfigType, ConfigValue, Texts
 from acktrail.connect.contract import LeaseTerms, WorkLease
 from acktrail.connect.runtime.connector_config import ConnectorPlan, Redaction, resolve_config, shown_text, validate
-from acktrail.connect.runtime.connector_run import ConnectorRun
-from acktrail.connect.runtime.connector_state import (
-    ConfigStore,
-    RunState,
-    RunStatus,
-    StoredConnector,
-    TargetState,
-)
-from acktrail.connect.runtime.task_thread import TaskThread
+from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun, StoredConnector, TargetState
+from acktrail.connect.runtime.task_thread import RunState, RunStatus, TaskThread
 from acktrail.connect.source_batches import Position, SourcePartition
 from acktrail.errors import AcktrailError, InputError, UnknownName
 from acktrail.secrets import Providers

@@ -1,30 +1,38 @@
-"""Reads the commits of one Delta table from its log, one after the other, and gives the rows that each brought."""
+"""``DeltaTableSource``: reads the commits of one Delta table from its log, one after the other, and gives the rows that
+each brought."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from threading import Event
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from acktrail.connect.contract import SourceTask, SourceTaskContext
+from acktrail.connect.config_def import ConfigDef, keys_in
+from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
 from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
-from acktrail.errors import ConfigurationError, DamagedTables, InputError
-from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table
+from acktrail.errors import ConfigurationError, DamagedTables, InputError, InvalidConfiguration
+from acktrail.tables.delta.table_place import Damage, TablePlace, damaged_table, table_root
 from acktrail.tables.delta.table_snapshot import TableSnapshot
+from acktrail.tables.exported.delta_connector import TABLES_KEYS, tables_config
 from acktrail.tables.sinks.connector_positions import schema_of
 
 _LOOK_BACK_S: Final = 30.0
 """How often an idle task looks whether the commit that it waits for came and went."""
 _CLEANED: Final = "a cleanup of the table's log removed it"
 _RESTART: Final = "move the connector's position to a version that is there, or read the table with start=end"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_KIND: Final = "delta/"
+_MS: Final = 1_000
+SOURCE_KEYS: Final = TABLES_KEYS.with_keys(keys_in(__package__, "table_keys.toml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,3 +308,56 @@ def _shaped(rows: pa.Table, schema: pa.Schema, file: AddedFile) -> pa.Table:
             columns[own.name] = pa.nulls(rows.num_rows, own.type)
     others = {name: rows[name] for name in rows.column_names if name not in columns}
     return pa.table({**columns, **others})
+
+
+class DeltaTableSource(SourceConnector):
+    """Gives the rows of a Delta table as they are appended, in the order of its commits."""
+
+    description = "Rows of one Delta table as they are appended, in commit order."
+    config_def: ClassVar[ConfigDef] = SOURCE_KEYS
+
+    def __init__(self, config: Config) -> None:
+        """Raises InvalidConfiguration: the table's name could lead out of the root."""
+        super().__init__(config)
+        if not _NAME.fullmatch(config["table"]):
+            message = "it must be the name of a folder under the root: letters, digits, '_', '.' and '-'"
+            raise InvalidConfiguration({"table": (message,)})
+        self._root = table_root(tables_config(config))
+
+    def task_configs(self, most: int) -> Sequence[Config]:  # noqa: ARG002  # commits have one order
+        return [{}]
+
+    def task(self, config: Config) -> TableTask:  # noqa: ARG002  # there is one
+        own = self.config
+        return TableTask(
+            TableReading(
+                place=TablePlace(name=own["table"], root=self._root),
+                source_partition=self._source_partition,
+                from_end=own["start"] == "end",
+                takes_rewritten=own["updates"] == "rewritten",
+                is_bounded=own["bounded"],
+                rows=own["batch.rows"],
+                look_every_s=own["interval.ms"] / _MS,
+            )
+        )
+
+    def source_partitions(self) -> Sequence[SourcePartition]:
+        return [self._source_partition]
+
+    def fields_of(self, source_partition: SourcePartition) -> Mapping[str, Any]:
+        """The table's name."""
+        return {"table": source_partition.removeprefix(_KIND)}
+
+    def source_partition(self, fields: Mapping[str, Any]) -> SourcePartition:
+        if dict(fields) != {"table": self.config["table"]}:
+            raise InputError(
+                f"the source partition of this connector is the object {{'table': {self.config['table']!r}}}"
+            )
+        return self._source_partition
+
+    def check_position(self, source_partition: SourcePartition, position: Position) -> None:  # noqa: ARG002  # there is one
+        TablePosition.of(position)
+
+    @property
+    def _source_partition(self) -> SourcePartition:
+        return SourcePartition(_KIND + self.config["table"])

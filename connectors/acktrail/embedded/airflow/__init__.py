@@ -1,1 +1,0 @@
-"""A real Airflow in a folder."""

@@ -1,1 +1,0 @@
-"""Delta tables as the origin of a connector."""

@@ -182,8 +182,8 @@ def _by_topic(found: tuple[FetchedPartition, ...]) -> list[list[Any]]:
 
 @pytest.mark.full  # of the simulation
 def test_sessions_are_kept_as_by_kafka(tmp_path: Path) -> None:
-    """R002-61, R002-62, R002-64, R002-66, R002-70: over 60 lives of 200 calls each is taken or refused as
-    by Kafka 4.4, a session holds the same topic partitions in the same order and turn, answers leave out the same ones,
+    """R002-59 to R002-62, R002-64, R002-66, R002-70: over 60 lives of 200 calls each is taken or refused as by
+    Kafka 4.4, a session holds the same topic partitions in the same order and turn, answers leave out the same ones,
     acknowledgements pass the same check, and Kafka reads requests with nothing left over or missing."""
     lives = [Life(random.Random(seed)) for seed in range(60)]
     kinds = Counter(life.step() for life in lives for _ in range(200))

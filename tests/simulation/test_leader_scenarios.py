@@ -11,7 +11,7 @@ from simulation.leader_random_walk import KEY, LeaderFixture, held, spread
 
 from acktrail.model.batches import DeliveryState, prune_state_batches
 from acktrail_simulation.error_codes import ErrorCode
-from acktrail_simulation.leader.acknowledgement_batches import AcknowledgementBatch, AcknowledgeType, are_well_formed
+from acktrail_simulation.leader.acknowledgement_batches import AcknowledgeType
 from acktrail_simulation.leader.group_settings import OffsetReset, ShareGroupSettings
 from acktrail_simulation.messages.persister_messages import PersisterResponse, StateInitialize
 
@@ -120,44 +120,6 @@ def test_acknowledgement_types() -> None:
     assert desk.leader.cache.start_offset == 2
     assert desk.fetch("b") == [(2, 2, 2)]
     assert desk.say(4, 4, 1) is ErrorCode.NONE
-
-
-@pytest.mark.parametrize(
-    ("batches", "renewing", "fine"),
-    [
-        pytest.param([(0, 4, (1,)), (5, 9, (2,))], False, True, id="in order"),
-        pytest.param([(0, 4, (1,)), (4, 9, (2,))], False, True, id="one shared offset slips through"),
-        pytest.param([(0, 4, (1,)), (3, 9, (2,))], False, False, id="overlapping"),
-        pytest.param([(0, 4, (1, 1))], False, False, id="too few types"),
-        pytest.param([(0, 1, (5,))], False, False, id="an unknown type"),
-        pytest.param([(0, 1, (4,))], False, False, id="renewing unannounced"),
-        pytest.param([(0, 1, (4,))], True, True, id="renewing announced"),
-    ],
-)
-def test_well_formed_acknowledgements(
-    batches: list[tuple[int, int, tuple[int, ...]]], renewing: bool, fine: bool
-) -> None:
-    """R002-59, R002-60, R002-66: batches ascend, types are there and known; a broker lets one shared offset pass."""
-    said = [AcknowledgementBatch(first_offset=first, last_offset=last, types=types) for first, last, types in batches]
-
-    assert are_well_formed(said, renewing=renewing) is fine
-
-
-def test_invalid_acknowledgements_are_refused() -> None:
-    """R002-55: INVALID_RECORD_STATE for what the member does not hold, INVALID_REQUEST for what nobody was given; of
-    one request all or nothing. Below the start offset nothing is wrong and nothing happens."""
-    desk = LeaderFixture(5, 5, 5)
-    desk.fetch("a", most=5)
-    desk.fetch("b", most=5)
-    assert desk.say(0, 4, 1, member="b") is ErrorCode.INVALID_RECORD_STATE
-    assert desk.say(0, 9, 1, member="a") is ErrorCode.INVALID_RECORD_STATE
-    assert desk.say(5, 12, 1, member="b") is ErrorCode.INVALID_REQUEST
-    assert desk.say(11, 12, 1, member="b") is ErrorCode.INVALID_REQUEST
-    assert desk.say(0, 0, 9, member="a") is ErrorCode.INVALID_REQUEST
-    assert desk.durable() == []
-    assert desk.say(0, 4, 1, member="a") is ErrorCode.NONE
-    assert desk.say(0, 4, 1, member="a") is ErrorCode.NONE
-    assert desk.durable() == [(0, 4, 2, 1)]
 
 
 def test_a_failed_write_is_rolled_back() -> None:

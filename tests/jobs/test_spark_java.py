@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acktrail.config import environment
-from acktrail_jobs.spark_java import ClassArchive, level_of
+from acktrail_jobs.session import ClassArchive, level_of
 
 SCRIPT = Path(__file__).with_name("session_settings.py")
 JAVA = Path(sys.executable)

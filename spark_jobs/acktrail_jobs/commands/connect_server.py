@@ -54,8 +54,7 @@ def _serve(
     Example: acktrail run spark serve --port 15002
     """
     from acktrail_jobs.commands.engine import translated
-    from acktrail_jobs.session import spark_session
-    from acktrail_jobs.spark_java import wait_for_java
+    from acktrail_jobs.session import spark_session, wait_for_java
 
     if not environment().get(_TOKEN):
         raise ConfigurationError(f"{_TOKEN} is not set", hint=f'export {_TOKEN}="$(openssl rand -hex 32)"')

@@ -197,13 +197,6 @@ def _offsets(broker: EmbeddedBroker, spec: OffsetSpec) -> dict[int, int]:
     return {place.partition: future.result(30).offset for place, future in asked.items()}
 
 
-def recent_runs(export: Export) -> set[str]:
-    """The runs of the last ten commits."""
-    rows = Tables(export.tables).read("export_ranges", columns=["run_id", "exported_at"]).to_pylist()
-    newest = sorted({row["exported_at"] for row in rows})[-10:]
-    return {row["run_id"] for row in rows if row["exported_at"] in newest}
-
-
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     quickly = {
@@ -323,4 +316,4 @@ def counts(record_property: Callable[[str, object], None]) -> Callable[..., None
     return lambda **found: record_property("faults", ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in found.items()))
 
 
-__all__ = ["Export", "OpenExport", "Writer", "log_ends", "log_starts", "recent_runs", "writing"]
+__all__ = ["Export", "OpenExport", "Writer", "log_ends", "log_starts", "writing"]

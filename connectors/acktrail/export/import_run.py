@@ -90,7 +90,7 @@ def import_files(
     sink.start()
     snapshot = tables.snapshot("state_records")
     if snapshot is not None:
-        check_state_topic(tables, snapshot, topic_id)
+        check_state_topic(tables, snapshot, topic_id, of_files=True)
         check_dialect(tables, snapshot, dialect.name)
     run = _Import(plan=plan, tables=tables, topic_id=topic_id, dialect=dialect)
     run.note_positions(sink, {partition for file in summaries for partition in file.offset_ranges})

@@ -69,38 +69,32 @@ def create_records_for(tables: Tables, cluster_id: str, state_topic_id: str | No
     `state_topic_id` None: the records are copies of an unknown incarnation."""
     wanted = {_STATE_TOPIC: state_topic_id or _UNKNOWN, _DIALECT: dialect}
     snapshot = _create(tables, "state_records", cluster_id, wanted)
-    check_state_topic(tables, snapshot, state_topic_id)
+    check_state_topic(tables, snapshot, state_topic_id, of_files=True)
     check_dialect(tables, snapshot, dialect)
     return snapshot
 
 
-def check_state_topic(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
-    """Pass when ``state_records`` at `snapshot` is of the incarnation `state_topic_id`, or of the same unknown one."""
+def check_state_topic(
+    tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None, *, of_files: bool = False
+) -> None:
+    """Pass when ``state_records`` at `snapshot` is of the incarnation `state_topic_id`, or of the same unknown one.
+    `state_topic_id` None: that `of_files` is not known, or the cluster has no state topic now."""
     kept = snapshot.properties.get(_STATE_TOPIC)
     if kept in (None, state_topic_id or _UNKNOWN):
         return
     if kept == _UNKNOWN:
         fault = "hold imported records of an unknown state topic"
         hint = "name another root, or import into it with --topic-id"
-    elif state_topic_id is None:
+    elif of_files and state_topic_id is None:
         fault = f"hold the state topic with id {kept}; the topic of the files is not known"
         hint = f"if they belong to it, give --topic-id {kept}"
+    elif state_topic_id is None:
+        fault = f"hold the state topic with id {kept}; the cluster has no state topic now"
+        hint = "the state topic was deleted: keep these tables as they are and name another root"
     else:
         fault = f"hold the state topic with id {kept}; the cluster's has id {state_topic_id} now"
         hint = "the state topic was deleted and created again: keep these tables as they are and name another root"
     raise _foreign(tables, fault, hint, kept, state_topic_id)
-
-
-def check_present(tables: Tables, snapshot: TableSnapshot, state_topic_id: str | None) -> None:
-    """Pass when the cluster still has the state topic of ``state_records`` at `snapshot`. `state_topic_id` None: the
-    cluster has no state topic now."""
-    kept = snapshot.properties.get(_STATE_TOPIC)
-    if state_topic_id is not None:
-        check_state_topic(tables, snapshot, state_topic_id)
-    elif kept not in (None, _UNKNOWN):
-        fault = f"hold the state topic with id {kept}; the cluster has no state topic now"
-        hint = "the state topic was deleted: keep these tables as they are and name another root"
-        raise _foreign(tables, fault, hint, kept, None)
 
 
 def check_dialect(tables: Tables, snapshot: TableSnapshot, dialect: str) -> None:

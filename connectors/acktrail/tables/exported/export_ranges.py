@@ -21,7 +21,7 @@ from acktrail.connect.source_batches import LogSpan, SourcePartition, state_sour
 from acktrail.errors import ConcurrentCommit, ConfigurationError
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
 from acktrail.format.wire.raw_record import record_fingerprint
-from acktrail.tables.cluster_check import check_present
+from acktrail.tables.cluster_check import check_state_topic
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import COMMIT_ID, TableSnapshot
 
@@ -206,7 +206,7 @@ class TableLogs:
     def check_state_topic(self, topic_id: str | None) -> None:
         """See ``StoredLogs``."""
         if self._snapshot is not None:
-            check_present(self._tables, self._snapshot, topic_id)
+            check_state_topic(self._tables, self._snapshot, topic_id)
 
 
 class StoredRecords:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from drivers.command_line import run
 
 from acktrail.cli.main import EXTRAS
 
@@ -41,10 +42,10 @@ def acktrail(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("names", [["change"], ["groups", "config"]])
-def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
+def test_a_group_of_commands_alone_shows_its_help(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """As `--help` and `-h` have it, with its lines, on stdout; nothing on stderr."""
-    alone, helped, short = acktrail(*names), acktrail(*names, "--help"), acktrail(*names, "-h")
-    assert (alone.returncode, alone.stdout, alone.stderr) == (0, helped.stdout, "")
+    alone, helped, short = (run(capsys, *names, *words) for words in ((), ("--help",), ("-h",)))
+    assert (alone.code, alone.stdout, alone.stderr) == (0, helped.stdout, "")
     assert short.stdout == helped.stdout
     assert "\n  " in alone.stdout
 
@@ -61,11 +62,11 @@ def test_a_group_of_commands_alone_shows_its_help(names: list[str]) -> None:
         (("groups", "describe", "--jsn"), "--json"),
     ],
 )
-def test_a_misspelt_word_is_answered_with_the_right_one(words: tuple[str, ...], meant: str) -> None:
+def test_a_misspelt_word_is_answered_with_the_right_one(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """At every level: of the commands, of those below one, and of options."""
-    done = acktrail(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert meant in done.stderr.partition("(see")[0]
+    assert meant in run(capsys, *words).complaint(2).partition("(see")[0]
 
 
 def test_completion_of_commands(tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ FAILED = {"failed", "upstream_failed"}
 
 
 def asked_until(condition: Callable[[], Any], what: str) -> Any:
-    """Ask once a second, and no more often: the answers come from the process that the tasks wait for, too."""
+    """Ask every two seconds, and no more often: the answers come from the process that the tasks wait for, too."""
     deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
         if answer := condition():
             return answer
-        time.sleep(1)
+        time.sleep(2)
     raise AssertionError(f"{what} took longer than 400 s")
 
 

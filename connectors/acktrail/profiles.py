@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acktrail.errors import ConfigurationError, UnknownName
-from acktrail.secrets import home_path, is_secret_name, references_in, resolve_all, resolved_properties
+from acktrail.secrets import has_reference, home_path, is_secret_name, resolve_all, resolved_properties
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _KAFKA: Final = "kafka."
@@ -81,7 +81,7 @@ class Profile:
 
     def referenced(self) -> frozenset[str]:
         """Names of the client properties whose value has a reference."""
-        return frozenset(name for name, text in self.kafka.items() if references_in(text))
+        return frozenset(name for name, text in self.kafka.items() if has_reference(text))
 
     def _file(self, key: str, text: str | None) -> dict[str, str]:
         if text is None:
@@ -197,7 +197,7 @@ def _text(value: Any, where: str) -> str:
 def _check_no_secret(kafka: Mapping[str, str], where: str) -> None:
     """Pass where every secret is a reference: the file of profiles is for everybody to read."""
     for name, text in kafka.items():
-        if is_secret_name(name) and not references_in(text):
+        if is_secret_name(name) and not has_reference(text):
             raise ConfigurationError(
                 f"{where}: {name} is a secret in plain text", hint="refer to it: ${env:NAME}, ${file:PATH:KEY}"
             )

@@ -41,25 +41,13 @@ _SAYS_WHERE: Final = (".url", ".uri", ".id", ".location", ".file", ".path", ".ms
 """Ends of names that hold no secret although a word in them sounds so: ``sasl.oauthbearer.token.endpoint.url``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretReference:
-    """One reference. `place`: the variable's name, or the file's path as written; `key` None: the whole file."""
+def has_reference(text: str) -> bool:
+    """Whether `text` has a reference, understood or not.
 
-    provider: str
-    place: str
-    key: str | None = None
-
-    def __str__(self) -> str:
-        return f"${{{self.provider}:{self.place}{'' if self.key is None else f':{self.key}'}}}"
-
-
-def references_in(text: str) -> tuple[SecretReference, ...]:
-    """The references in `text`, in their order. Raises ConfigurationError for one that is not understood.
-
-    >>> [str(each) for each in references_in("${env:USER}:${file:/run/login:password}")]
-    ['${env:USER}', '${file:/run/login:password}']
+    >>> has_reference("${env:USER}:${file:/run/login:password}"), has_reference("$HOME")
+    (True, False)
     """
-    return tuple(map(_reference, _REFERENCE.finditer(text)))
+    return _REFERENCE.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +68,61 @@ class Providers:
         allowed."""
 
         def found(match: re.Match[str]) -> str:
-            value = _value(_reference(match), self)
+            value = self._value(match)
             self.seen.add(value)
             return value
 
         return _REFERENCE.sub(found, text)
+
+    def _value(self, reference: re.Match[str]) -> str:
+        shown, provider, place = reference[0], reference[1], reference[2]
+        if provider not in _PROVIDERS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(provider.lower(), _PROVIDERS, n=1)
+            hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
+            raise ConfigurationError("a reference has an unknown provider", hint=hint)
+        place, is_keyed, key = place.rpartition(":") if provider == _FILE and ":" in place else (place, "", "")
+        if not place or (is_keyed and not key) or ":" in place or "\0" in place:
+            raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
+        return self._of_environment(shown, place) if provider == _ENV else self._of_file(shown, place, key)
+
+    def _of_environment(self, shown: str, name: str) -> str:
+        if self.variables is not None and not any(fnmatchcase(name, each) for each in self.variables):
+            allowed = ", ".join(self.variables)
+            raise ConfigurationError(f"{shown}: the variable is not one of those allowed", hint=f"allowed: {allowed}")
+        value = os.environ.get(name)
+        if value is None:
+            raise ConfigurationError(f"{shown}: the variable is not set", hint=f"set {name}")
+        return value
+
+    def _of_file(self, shown: str, place: str, key: str) -> str:
+        path = home_path(place) if self.base is None else self.base / home_path(place)
+        try:
+            self._check_file(shown, path)
+            if not key:
+                return path.read_text(encoding="utf-8").removesuffix("\n")
+            properties = read_properties(path)
+        except OSError as error:
+            raise ConfigurationError(f"{shown}: cannot read {path}: {error.strerror}", hint="check the path") from None
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"{shown}: {path} is no UTF-8 text", hint="name the file with the secret"
+            ) from None
+        if key not in properties:
+            raise ConfigurationError(f"{shown}: {path} has no such key", hint="one key=value a line")
+        return properties[key]
+
+    def _check_file(self, shown: str, path: Path) -> None:
+        folders = self.folders
+        if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+            allowed = ", ".join(map(str, folders)) or "no folder"
+            raise ConfigurationError(f"{shown}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
+            raise ConfigurationError(f"{shown}: {path} is no file", hint="a reference leads to a regular file")
+        if found.st_size > _LARGEST_FILE:
+            raise ConfigurationError(f"{shown}: {path} is larger than 1 MiB", hint="name the file with the secret")
 
 
 def read_properties(file: Path) -> dict[str, str]:
@@ -136,68 +174,3 @@ def is_secret_name(name: str) -> bool:
     """
     lower = name.lower()
     return any(word in lower for word in _SECRET_WORDS) and not lower.endswith(_SAYS_WHERE)
-
-
-def _reference(found: re.Match[str]) -> SecretReference:
-    provider, place = found[1], found[2]
-    if provider not in _PROVIDERS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(provider.lower(), _PROVIDERS, n=1)
-        hint = f"did you mean ${{{near[0]}:...}}?" if near else _SYNTAX
-        raise ConfigurationError("a reference has an unknown provider", hint=hint)
-    key = None
-    if provider == _FILE and ":" in place:
-        place, _, key = place.rpartition(":")
-    if not place or key == "" or ":" in place or "\0" in place:
-        raise ConfigurationError(f"a reference to {provider} is not complete", hint=_SYNTAX)
-    return SecretReference(provider=provider, place=place, key=key)
-
-
-def _value(reference: SecretReference, by: Providers) -> str:
-    if reference.provider == _ENV:
-        if by.variables is not None and not any(fnmatchcase(reference.place, each) for each in by.variables):
-            allowed = ", ".join(by.variables)
-            raise ConfigurationError(
-                f"{reference}: the variable is not one of those allowed", hint=f"allowed: {allowed}"
-            )
-        value = os.environ.get(reference.place)
-        if value is None:
-            raise ConfigurationError(f"{reference}: the variable is not set", hint=f"set {reference.place}")
-        return value
-    path = home_path(reference.place)
-    path = path if by.base is None else by.base / path
-    try:
-        return _file_value(reference, path, by.folders)
-    except OSError as error:
-        raise ConfigurationError(f"{reference}: cannot read {path}: {error.strerror}", hint="check the path") from None
-
-
-def _check_folder(subject: str, path: Path, folders: Sequence[Path] | None) -> None:
-    if folders is not None and not any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
-        allowed = ", ".join(map(str, folders)) or "no folder"
-        raise ConfigurationError(f"{subject}: the file lies elsewhere than allowed", hint=f"allowed: {allowed}")
-
-
-def _file_value(reference: SecretReference, path: Path, folders: Sequence[Path] | None) -> str:
-    _check_folder(str(reference), path, folders)
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # a pipe or a device would be waited for
-        raise ConfigurationError(f"{reference}: {path} is no file", hint="a reference leads to a regular file")
-    if found.st_size > _LARGEST_FILE:
-        raise ConfigurationError(f"{reference}: {path} is larger than 1 MiB", hint="name the file with the secret")
-    if reference.key is None:
-        return _whole(reference, path)
-    properties = read_properties(path)
-    if reference.key not in properties:
-        raise ConfigurationError(f"{reference}: {path} has no such key", hint="one key=value a line")
-    return properties[reference.key]
-
-
-def _whole(reference: SecretReference, path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").removesuffix("\n")
-    except UnicodeDecodeError:
-        raise ConfigurationError(
-            f"{reference}: {path} is no UTF-8 text", hint="name the file with the secret"
-        ) from None

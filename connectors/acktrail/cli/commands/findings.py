@@ -6,7 +6,7 @@ import datetime as dt
 import fnmatch
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -22,6 +22,9 @@ from acktrail.view.wording import SEVERITIES
 if TYPE_CHECKING:
     from acktrail.tables.delta.store import Tables
     from acktrail.view.finding_rows import FindingRow
+
+_OLDEST: Final = dt.datetime.min.replace(tzinfo=dt.UTC)
+"""When a finding was first seen that does not know it."""
 
 
 def findings(
@@ -69,8 +72,8 @@ def findings(
     tests: list[Callable[[FindingRow], bool]] = [
         lambda each: worse is None or each.severity in worse,
         lambda each: rule is None or fnmatch.fnmatchcase(each.rule, rule),
-        lambda each: not group or (each.group_id is not None and _is_one_of(each.group_id, group)),
-        lambda each: from_ms is None or _ms(each.first_seen_at) >= from_ms,
+        lambda each: not group or _is_one_of(each.group_id, group),
+        lambda each: from_ms is None or (each.first_seen_at or _OLDEST).timestamp() * 1000 >= from_ms,
     ]
     listed = open_findings(store, gone_too=all_of_them)
     found = [each for each in listed if all(test(each) for test in tests)]
@@ -94,10 +97,5 @@ def _acknowledge(store: Tables, groups: list[str], seen_by: str) -> None:
     typer.echo("the next reconciliation leaves them out")
 
 
-def _is_one_of(group_id: str, patterns: list[str]) -> bool:
-    return any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)
-
-
-def _ms(at: dt.datetime | None) -> float:
-    """A finding that does not know when it was first seen is as old as can be."""
-    return float("-inf") if at is None else at.timestamp() * 1000
+def _is_one_of(group_id: str | None, patterns: list[str]) -> bool:
+    return group_id is not None and any(fnmatch.fnmatchcase(group_id, pattern) for pattern in patterns)

@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from dashboard.conftest import Site
 from fastapi import FastAPI
-from samples.dashboard_tables import NOW, Sizes, write_dashboard_tables
+from samples.dashboard_tables import NOW
 from servers.web_server import web_server
 
 from acktrail.config import TablesConfig
@@ -42,25 +43,17 @@ class Answer:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of a few groups."""
-    folder = tmp_path_factory.mktemp("access") / "tables"
-    write_dashboard_tables(folder, Sizes(groups=8, partitions_a_group=2, runs=3, fine_days=0.1, hourly_days=0))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def guarded(root: Path) -> Iterator[str]:
+def guarded(site: Site) -> Iterator[str]:
     """A dashboard with a token."""
-    app = create_app(TablesConfig(uri=str(root)), access=Access(token=Password(TOKEN), hosts=None), clock=lambda: NOW)
+    app = create_app(site.tables.config, access=Access(token=Password(TOKEN), hosts=None), clock=lambda: NOW)
     with web_server(app) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def local(root: Path) -> Iterator[str]:
+def local(site: Site) -> Iterator[str]:
     """A dashboard without a token, for this machine alone."""
-    with web_server(create_app(TablesConfig(uri=str(root)), access=Access(), clock=lambda: NOW)) as url:
+    with web_server(create_app(site.tables.config, access=Access(), clock=lambda: NOW)) as url:
         yield url
 
 
@@ -170,10 +163,10 @@ def test_nothing_can_be_changed(local: str) -> None:
     assert {Answer(local, "/groups", method, "x=y").status for method in ("POST", "PUT", "DELETE", "PATCH")} == {405}
 
 
-def test_below_a_path_all_links_stay_there(root: Path) -> None:
+def test_below_a_path_all_links_stay_there(site: Site) -> None:
     """Mounted in another app, with that app's own guard: no link begins with a slash, and pages work."""
     outer = FastAPI()
-    outer.mount("/some/where", create_app(TablesConfig(uri=str(root)), clock=lambda: NOW))
+    outer.mount("/some/where", create_app(site.tables.config, clock=lambda: NOW))
     with web_server(outer) as url:
         page = Answer(url, "/some/where/groups")
         missing = Answer(url, "/some/where/a/b")

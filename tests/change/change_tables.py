@@ -22,10 +22,34 @@ from acktrail.config import TablesConfig
 from acktrail.kafka.changes import ChangeResult, Outcome
 from acktrail.tables.cluster_check import create_for
 
-__all__ = ["a_journal", "attempt", "delta", "forget_commits", "many_attempts", "planned", "unlocked"]
+__all__ = [
+    "NOW",
+    "NOW_MS",
+    "STAMP",
+    "a_journal",
+    "attempt",
+    "delta",
+    "entry",
+    "forget_commits",
+    "lease",
+    "many_attempts",
+    "planned",
+    "unlocked",
+]
 
 ORIGIN = {"cluster_id": "c1", "run_id": "many"}
-STAMP = {**ORIGIN, "actor": "ann", "host": "here", "audited_at": dt.datetime(2026, 1, 31, tzinfo=dt.UTC)}
+NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
+STAMP = {**ORIGIN, "actor": "ann", "host": "elsewhere", "audited_at": NOW}
+
+
+def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
+    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
+    return replace(made, **changes)
+
+
+def lease(expires_in_s: int = 60, **changes: Any) -> AuditEntry:
+    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 1000 * expires_in_s, "pid": 7}, **changes)
 
 
 def a_journal(root: Path, run_id: str = "r1", cluster_id: str = "c1") -> Journal:
@@ -44,10 +68,10 @@ def attempt(root: Path, number: int) -> ResetPlan:
     journal = a_journal(root, f"{number}-apply")
     journal.write_plan(plan)
     assert not journal.standings({"plan_id": plan.plan_id})
-    lease, *sent = _sent(plan, journal.now_ms)
-    journal.take_lease([lease])
-    for entry in sent:
-        journal.note([entry])
+    begun, *sent = _sent(plan, journal.now_ms)
+    journal.take_lease([begun])
+    for each in sent:
+        journal.note([each])
     journal = a_journal(root, f"{number}-verify")
     journal.write_executions(_executions(plan, journal))
     journal.note(_closing(plan, open_attempts(journal, plan)))
@@ -78,16 +102,13 @@ def _table(journal: Journal, name: str) -> Any:
 def _sent(plan: ResetPlan, now_ms: int) -> list[AuditEntry]:
     """Lease, request, answer."""
     group = plan.groups[0].group_id
-    lease = AuditEntry(
-        kind="reset", event=Event.LEASE_TAKEN, plan_id=plan.plan_id, plan_hash=plan.plan_hash, attempt=1,
-        group_id=group, detail={"expires_at_ms": now_ms + 60_000, "pid": 0},
-    )  # fmt: skip
+    detail = {"expires_at_ms": now_ms + 60_000, "pid": 0}
     results = [
         ChangeResult(group_id=group, topic=row.topic, partition=row.partition, outcome=Outcome.DONE)
         for row in plan.partitions
     ]
     return [
-        lease,
+        audit_entry(plan, 1, Event.LEASE_TAKEN, group, detail=detail),
         audit_entry(plan, 1, Event.BEFORE_CALL, group, detail=request_detail(plan.partitions, None, {3: 0}, now_ms)),
         audit_entry(plan, 1, Event.AFTER_CALL, group, outcome="done", detail=answer_detail(results)),
     ]

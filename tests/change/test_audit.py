@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change.change_tables import planned
+from change.change_tables import NOW, NOW_MS, STAMP, entry, lease, planned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,21 +31,8 @@ from acktrail.change.audit.journal import Journal, read_audit
 from acktrail.change.execution.attempt import Attempt
 from acktrail.change.lifecycle.plan_life import ChangeStatus, Lease, blocking, standings
 from acktrail.config import TablesConfig
-from acktrail.errors import ChangeInProgress, ConfigurationError, ForeignCluster
+from acktrail.errors import ChangeInProgress, ForeignCluster
 from acktrail.kafka.changes import ChangeResult, Outcome
-
-NOW = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, dt.UTC)
-NOW_MS = int(NOW.timestamp() * 1000)
-STAMP = {"cluster_id": "c1", "run_id": "r1", "actor": "ann", "host": "here", "audited_at": NOW}
-
-
-def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
-    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
-    return replace(made, **changes)
-
-
-def lease(expires_in_s: int = 60, **changes: Any) -> AuditEntry:
-    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 1000 * expires_in_s, "pid": 7}, **changes)
 
 
 def rows_of(*entries: AuditEntry) -> list[AuditRow]:
@@ -194,18 +181,6 @@ def test_one_change_of_a_group_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(ChangeInProgress) as unknown:
         late.take_lease([lease(plan_id="p3", group_id="b")])
     assert "acktrail change verify p2" in unknown.value.hint
-
-
-def test_a_lost_row_stops_the_writer(tmp_path: Path) -> None:
-    """Whoever cut the newest rows out of the table is noticed before the next row is written."""
-    import deltalake
-
-    journal(tmp_path).note([entry(Event.BEFORE_CALL)])
-    table = deltalake.DeltaTable(str(tmp_path / "reset_audit"))
-    table.alter.set_table_properties({"delta.appendOnly": "false"})
-    table.delete()
-    with pytest.raises(ConfigurationError, match="missing"):
-        journal(tmp_path).note([entry(Event.AFTER_CALL)])
 
 
 def test_a_lease_of_another_machine_is_held_until_it_ends() -> None:

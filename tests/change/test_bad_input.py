@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from change.scenes import a_plan, a_request, a_snapshot, partition_facts
 from drivers.command_line import run
-
-from acktrail.change import api
-from acktrail.change.request.reset_request import LARGEST_OFFSET, Strategy, StrategyKind
-from acktrail.config import TablesConfig
 
 NINES = "9" * 5_000
 
@@ -49,18 +42,3 @@ def test_a_plan_is_refused_in_one_line(options: list[str], says: str, capsys: py
 def test_an_age_is_a_number(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Hours and seconds that are no number are refused as such."""
     assert "Invalid value" in run(capsys, "change", "apply", "p", option, value).complaint(2)
-
-
-@pytest.mark.parametrize(
-    ("number", "target"), [(LARGEST_OFFSET, 100), (-LARGEST_OFFSET, 10), (LARGEST_OFFSET - 40, 100)]
-)
-def test_the_furthest_shift_ends_at_the_log(tmp_path: Path, number: int, target: int) -> None:
-    """A shift past Kafka's largest offset is clamped like any other, and the plan can be stored."""
-    strategy = Strategy(kind=StrategyKind.SHIFT_BY, number=number)
-    plan = a_plan(a_request(strategy=strategy, allow_skip=True), a_snapshot(partition_facts(40, (10, 100))))
-    (row,) = plan.partitions
-    assert row.target_offset == target
-    assert abs(row.wanted_offset or 0) <= LARGEST_OFFSET
-    tables = TablesConfig(uri=str(tmp_path))
-    api.store_plan(tables, plan)
-    assert api.load_plan(tables, plan.plan_id) == plan

@@ -146,6 +146,8 @@ def target(kind: StrategyKind, facts: PartitionFacts | None = None, **named: obj
         (target(StrategyKind.SHIFT_BY, number=-15), 25, 25, None, None),
         (target(StrategyKind.SHIFT_BY, number=-50), -10, 10, Clamp.BELOW_LOG_START, None),
         (target(StrategyKind.SHIFT_BY, number=70), 110, 100, Clamp.ABOVE_LOG_END, None),
+        (target(StrategyKind.SHIFT_BY, number=2**63 - 1), 2**63 - 1, 100, Clamp.ABOVE_LOG_END, None),
+        (target(StrategyKind.SHIFT_BY, number=1 - 2**63), 41 - 2**63, 10, Clamp.BELOW_LOG_START, None),
         (
             target(StrategyKind.TO_DATETIME, partition_facts(40, (10, 100), offset_at=33), moment_ms=1),
             33,

@@ -59,12 +59,21 @@ def test_what_was_written_is_whole(root: Path) -> None:
     assert checked_audit(config(root)).rows > before.rows
 
 
-def cut_off(root: Path) -> None:
-    unlocked(root, "reset_audit").delete("sequence > 20")
+def written_over(table: str, where: str | None, changes: dict[str, str] | None = None) -> Callable[[Path], None]:
+    """Delete the rows of a table, or change them, as somebody does who may write it."""
+
+    def tampered(root: Path) -> None:
+        found = unlocked(root, table)
+        if changes is None:
+            found.delete(where)
+        else:
+            found.update(changes, predicate=where)
+
+    return tampered
 
 
-def emptied(root: Path) -> None:
-    unlocked(root, "reset_audit").delete()
+cut_off, emptied = written_over("reset_audit", "sequence > 20"), written_over("reset_audit", None)
+PLAN, RESULT = "plan_id = '2026000001'", "plan_id = '2026000002'"
 
 
 def restored(root: Path) -> None:
@@ -99,26 +108,6 @@ def _put_in(root: Path, table: str, row: dict[str, Any]) -> None:
     deltalake.write_deltalake(str(root / table), pa.Table.from_pylist([row], schema=schema), mode="append")
 
 
-def nameless_row(root: Path) -> None:
-    unlocked(root, "reset_audit").update({"sequence": "CAST(NULL AS BIGINT)"}, predicate="sequence = 4")
-
-
-def another_reason(root: Path) -> None:
-    unlocked(root, "reset_plans").update({"reason": "'because I say so'"}, predicate="plan_id = '2026000001'")
-
-
-def without_a_plan(root: Path) -> None:
-    unlocked(root, "reset_plans").delete("plan_id = '2026000001'")
-
-
-def another_result(root: Path) -> None:
-    unlocked(root, "reset_executions").update({"status": "'FAILED'"}, predicate="plan_id = '2026000002'")
-
-
-def without_a_result(root: Path) -> None:
-    unlocked(root, "reset_executions").delete("plan_id = '2026000002'")
-
-
 def without_newest_results(root: Path) -> None:
     forget_commits(root, "reset_executions", delta(root, "reset_executions").version() - 1)
 
@@ -133,11 +122,20 @@ def without_newest_results(root: Path) -> None:
         (removed, "it is missing: reset_executions, plan 2026000000 has noted its hash"),
         (made_anew, "the table was replaced"),
         (doubled_row, "is there twice"),
-        (nameless_row, "lost its sequence"),
-        (another_reason, "reset_plans: plan 2026000001 was altered"),
-        (without_a_plan, "reset_plans: plan 2026000001 is missing"),
-        (another_result, "reset_executions: a result of plan 2026000002"),
-        (without_a_result, "results of plan 2026000002, attempt 1: 1 were written and 0 are there"),
+        (written_over("reset_audit", "sequence = 4", {"sequence": "CAST(NULL AS BIGINT)"}), "lost its sequence"),
+        (
+            written_over("reset_plans", PLAN, {"reason": "'because I say so'"}),
+            "reset_plans: plan 2026000001 was altered",
+        ),
+        (written_over("reset_plans", PLAN), "reset_plans: plan 2026000001 is missing"),
+        (
+            written_over("reset_executions", RESULT, {"status": "'FAILED'"}),
+            "reset_executions: a result of plan 2026000002",
+        ),
+        (
+            written_over("reset_executions", RESULT),
+            "results of plan 2026000002, attempt 1: 1 were written and 0 are there",
+        ),
         (without_newest_results, "results of plan 2026000003"),
     ],
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from change.change_tables import NOW_MS, STAMP, entry, lease
 from change.scenes import a_plan
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,19 +28,7 @@ from acktrail.change.lifecycle.plan_status import Admission, UndoLedger
 from acktrail.config import ApprovalRule
 from acktrail.errors import ChangeInProgress, ChangeRefused
 
-NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
-NOW_MS = int(NOW.timestamp() * 1000)
-STAMP = {"cluster_id": "c1", "run_id": "r1", "actor": "ann", "host": "elsewhere", "audited_at": NOW}
 CHANGED = {ChangeStatus.DONE, ChangeStatus.PARTLY, ChangeStatus.STOPPED, ChangeStatus.OVERWRITTEN}
-
-
-def entry(event: Event, outcome: str | None = None, **changes: Any) -> AuditEntry:
-    made = AuditEntry(kind="reset", event=event, plan_id="p1", plan_hash="h", attempt=1, group_id="g", outcome=outcome)
-    return replace(made, **changes)
-
-
-def lease(**changes: Any) -> AuditEntry:
-    return entry(Event.LEASE_TAKEN, detail={"expires_at_ms": NOW_MS + 60_000, "pid": 7}, **changes)
 
 
 def decision(event: Event) -> AuditEntry:

@@ -8,7 +8,6 @@ import operator
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
@@ -57,6 +56,7 @@ _WAIT_S: Final = 5.0
 """How long a change may take to show: brokers learn of it one after the other."""
 _ALTER, _DELETE = "ALTER_CONFIGS", "DELETE"
 """ACL operations."""
+_CONFIGS: Final = "alter_configs"
 _AUTO_RESET: Final = "share.auto.offset.reset"
 _BY_DURATION: Final = "by_duration:"
 _OF_RECORDS: Final = frozenset(
@@ -64,14 +64,6 @@ _OF_RECORDS: Final = frozenset(
     | {"offsets_not_records", "without_state", "unanswered_request", "hidden_topic", "topics_unseen"}
 )
 """Rules about a reset to where the group would begin that hold for a deletion, too."""
-
-
-class GroupChangeKind(StrEnum):
-    """What is changed."""
-
-    DELETE_GROUPS = "delete_groups"
-    DELETE_OFFSETS = "delete_offsets"
-    ALTER_CONFIGS = "alter_configs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +117,7 @@ def change_notices(
     for part in parts:
         own = [row for row in rows if row.group_id == part.group_id]
         found = _on_configs(part, by_id[part.group_id])
-        if kind != GroupChangeKind.ALTER_CONFIGS:
+        if kind != _CONFIGS:
             found = _on_deletion(part, by_id[part.group_id], own)
         for one in found:
             yield Notice(*one, group_id=part.group_id)
@@ -210,7 +202,7 @@ def plan_deletion(
         without_state=True,
     )
     reset = make_plan(cluster, request, tables=tables, given=given)
-    kind = GroupChangeKind.DELETE_OFFSETS if topics else GroupChangeKind.DELETE_GROUPS
+    kind = "delete_offsets" if topics else "delete_groups"
     parts = [GroupChange(group_id=group_id, topics=names) for group_id in ids]
     notices += [each for each in reset.notices if each.rule in _OF_RECORDS]
     notices += change_notices(kind, parts, reset.groups, reset.partitions)
@@ -219,8 +211,8 @@ def plan_deletion(
     return _plan(kind, at_ms, parts=tuple(parts), notices=by_severity(notices), **about, **records)
 
 
-def _plan(kind: GroupChangeKind, at_ms: int, **more: Any) -> GroupChangePlan:
-    strategy, plan_id = kind.value.replace("_", "-"), new_run_id(at_ms)
+def _plan(kind: str, at_ms: int, **more: Any) -> GroupChangePlan:
+    strategy, plan_id = kind.replace("_", "-"), new_run_id(at_ms)
     plan = GroupChangePlan(
         kind=kind, strategy=strategy, plan_id=plan_id, created_at_ms=at_ms, created_by=account(), **more
     )
@@ -286,10 +278,10 @@ def plan_configs(
         )
         parts.append(GroupChange(group_id=answer.group_id, configs=steps))
     groups_found, _ = describe_groups(cluster.admin, [part.group_id for part in parts])
-    notices += change_notices(GroupChangeKind.ALTER_CONFIGS, parts, groups_found)
+    notices += change_notices(_CONFIGS, parts, groups_found)
     about = {"reason": reason, "requested_by": requested_by, "groups": groups_found}
     return _plan(
-        GroupChangeKind.ALTER_CONFIGS,
+        _CONFIGS,
         now_ms(),
         cluster=cluster_facts(cluster.admin, StateFacts()),
         parts=tuple(parts),
@@ -300,7 +292,7 @@ def plan_configs(
 
 def planned_again(cluster: Cluster, plan: GroupChangePlan) -> GroupChangePlan:
     """The same plan, made now."""
-    if plan.kind == GroupChangeKind.ALTER_CONFIGS:
+    if plan.kind == _CONFIGS:
         return plan_configs(cluster, plan.group_ids, plan.parts[0].values if plan.parts else {})
     return plan_deletion(cluster, plan.group_ids, plan.parts[0].topics if plan.parts else ())
 

@@ -350,10 +350,12 @@ def unanswered_notices(parts: Iterable[tuple[str, str, int]], requests: Iterable
 
 def requests_after(
     journal: Journal, own: Sequence[AuditRow], groups: Iterable[str]
-) -> Iterator[tuple[AuditRow, Mapping[int, int], Sequence[tuple[str, int, int]]]]:
-    """Every request for the same groups after the rows of `own`, with what `asked_in` reads of it."""
+) -> Iterator[tuple[AuditRow, Key, int, Mapping[int, int]]]:
+    """Every share partition of a request for the same groups after the rows of `own`: the row before the request, what
+    it asks for, and the state partitions' ends then."""
     first = {row.group_id: row.sequence for row in own if row.event == Event.BEFORE_CALL}
     wanted = {"group_id": sorted(groups), "event": Event.BEFORE_CALL.value}
     for row in journal.audit(wanted, first=min(first.values(), default=0) + 1):
         if row.sequence > first[row.group_id]:
-            yield row, *asked_in(json.loads(row.detail))
+            ends, parts = asked_in(json.loads(row.detail))
+            yield from ((row, (row.group_id or "", topic, part), target, ends) for topic, part, target in parts)

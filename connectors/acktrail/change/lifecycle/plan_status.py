@@ -31,7 +31,7 @@ from acktrail.change.lifecycle.plan_life import (
     note_of,
 )
 from acktrail.change.planning.change_plan import DAY_MS, ChangePlan, PartitionPlan, check_age
-from acktrail.change.planning.reset_plan import ResetKind, ResetPlan
+from acktrail.change.planning.reset_plan import UNDO, ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, StrategyKind, TopicScope, parse_request
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import ChangeInProgress, ChangeRefused, MalformedFile
@@ -259,13 +259,13 @@ class UndoLedger:
 
 def read_ledger(tables: TablesConfig, plan_ids: Iterable[str]) -> UndoLedger:
     """What is stored of these plans and of those that take them back."""
-    rows = read_plan_rows(tables, {"kind": ResetKind.UNDO.value}, columns=["plan_id", "undoes"])
+    rows = read_plan_rows(tables, {"kind": UNDO}, columns=["plan_id", "undoes"])
     return _ledger(tables, rows, plan_ids)
 
 
 def read_whole_ledger(tables: TablesConfig, plans: Iterable[Mapping[str, Any]]) -> UndoLedger:
     """The same of every plan that was ever to be taken back; `plans` are the rows of ``reset_plans``."""
-    rows = [row for row in plans if row["kind"] == ResetKind.UNDO]
+    rows = [row for row in plans if row["kind"] == UNDO]
     return _ledger(tables, rows, [row["undoes"] for row in rows])
 
 

@@ -71,6 +71,10 @@ class Notice:
     partition: int | None = None
 
     @property
+    def place(self) -> tuple[str | None, str | None, int | None]:
+        return self.group_id, self.topic, self.partition
+
+    @property
     def subject(self) -> str:
         """What it is about, for people; empty for the whole plan."""
         topic = self.topic if self.partition is None else f"{self.topic}:{self.partition}"
@@ -124,7 +128,7 @@ class RefusedParts:
     def __init__(self, notices: Iterable[Notice]) -> None:
         self._first: dict[tuple[str | None, str | None, int | None], Notice] = {}
         for notice in refusals_among(notices):
-            self._first.setdefault((notice.group_id, notice.topic, notice.partition), notice)
+            self._first.setdefault(notice.place, notice)
 
     def about(self, part: tuple[str, str, int]) -> Notice | None:
         group_id, topic, _ = part
@@ -389,7 +393,7 @@ def partition_rows(plan: ChangePlan) -> list[dict[str, Any]]:
     refused = RefusedParts(plan.refusals)
     texts: dict[tuple[str | None, str | None, int | None], list[str]] = defaultdict(list)
     for notice in plan.notices:
-        texts[notice.group_id, notice.topic, notice.partition].append(f"{notice.severity.value}: {notice.text}")
+        texts[notice.place].append(f"{notice.severity.value}: {notice.text}")
     rows = []
     for part in plan.partitions:
         row: dict[str, Any] = {"refused": part.key in refused, "notices": texts.get(part.key, [])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from typing import Final
 
 from acktrail.change.collection.facts import (
@@ -54,14 +53,8 @@ _LEARNED: Final = frozenset({"acknowledgements_known", "archived_known", "passed
 _COMPARED: Final = tuple(each.name for each in fields(Impact) if each.name not in ("reason", "known_since_ms"))
 
 
-class ResetKind(StrEnum):
-    """Why the plan of a reset was made."""
-
-    RESET = "reset"
-    UNDO = "undo"
-
-
-_KINDS: Final = {StrategyKind.TO_SNAPSHOT: ResetKind.UNDO.value, StrategyKind.MIGRATE: "migration"}
+UNDO: Final = "undo"
+_KINDS: Final = {StrategyKind.TO_SNAPSHOT: UNDO, StrategyKind.MIGRATE: "migration"}
 """A migration is the kind of a branch, which derives from the kind of resets."""
 
 
@@ -91,7 +84,7 @@ def build_plan(
     rows, strategy = planned_rows(request, snapshot), request.strategy
     plan = ResetPlan(
         plan_id=plan_id,
-        kind=_KINDS.get(strategy.kind, ResetKind.RESET),
+        kind=_KINDS.get(strategy.kind, "reset"),
         created_at_ms=snapshot.taken_at_ms,
         created_by=created_by,
         requested_by=request.requested_by,
@@ -201,7 +194,7 @@ def differences(plan: ResetPlan, rows: Sequence[PartitionPlan], snapshot: Snapsh
     found += [
         Notice(Severity.REFUSAL, one.rule, one.text, one.group_id, one.topic, one.partition)
         for one in _unsaid(plan, [*fresh.notices, *_of_branches(plan, snapshot, keys)])
-        if one.group_id is None or (one.group_id in groups and (one.partition is None or _key(one) in keys))
+        if one.group_id is None or (one.group_id in groups and (one.partition is None or one.place in keys))
     ]
     if with_totals(plan) != plan:
         found.append(Notice(Severity.REFUSAL, RULE, "its sums are not those of its share partitions"))
@@ -218,15 +211,11 @@ def _of_branches(plan: ResetPlan, snapshot: Snapshot, keys: Collection[tuple[str
     return notices_of_branches(plan.request, snapshot, planned_rows(plan.request, snapshot))
 
 
-def _key(notice: Notice) -> tuple[str | None, str | None, int | None]:
-    return notice.group_id, notice.topic, notice.partition
-
-
 def _unsaid(plan: ResetPlan, now: Iterable[Notice]) -> Iterator[Notice]:
     """The notices of `now` that `plan` lacks."""
-    said = {(one.severity, one.rule, *_key(one)) for one in plan.notices}
+    said = {(one.severity, one.rule, *one.place) for one in plan.notices}
     return (
-        one for one in now if one.severity is not Severity.INFO and (one.severity, one.rule, *_key(one)) not in said
+        one for one in now if one.severity is not Severity.INFO and (one.severity, one.rule, *one.place) not in said
     )
 
 

@@ -18,6 +18,7 @@ from acktrail.change.change_kind import ChangeRun, Settled
 from acktrail.change.collection.collect import described_offsets, read_states
 from acktrail.change.collection.facts import PartitionState, StateFacts
 from acktrail.change.execution.attempt import (
+    Key,
     SentPartition,
     Unanswered,
     requests_after,
@@ -48,9 +49,6 @@ T = TypeVar("T")
 _MAY_CHANGE: Final = frozenset({ChangeStatus.FAILED, ChangeStatus.OVERWRITTEN, ChangeStatus.PARTLY})
 """Settled, and still not what was asked for: a request may arrive late."""
 _DONE: Final = frozenset({ChangeStatus.DONE, ChangeStatus.PARTLY})
-
-Key = tuple[str, str, int]
-"""Group, topic, partition."""
 
 
 def verify_reset(run: ChangeRun[ResetPlan]) -> Settled:
@@ -353,11 +351,10 @@ def overtaken(journal: Journal, plan: ChangePlan, found: Sequence[VerifiedPartit
     }
     own = [row for row in journal.audit({"plan_id": plan.plan_id}) if row.event == Event.BEFORE_CALL]
     plans: dict[str, None] = {}
-    for row, ends, parts in requests_after(journal, own, {key[0] for key in places}) if places else ():
-        for topic, part, _ in parts:
-            partition, offset = places.get((row.group_id or "", topic, part), (None, -1))
-            if row.plan_id != plan.plan_id and partition in ends and ends[partition] <= offset:
-                plans[row.plan_id] = None
+    for row, key, _, ends in requests_after(journal, own, {key[0] for key in places}) if places else ():
+        partition, offset = places.get(key, (None, -1))
+        if row.plan_id != plan.plan_id and partition in ends and ends[partition] <= offset:
+            plans[row.plan_id] = None
     return list(plans)
 
 
@@ -366,9 +363,8 @@ def _later(
 ) -> dict[Key, list[tuple[Mapping[int, int], int]]]:
     """What other plans and attempts asked of the same groups after the rows of `own`, by share partition."""
     found: dict[Key, list[tuple[Mapping[int, int], int]]] = defaultdict(list)
-    for row, ends, parts in requests_after(journal, own, groups):
-        for topic, partition, target in parts:
-            found[row.group_id or "", topic, partition].append((ends, target))
+    for _, key, target, ends in requests_after(journal, own, groups):
+        found[key].append((ends, target))
     return found
 
 

@@ -108,18 +108,19 @@ class TestParquetSinkInABucket(SinkSuite):
 
 
 FAULTS: list[tuple[str, int, dict[str, Any], type[Exception] | None]] = [
-    ("status", 1, {"code": 500}, None),
     ("status", 9, {"code": 500}, RetryableError),
-    ("status", 9, {"code": 503}, RetryableError),
-    ("status_after", 1, {"code": 500}, None),
     ("status_after", 9, {"code": 503}, None),
     ("cut_before", 9, {}, OutcomeUnknown),
-    ("cut_after", 9, {}, None),
     ("silence_after", 9, {}, None),
+    ("status", 1, {"code": 500}, None),
+    ("status", 9, {"code": 503}, RetryableError),
+    ("status_after", 1, {"code": 500}, None),
+    ("cut_after", 9, {}, None),
 ]
 """What happens to the request that commits, how often, and the error; None: it lands."""
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("action", "times", "more", "error"), FAULTS)
 def test_a_put_through_a_bad_network_lands_once_or_not_at_all(
     s3: S3, config: TablesConfig, action: str, times: int, more: dict[str, Any], error: type[Exception] | None
@@ -194,6 +195,7 @@ def some_logs() -> list[MemoryLog]:
     return [MemoryLog(pairs=[(b"\x00\x09", b"x")], partition=number, end_offset=25) for number in range(2)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("table", "action"), [("state_records", "hold_before"), ("export_ranges", "hold_after")])
 def test_a_kill_within_a_put_loses_and_doubles_nothing(s3: S3, config: TablesConfig, table: str, action: str) -> None:
     """The process is killed while the second file of a table is on its way, or its response: every offset and range

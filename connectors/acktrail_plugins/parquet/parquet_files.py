@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -131,31 +131,6 @@ class ParquetFolder:
         return f"{self._of(source_partition)}/{file_name(number)}"
 
 
-class FileStorage(Protocol):
-    """Files by path below a root. Raises (all methods): ConfigurationError, RetryableError: the storage refused or
-    failed."""
-
-    @property
-    def shown(self) -> str:
-        """The root, without credentials."""
-
-    def folders(self, path: str) -> list[str]:
-        """Names of the folders in a folder, sorted; none where it is missing. `path` empty: the root."""
-
-    def newest(self, folder: str) -> int | None:
-        """The greatest number of a file in `folder` (see ``file_name``); None: there is no file."""
-
-    def has(self, file: str) -> bool:
-        """Whether there is a file."""
-
-    def schema(self, file: str) -> pa.Schema | None:
-        """The columns and metadata of a file; None: there is none. Raises ArrowException too: it is not readable."""
-
-    def create(self, file: str, rows: pa.Table) -> bool:
-        """Make a file visible, whole; False: there is another one with other metadata, which stays. Raises
-        OutcomeUnknown: it may be there, or come later."""
-
-
 def file_name(number: int) -> str:
     """The name of the file `number`: names sort as numbers do."""
     return f"{number:0{_DIGITS}d}{_SUFFIX}"
@@ -168,20 +143,24 @@ def file_storage(config: TablesConfig) -> FileStorage:
 
 
 class FolderFiles:
-    """Files of this machine, or of a network's file system that has links."""
+    """Files by path below a root: of this machine, or of a network's file system that has links. Raises (all methods):
+    ConfigurationError, RetryableError: the storage refused or failed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     @property
     def shown(self) -> str:
+        """The root, without credentials."""
         return str(self._root)
 
     def folders(self, path: str) -> list[str]:
+        """Names of the folders in a folder, sorted; none where it is missing. `path` empty: the root."""
         folder = self._root / path
         return sorted(each.name for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
 
     def newest(self, folder: str) -> int | None:
+        """The greatest number of a file in `folder` (see ``file_name``); None: there is no file."""
         place = self._root / folder
         names = [each.name for each in place.iterdir()] if place.is_dir() else []
         return max((int(name.removesuffix(_SUFFIX)) for name in names if _NAME.fullmatch(name)), default=None)
@@ -190,12 +169,15 @@ class FolderFiles:
         return (self._root / file).exists()
 
     def schema(self, file: str) -> pa.Schema | None:
+        """The columns and metadata of a file; None: there is none. Raises ArrowException too: it is not readable."""
         try:
             return pq.read_schema(self._root / file)
         except FileNotFoundError:
             return None
 
     def create(self, file: str, rows: pa.Table) -> bool:
+        """Make a file visible, whole; False: there is another one with other metadata, which stays. Raises
+        OutcomeUnknown: it may be there, or come later."""
         path = self._root / file
         temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
         try:
@@ -219,7 +201,7 @@ class FolderFiles:
 
 
 class BucketFiles:
-    """Objects of a bucket. A file is in memory while it is put."""
+    """Objects of a bucket, as ``FolderFiles``. A file is in memory while it is put."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -289,6 +271,9 @@ class BucketFiles:
             hint="run again: positions are read from the files, so that nothing is lost or doubled",
             data={"root": self.shown, "file": file},
         )
+
+
+FileStorage = FolderFiles | BucketFiles
 
 
 def _sync(path: Path) -> None:

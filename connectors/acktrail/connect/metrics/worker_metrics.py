@@ -29,13 +29,25 @@ from acktrail.errors import AcktrailError
 
 _EVERY_S: Final = 15.0
 _TASK: Final = ("connector", "task")
+_LAST_SUCCESS: Final = "When a task last read or committed without an error; an idle one does so all the time."
+_EXPORT_LAG: Final = (
+    "Records of the source that are not committed yet, over all partitions; absent while one is not known."
+)
 _COUNTERS: Final = (
-    ("acktrail_records_exported", "Records of logs that were committed, those that cannot be read among them."),
-    ("acktrail_records_quarantined", "Committed records that cannot be read: kept with the reason."),
-    ("acktrail_bytes_exported", "Bytes of rows in memory before they were committed."),
-    ("acktrail_commits", "Commits that landed."),
-    ("acktrail_gaps", "Gaps that were recorded: offsets that are in no row."),
-    ("acktrail_gap_offsets", "Offsets in those gaps."),
+    (
+        "records_read",
+        "records_exported",
+        "Records of logs that were committed, those that cannot be read among them.",
+    ),
+    (
+        "records_quarantined",
+        "records_quarantined",
+        "Committed records that cannot be read: kept with the reason.",
+    ),
+    ("bytes_read", "bytes_exported", "Bytes of rows in memory before they were committed."),
+    ("commits", "commits", "Commits that landed."),
+    ("gap_count", "gaps", "Gaps that were recorded: offsets that are in no row."),
+    ("gap_offsets", "gap_offsets", "Offsets in those gaps."),
 )
 
 
@@ -121,20 +133,12 @@ class WorkerMetrics(Collector):
         yield from _gauges(gauge for _, _, task in tasks for gauge in task.gauges())
 
     def _states(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
-        connectors = GaugeMetricFamily(
-            "acktrail_connector_state", "1 for the state that a connector is in.", labels=["connector", "state"]
-        )
+        connectors = _gauge("connector_state", "1 for the state that a connector is in.", "connector", "state")
         for name in self._worker.names():
             _one_hot(connectors, [name], self._worker.status(name).state)
-        states = GaugeMetricFamily(
-            "acktrail_task_state", "1 for the state that a task is in.", labels=[*_TASK, "state"]
-        )
-        outages = GaugeMetricFamily("acktrail_task_outage", "1 while a task waits for broker or storage.", labels=_TASK)
-        success = GaugeMetricFamily(
-            "acktrail_last_success_timestamp_seconds",
-            "When a task last read or committed without an error; an idle one does so all the time.",
-            labels=_TASK,
-        )
+        states = _gauge("task_state", "1 for the state that a task is in.", *_TASK, "state")
+        outages = _gauge("task_outage", "1 while a task waits for broker or storage.", *_TASK)
+        success = _gauge("last_success_timestamp_seconds", _LAST_SUCCESS, *_TASK)
         for name, number, task in tasks:
             _one_hot(states, [name, number], task.status.state)
             outages.add_metric([name, number], float(task.is_in_outage))
@@ -143,42 +147,26 @@ class WorkerMetrics(Collector):
         yield from (connectors, states, outages, success)
 
     def _counts(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
-        families = [CounterMetricFamily(name, about, labels=_TASK) for name, about in _COUNTERS]
+        counters = {
+            count: CounterMetricFamily(f"acktrail_{name}", about, labels=_TASK) for count, name, about in _COUNTERS
+        }
         rows = CounterMetricFamily("acktrail_rows_committed", "Rows that were committed.", labels=[*_TASK, "table"])
         errors = CounterMetricFamily("acktrail_task_errors", "Errors that ended an attempt.", labels=[*_TASK, "error"])
         for name, number, task in tasks:
             done = task.summary
-            counts = (
-                done.records_read,
-                done.records_quarantined,
-                done.bytes_read,
-                done.commits,
-                done.gap_count,
-                done.gap_offsets,
-            )
-            for family, count in zip(families, counts, strict=True):
-                family.add_metric([name, number], count)
-            for table, count in sorted(done.rows.items()):
-                rows.add_metric([name, number, table], count)
-            for error, count in sorted(task.errors.items()):
-                errors.add_metric([name, number, error], count)
-        yield from (*families, rows, errors)
+            for count, family in counters.items():
+                family.add_metric([name, number], getattr(done, count))
+            for table, written in sorted(done.rows.items()):
+                rows.add_metric([name, number, table], written)
+            for error, seen in sorted(task.errors.items()):
+                errors.add_metric([name, number, error], seen)
+        yield from (*counters.values(), rows, errors)
 
     def _export_lag(self, newest: Mapping[str, ExportLag]) -> Iterator[Metric]:
-        total = GaugeMetricFamily(
-            "acktrail_export_lag_records",
-            "Records of the source that are not committed yet, over all partitions; absent while one is not known.",
-            labels=["connector"],
-        )
-        each = GaugeMetricFamily(
-            "acktrail_export_partition_lag_records", "The same by source partition.", labels=["connector", "partition"]
-        )
-        unknown = GaugeMetricFamily(
-            "acktrail_export_lag_unknown_partitions", "Partitions whose lag is not known now.", labels=["connector"]
-        )
-        seen = GaugeMetricFamily(
-            "acktrail_export_lag_timestamp_seconds", "When the lag was looked up.", labels=["connector"]
-        )
+        total = _gauge("export_lag_records", _EXPORT_LAG, "connector")
+        each = _gauge("export_partition_lag_records", "The same by source partition.", "connector", "partition")
+        unknown = _gauge("export_lag_unknown_partitions", "Partitions whose lag is not known now.", "connector")
+        seen = _gauge("export_lag_timestamp_seconds", "When the lag was looked up.", "connector")
         for name, lag in newest.items():
             known = {part: count for part, count in lag.records.items() if count is not None}
             missing = len(lag.records) - len(known)
@@ -189,6 +177,14 @@ class WorkerMetrics(Collector):
                 each.add_metric([name, part], count)
             seen.add_metric([name], lag.seen_at)
         yield from (total, each, unknown, seen)
+
+
+def _gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"acktrail_{name}", about, labels=labels)
+
+
+def _counter(name: str, about: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"acktrail_{name}", about, labels=labels)
 
 
 def _one_hot(family: GaugeMetricFamily, labels: list[str], state: RunState) -> None:

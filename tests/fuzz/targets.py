@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from kafka.record.util import calc_crc32c
 from samples.dead_letters import headers_of
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 from state_topics.segment_bytes import header_bytes
 
 from acktrail.branches import loaded
@@ -184,8 +184,7 @@ def dump(data: bytes) -> None:
     with suppress(InputError):
         found.extend(read_dump(file))
     if found:
-        file.write_text("".join(dump_line(record) + "\n" for record in found), encoding="utf-8")
-        assert list(read_dump(file)) == found
+        assert list(read_dump(write_dump(found, file))) == found
 
 
 TARGETS: Final[dict[str, Callable[[bytes], Any]]] = {

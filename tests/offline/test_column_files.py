@@ -15,7 +15,7 @@ from drivers.command_line import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 from samples.golden_vectors import wire
 
 from acktrail.errors import MalformedFile, UnknownName
@@ -190,10 +190,8 @@ def test_column_files_decode_as_dumps_do(tmp_path: Path, capsys: pytest.CaptureF
     key, value = wire("W-4x-snapshot-key"), wire("W-42-snapshot-value")
     found = [(3, offset, 1_000, key, value if offset % 2 else value[:-1]) for offset in range(4)]
     _parquet(tmp_path / "a.parquet", table(found))
-    lines = [
-        dump_line(RawRecord(state_partition=p, offset=o, timestamp_ms=t, key=k, value=v)) for p, o, t, k, v in found
-    ]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    records = [RawRecord(state_partition=p, offset=o, timestamp_ms=t, key=k, value=v) for p, o, t, k, v in found]
+    write_dump(records, tmp_path / "a.jsonl")
 
     for command in ("decode", "replay"):
         assert run(capsys, "record", command, tmp_path / "a.parquet") == run(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from drivers.command_line import run
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 from samples.golden_vectors import wire
 from state_topics.segment_bytes import COMPRESSORS, TRANSACTIONAL, batch, control_batch
 
@@ -270,11 +269,6 @@ def state_batches(count: int) -> list[RawRecord]:
     return [RawRecord(state_partition=3, offset=o, timestamp_ms=9, key=key, value=value) for o in range(count)]
 
 
-def as_dump(file: Path, records: Sequence[RawRecord]) -> Path:
-    file.write_text("".join(dump_line(r) + "\n" for r in records))
-    return file
-
-
 def test_damage_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """decode prints a row for each damaged piece with its address, replay a line on stderr; both give the rest, which
     is what a dump of the same records gives."""
@@ -282,7 +276,7 @@ def test_damage_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     parts = [batch([r]) for r in records]
     parts[1] = parts[1][:-1] + b"\x55"
     file = segment(tmp_path, *parts[:3], parts[3][:70])
-    dump = as_dump(tmp_path / "same.jsonl", [records[0], records[2]])
+    dump = write_dump([records[0], records[2]], tmp_path / "same.jsonl")
 
     decoded, replayed = run(capsys, "record", "decode", file), run(capsys, "record", "replay", file)
 
@@ -305,7 +299,7 @@ def test_segments_in_any_order_are_one_log(tmp_path: Path, capsys: pytest.Captur
     records = state_batches(6)
     first = segment(tmp_path, batch(records[:3]))
     second = segment(tmp_path, gzip.compress(batch(records[3:5])), name="3.log.gz")
-    dump = as_dump(tmp_path / "rest.jsonl", records[4:])
+    dump = write_dump(records[4:], tmp_path / "rest.jsonl")
 
     done = [run(capsys, "record", "replay", *files) for files in ((first, second, dump), (dump, second, first))]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from drivers.command_line import Done, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples.dump_lines import dump_line
+from samples.dump_lines import write_dump
 from samples.random_records import keys, records
 from state_topics.segment_bytes import batch
 
@@ -37,11 +36,6 @@ def logs(draw: st.DrawFn) -> list[RawRecord]:
     return found
 
 
-def dump(file: Path, found: Sequence[RawRecord]) -> Path:
-    file.write_text("".join(dump_line(record) + "\n" for record in found), encoding="utf-8")
-    return file
-
-
 def folded(capsys: pytest.CaptureFixture[str], *files: Path) -> Done:
     """What the command prints where the sweep gives no answer."""
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +49,7 @@ def test_the_same_as_record_by_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], found: list[RawRecord]
 ) -> None:
     """Of a log in order the command prints the same states and the same counts both ways."""
-    file = dump(tmp_path / "a.jsonl", found)
+    file = write_dump(found, tmp_path / "a.jsonl")
 
     assert replay_sorted([file], ReadReport()) is not None
     assert run(capsys, "record", "replay", file, "--dialect", "4.2") == folded(capsys, file)
@@ -70,7 +64,7 @@ def test_any_other_order_is_left_to_the_fold(
     shuffled = data.draw(st.permutations([*found, *data.draw(st.lists(st.sampled_from(found or [None]), max_size=2))]))
     lines = [record for record in shuffled if record is not None]
     cut = data.draw(st.integers(0, len(lines)))
-    files = [dump(tmp_path / "a.jsonl", lines[:cut]), dump(tmp_path / "b.jsonl", lines[cut:])]
+    files = [write_dump(lines[:cut], tmp_path / "a.jsonl"), write_dump(lines[cut:], tmp_path / "b.jsonl")]
 
     swept = replay_sorted(files, ReadReport())
 
@@ -83,8 +77,8 @@ def test_one_key_in_two_state_partitions_is_left_to_the_fold(tmp_path: Path) -> 
     key, value = b"\x00\x00\x00\x01g" + bytes(20), b"\x00\x00" + bytes(36) + b"\x01\x00"
     found = [RawRecord(state_partition=p, offset=5, timestamp_ms=0, key=key, value=value) for p in (0, 1)]
 
-    assert replay_sorted([dump(tmp_path / "a.jsonl", found[:1])], ReadReport()) is not None
-    assert replay_sorted([dump(tmp_path / "a.jsonl", found)], ReadReport()) is None
+    assert replay_sorted([write_dump(found[:1], tmp_path / "a.jsonl")], ReadReport()) is not None
+    assert replay_sorted([write_dump(found, tmp_path / "a.jsonl")], ReadReport()) is None
 
 
 def test_two_logs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +89,7 @@ def test_two_logs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[st
         for end in (b"\x00\x01\x00", b"\x01\x01\x00")
     ]
 
-    line = run(capsys, "record", "replay", dump(tmp_path / "a.jsonl", found)).complaint(2)
+    line = run(capsys, "record", "replay", write_dump(found, tmp_path / "a.jsonl")).complaint(2)
 
     assert "two different records at state partition 3, offset 5" in line
 
@@ -108,7 +102,7 @@ def test_damage_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     folder.mkdir()
     parts = [batch([record]) for record in found]
     (folder / "0.log").write_bytes(parts[0] + parts[1][:-1] + b"\x99" + parts[2])
-    again = dump(tmp_path / "again.jsonl", found[:1])
+    again = write_dump(found[:1], tmp_path / "again.jsonl")
     said = [folded(capsys, folder / "0.log"), run(capsys, "record", "replay", folder / "0.log")]
     said.append(run(capsys, "record", "replay", folder / "0.log", again))
 

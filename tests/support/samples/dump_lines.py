@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
+from pathlib import Path
 
 from acktrail.format.wire.raw_record import RawRecord
 
@@ -20,6 +22,12 @@ def dump_line(record: RawRecord) -> str:
         },
         separators=(",", ":"),
     )
+
+
+def write_dump(records: Iterable[RawRecord], file: Path) -> Path:
+    """A dump of `records`."""
+    file.write_text("".join(dump_line(record) + "\n" for record in records), encoding="utf-8")
+    return file
 
 
 def _encoded(raw: bytes | None) -> str | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from drivers.whole_topic import records_of
-from samples.dump_lines import dump_line
 
 from acktrail.embedded import EmbeddedBroker
 from acktrail.format.wire.raw_record import RawRecord
 
-__all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all", "write_dump"]
+__all__ = ["STATE_TOPIC", "create_state_topic", "fill", "read_all"]
 
 STATE_TOPIC: Final = "__share_group_state"
 
@@ -46,9 +44,3 @@ def read_all(broker: EmbeddedBroker) -> list[RawRecord]:
     """Every record of the state topic as an ordinary consumer gets it."""
     found = records_of({"bootstrap.servers": broker.bootstrap_servers}, STATE_TOPIC)
     return sorted(found, key=lambda r: (r.state_partition, r.offset))
-
-
-def write_dump(records: Iterable[RawRecord], file: Path) -> Path:
-    """The records as a dump."""
-    file.write_text("".join(dump_line(record) + "\n" for record in records), encoding="utf-8")
-    return file

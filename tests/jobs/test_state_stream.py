@@ -63,7 +63,7 @@ def stream(
     spark: SparkSession, kafka: KafkaConfig, tables: TablesConfig, checkpoint: Path | None = None, **plan: int
 ) -> ExportSummary:
     """One run of ``acktrail run stream`` in this process."""
-    run = ExportRun(kafka, tables, None, Event(), None, lambda _: None)
+    run = ExportRun(kafka, tables)
     made = TableStream(
         run=run,
         plan=StreamPlan(kafka=kafka, tables=tables, run_id=run.summary().run_id, **plan),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,15 +80,17 @@ class ExportSummary:
     unanswered: tuple[str, ...] = ()
 
 
+class RunOptions(TypedDict, total=False):
+    """Of a run: its id (a new one), what stops it early, when it commits, what gets its progress."""
+
+    run_id: str | None
+    stop: Event | None
+    policy: FlushPolicy | None
+    progress: Callable[[Progress], None]
+
+
 def export(
-    kafka: KafkaConfig,
-    tables: TablesConfig,
-    *,
-    run_id: str | None = None,
-    asks_brokers: bool = True,
-    stop: Event | None = None,
-    policy: FlushPolicy | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
+    kafka: KafkaConfig, tables: TablesConfig, *, asks_brokers: bool = True, **options: Unpack[RunOptions]
 ) -> ExportSummary:
     """Copy the cluster's share-group state and its descriptions of groups and offsets into the tables.
 
@@ -100,7 +102,7 @@ def export(
         Unreachable, NotAuthorized, ForeignCluster, ConcurrentCommit, ConfigurationError: nothing half written.
         OutcomeUnknown: the storage is gone; run again.
     """
-    run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
+    run = ExportRun(kafka, tables, **options)
     with run.open():
         if asks_brokers:
             run.sample("before")
@@ -109,18 +111,10 @@ def export(
     return run.checked_summary()
 
 
-def observe(
-    kafka: KafkaConfig,
-    tables: TablesConfig,
-    *,
-    run_id: str | None = None,
-    stop: Event | None = None,
-    policy: FlushPolicy | None = None,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> ExportSummary:
+def observe(kafka: KafkaConfig, tables: TablesConfig, **options: Unpack[RunOptions]) -> ExportSummary:
     """One observation: ask the brokers, read the state topic to its present end, ask the brokers again. The state that
     is replayed from the tables up to here must lie between the two samples. Raises as ``export``."""
-    run = ExportRun(kafka, tables, run_id, stop or Event(), policy, progress)
+    run = ExportRun(kafka, tables, **options)
     with run.open():
         run.observe()
     return run.checked_summary()
@@ -135,13 +129,14 @@ class ExportRun:
         self,
         kafka: KafkaConfig,
         tables: TablesConfig,
-        run_id: str | None,
-        stop: Event,
-        policy: FlushPolicy | None,
-        progress: Callable[[Progress], None],
+        *,
+        run_id: str | None = None,
+        stop: Event | None = None,
+        policy: FlushPolicy | None = None,
+        progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._kafka, self._tables = kafka, tables
-        self._run_id, self._stop = run_id or new_run_id(), stop
+        self._run_id, self._stop = run_id or new_run_id(), stop or Event()
         self._policy, self._progress = policy, progress
         self._done = TaskSummary()
         self._unanswered: list[str] = []

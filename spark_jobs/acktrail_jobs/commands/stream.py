@@ -67,7 +67,7 @@ def _command(
     if master.startswith(CONNECT) if master else "SPARK_REMOTE" in environment():
         raise InputError("a stream needs a driver of its own", hint="name a master, or use spark-submit")
     with showing_activity(), translated(), stop_on_signals() as stop, ExitStack() as after:
-        run = ExportRun(kafka, target, run_id, stop, None, lambda _: None)
+        run = ExportRun(kafka, target, run_id=run_id, stop=stop)
         lease = sink_lease(
             target, LeaseTerms(connector="", owner=f"{socket.gethostname()}:{place}", ttl_s=30.0, reads_logs=True)
         )

@@ -61,24 +61,9 @@ def version_of(kind: PluginKind, name: str) -> str | None:
     return None if found is None or found.dist is None else found.dist.version
 
 
-def source_class(name: str) -> type[SourceConnector]:
-    """The source connector `name`; raises as ``_load``."""
-    return _load(PluginKind.SOURCE, name)
-
-
-def sink_class(name: str) -> type[SinkConnector]:
-    """The sink connector `name`; raises as ``_load``."""
-    return _load(PluginKind.SINK, name)
-
-
-def transform_class(name: str) -> type[Transform]:
-    """The transform `name`; raises as ``_load``."""
-    return _load(PluginKind.TRANSFORM, name)
-
-
-def _load(kind: PluginKind, name: str) -> type[Any]:
-    """Raises UnknownName (no such plug-in), MissingDependency (its package lacks something), ConfigurationError (it is
-    none)."""
+def load(kind: PluginKind, name: str) -> type[Any]:
+    """The class of the plug-in `name`. Raises UnknownName (no such plug-in), MissingDependency (its package lacks
+    something), ConfigurationError (it is none)."""
     found = _installed(kind).get(name)
     if found is None:
         raise UnknownName(f"{kind.value} plug-in", name, nearest=difflib.get_close_matches(name, _installed(kind), n=3))
@@ -101,5 +86,5 @@ def definition_of(name: str) -> ConfigDef:
     if not kinds:
         known = [each for kind in PluginKind for each in _installed(kind)]
         raise UnknownName("plug-in", name, nearest=difflib.get_close_matches(name, known, n=3))
-    definition: ConfigDef = _load(kinds[0], name).config_def
+    definition: ConfigDef = load(kinds[0], name).config_def
     return definition

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from acktrail.connect import plugins
 from acktrail.connect.config_def import (
     HIDDEN,
     ConfigDef,
@@ -35,6 +34,7 @@ from acktrail.connect.config_def import (
     under,
 )
 from acktrail.connect.contract import SinkConnector, SourceConnector, Transform
+from acktrail.connect.plugins import PluginKind, load
 from acktrail.connect.runtime.task_execution import FlushPolicy
 from acktrail.errors import AcktrailError, ConfigurationError, InputError, InvalidConfiguration
 from acktrail.secrets import Providers, resolve_all
@@ -97,7 +97,7 @@ def _transform_def(name: str, config: Mapping[str, Any]) -> ConfigDef:
     keys = ConfigDef([kind])
     plugin = config.get(f"{prefix}type")
     if plugin is not None:
-        keys = keys.with_keys(plugins.transform_class(str(plugin)).config_def)
+        keys = keys.with_keys(load(PluginKind.TRANSFORM, str(plugin)).config_def)
     return keys.prefixed(prefix)
 
 
@@ -106,10 +106,10 @@ def validate(config: Mapping[str, Any], hidden: Collection[str] = ()) -> tuple[C
     there is an error of its key, and the keys that it would have are not known."""
     keys, wrong = COMMON, dict[str, str]()
     parts: list[tuple[str, Callable[[], ConfigDef]]] = [
-        ("connector.class", lambda: _own(plugins.source_class(str(config["connector.class"])).config_def)),
+        ("connector.class", lambda: _own(load(PluginKind.SOURCE, str(config["connector.class"])).config_def)),
         (
             SINK_CLASS,
-            lambda: plugins.sink_class(str(config.get(SINK_CLASS, DEFAULT_SINK))).config_def.prefixed(SINK_PREFIX),
+            lambda: load(PluginKind.SINK, str(config.get(SINK_CLASS, DEFAULT_SINK))).config_def.prefixed(SINK_PREFIX),
         ),
     ]
     parts += [(f"transforms.{name}.type", partial(_transform_def, name, config)) for name in _transform_names(config)]
@@ -146,15 +146,15 @@ def plan(config: Mapping[str, Any], hidden: Collection[str] = ()) -> ConnectorPl
     if errors:
         raise InvalidConfiguration(errors)
     parsed = {value.name: value.value for value in values}
-    source = plugins.source_class(parsed["connector.class"])
-    sink = plugins.sink_class(parsed[SINK_CLASS])
+    source = load(PluginKind.SOURCE, parsed["connector.class"])
+    sink = load(PluginKind.SINK, parsed[SINK_CLASS])
     names = _transform_names(config)
 
     def transforms() -> tuple[Transform, ...]:
         chain = []
         for name in names:
             own = under(parsed, f"transforms.{name}.")
-            chain.append(plugins.transform_class(own.pop("type"))(own))
+            chain.append(load(PluginKind.TRANSFORM, own.pop("type"))(own))
         return tuple(chain)
 
     if transforms() and not sink.takes_transformed_logs and source.reads_logs:

@@ -82,40 +82,35 @@ def _wait(worker: Worker, stop: Event, *, is_bounded: bool) -> int:
     return 0
 
 
-class _JsonLines(logging.Formatter):
-    """One object a line: time, level, stable event name, connector where there is one, text."""
+class _Lines(logging.Formatter):
+    """Secrets hidden, of a message and of a traceback. As text; or as JSON, one object a line: time, level, stable
+    event name, connector where there is one, text."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "event": getattr(record, "event", "log"),
-            "connector": getattr(record, "connector", None),
-            "message": record.getMessage(),
-        }
-        return json.dumps({name: value for name, value in line.items() if value is not None})
-
-
-class _Redacted(logging.Formatter):
-    """What another formatter makes of a record, secrets hidden: of its message and of a traceback."""
-
-    def __init__(self, own: logging.Formatter, redact: Callable[[str], str]) -> None:
-        super().__init__()
-        self._own, self._redact = own, redact
+    def __init__(self, redact: Callable[[str], str], *, as_json: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+        self._redact, self._is_json = redact, as_json
 
     def format(self, record: logging.LogRecord) -> str:
         shown = copy(record)
         shown.msg, shown.args = self._redact(record.getMessage()), None
         if record.exc_info:
             shown.exc_info, shown.exc_text = None, self._redact(self.formatException(record.exc_info))
-        return self._own.format(shown)
+        if not self._is_json:
+            return super().format(shown)
+        line = {
+            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "event": getattr(record, "event", "log"),
+            "connector": getattr(record, "connector", None),
+            "message": shown.msg,
+        }
+        return json.dumps({name: value for name, value in line.items() if value is not None})
 
 
 def log_to_stderr(*, as_json: bool, redact: Callable[[str], str] = str) -> None:
     """Send acktrail's log to stderr, as lines of text or of JSON; `redact` hides secrets in messages and tracebacks."""
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
-    handler.setFormatter(_Redacted(_JsonLines() if as_json else text, redact))
+    handler.setFormatter(_Lines(redact, as_json=as_json))
     logging.getLogger("kafka").addHandler(logging.NullHandler())  # its warnings are ours already, or of no use
     root = logging.getLogger("acktrail")
     root.addHandler(handler)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
-from typing import Final
+from typing import Any, Final
+
+from acktrail.model.offset_ranges import OffsetRanges
 
 TOPIC_OF_GROUP: Final = "errors.deadletterqueue.topic.name"
 """The configuration of a share group that names its dead-letter topic."""
@@ -72,46 +73,27 @@ _NOT_KNOWN: Final = {
 
 def doubted(counts: DeadLetterCounts, doubts: Collection[DeadLetterDoubt]) -> DeadLetterCounts:
     """`counts` without the numbers that `doubts` leave unknown."""
-    unknown = {name for doubt in doubts for name in _NOT_KNOWN[doubt]}
-    return replace(
-        counts,
-        archived=None if "archived" in unknown else counts.archived,
-        with_record=None if "with_record" in unknown else counts.with_record,
-        without_record=None if "without_record" in unknown else counts.without_record,
-        not_archived=None if "not_archived" in unknown else counts.not_archived,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(name for doubt in doubts for name in _NOT_KNOWN[doubt])
+    return replace(counts, **unknown)
 
 
 def match_dead_letters(archived: Iterable[tuple[int, int]], offsets: Iterable[int]) -> DeadLetterCounts:
     """Compare `archived`, ranges of offsets with both ends inclusive that may overlap, with the `offsets` of
     dead-letter records, each in any order.
 
-    Cost: O(r log r + d log d) for r ranges and d records, however long the ranges are.
+    Cost: O((r + d) log r) for r ranges and d records, however long the ranges are.
     """
-    ranges, letters = _joined(archived), sorted(offsets)
-    found = distinct = at = 0
-    for offset, _ in groupby(letters):
-        distinct += 1
-        while at < len(ranges) and ranges[at][1] < offset:
-            at += 1
-        found += at < len(ranges) and ranges[at][0] <= offset
+    ranges, letters = OffsetRanges(), list(offsets)
+    for first, last in archived:
+        ranges.add(first, last)
+    distinct = set(letters)
+    found = sum(not any(ranges.outside(offset, offset)) for offset in distinct)
     total = sum(last - first + 1 for first, last in ranges)
     return DeadLetterCounts(
         archived=total,
         records=len(letters),
-        repeated=len(letters) - distinct,
+        repeated=len(letters) - len(distinct),
         with_record=found,
         without_record=total - found,
-        not_archived=distinct - found,
+        not_archived=len(distinct) - found,
     )
-
-
-def _joined(ranges: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-    """The same offsets as ascending ranges that do not overlap."""
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
-        else:
-            joined.append((first, last))
-    return joined

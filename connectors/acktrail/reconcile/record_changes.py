@@ -4,8 +4,8 @@
 
 Rows of records and of held states become one log for each share partition, in columns. A *run* is a share partition's
 records from one that does not depend on those before it (a snapshot, a tombstone, one that cannot be read, an update
-without a state) to the next such one. A *mark* is the status of an offset as one integer: within a run an update raises the marks of its offsets,
-and one that moves the start offset replaces those that it passes.
+without a state) to the next such one. A *mark* is the status of an offset as one integer: within a run an update raises
+the marks of its offsets, and one that moves the start offset replaces those that it passes.
 
 For example, three records of a share partition::
 

@@ -41,7 +41,7 @@ from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.findings import seen_archives
 from acktrail.reconcile.observed_run import read_observation
 from acktrail.reconcile.past.history_tables import CHANGES, TRENDS, add_parts, positions_at
-from acktrail.reconcile.status_rows import RunStatuses, StatusRun, counts_of, judge_run, read_run_rows, total_row
+from acktrail.reconcile.status_rows import StatusRun, counts_of, judge_run, read_run_rows, total_row
 from acktrail.replay.queue_windows import MOST
 from acktrail.replay.time_buckets import RATE_INPUTS, RATES, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
@@ -119,53 +119,28 @@ def _unfinished(tables: Tables) -> StatusRun | None:
 
 
 def _write(tables: Tables, open_executors: OpenExecutors, run: StatusRun) -> StatusSummary:
+    """Judge a run, and write it to the tables that do not have it."""
     snapshot = tables.create(STATUSES)
     done = snapshot.transaction_version(STEP)
     if done is not None and done >= run.number:
         own = snapshot.read(columns=["run_id", "status"])
         return summary_of(run, own, is_older=done > run.number)
     doing(f"judging the statuses of run {run.run_id}")
-    with open_executors(run.run_id) as executors:
-        judged = _judge(executors, tables, run, snapshot)
-    commit_run(tables, run, judged, done)
-    return summary_of(run, judged.found.statuses, changes=judged.found.changes.num_rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRun:
-    """What the tables are to have of a run."""
-
-    found: RunStatuses
-    totals: pa.Table
-    counted: CountedHistory
-
-
-def _judge(executors: Executors, tables: Tables, run: StatusRun, before: TableSnapshot) -> JudgedRun:
     bounds = log_ends(tables, run.run_id)
-    counted = counted_history(before, bounds)
-    counts = count_changes(executors, tables, bounds, counted)
+    with open_executors(run.run_id) as executors:
+        counts, counted = count_changes(executors, tables, bounds, counted_history(snapshot, bounds))
     rows = read_run_rows(tables, run.run_id)
-    found = judge_run(
-        *(run, rows, before.read(), None if counts is None else counts[0]),
-        *(seen_archives(tables, run.observed_at), unseen_time()),
-    )
-    archived_seen = pc.sum(rows["archived_seen"]).as_py()
-    totals = total_row(tables, run, found.statuses, archived_seen)
-    return JudgedRun(found=found, totals=totals, counted=counted if counts is None else counts[1])
-
-
-def commit_run(tables: Tables, run: StatusRun, judged: JudgedRun, done: int | None) -> None:
-    """Write a run to the tables that do not have it; `done`: the number of the run before it."""
+    seen = seen_archives(tables, run.observed_at)
+    found = judge_run(run, rows, snapshot.read(), counts, seen, unseen_time())
+    totals = total_row(tables, run, found.statuses, pc.sum(rows["archived_seen"]).as_py())
     moved = {STEP: run.number}
-    found = judged.found
-    for name, rows in (("status_changes", found.changes), ("run_totals", judged.totals)):
+    for name, own in (("status_changes", found.changes), ("run_totals", totals)):
         number = tables.transaction_version(name, STEP)
         if number is None or number < run.number:
-            tables.append(name, rows, transactions=moved, expected={STEP: number})
+            tables.append(name, own, transactions=moved, expected={STEP: number})
     add_parts(tables, found.trends, run.number, STEP)
-    tables.replace(
-        STATUSES, found.statuses, transactions={**moved, **counted_numbers(judged.counted)}, expected={STEP: done}
-    )
+    tables.replace(STATUSES, found.statuses, transactions={**moved, **counted_numbers(counted)}, expected={STEP: done})
+    return summary_of(run, found.statuses, changes=found.changes.num_rows)
 
 
 def counted_numbers(counted: CountedHistory) -> dict[str, int]:
@@ -208,12 +183,12 @@ def log_ends(tables: Tables, run_id: str) -> dict[int, int]:
 
 def count_changes(
     executors: Executors, tables: Tables, bounds: Mapping[int, int], before: CountedHistory
-) -> tuple[pa.Table, CountedHistory] | None:
-    """The counts of a run (key and ``COUNTED``), and what is counted after it; None: there is no history. `bounds`:
-    the ``log_ends`` of the run."""
+) -> tuple[pa.Table | None, CountedHistory]:
+    """The counts of a run (key and ``COUNTED``; None: there is no history), and what is counted after it. `bounds`: the
+    ``log_ends`` of the run."""
     snapshot = tables.snapshot(CHANGES)
     if snapshot is None:
-        return None
+        return None, before
     table = zlib.crc32(snapshot.table_id.encode())
     if before.table != table:
         before = CountedHistory(ends=before.ends)

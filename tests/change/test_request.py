@@ -12,21 +12,18 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acktrail.change.request.offsets_csv import OffsetRow, check_rows, offset_rows, write_offsets
 from acktrail.change.request.reset_request import (
     LARGEST_OFFSET,
-    OffsetRow,
     ResetRequest,
     Strategy,
     StrategyKind,
     TopicScope,
     check_request,
-    check_rows,
     choose_strategy,
-    offset_rows,
     parse_duration,
     parse_moment,
     parse_topic,
-    write_offsets,
 )
 from acktrail.errors import AcktrailError, ChangeRefused, MalformedFile
 from acktrail.plain_data import from_json_value, to_json_value

@@ -184,7 +184,7 @@ def test_what_is_exported_kafkas_tools_read(
     world: World, outcomes: dict[str, Outcome], release: str, tmp_path: Path
 ) -> None:
     """Our CSV is taken by kafka-consumer-groups.sh, and what it exports is taken by us: the offsets survive."""
-    from acktrail.change.request.reset_request import offset_rows, write_offsets
+    from acktrail.change.request.offsets_csv import offset_rows, write_offsets
 
     rows = outcomes["from-file"].plan["partitions"]
     text = write_offsets((None, row["topic"], row["partition"], row["target_offset"]) for row in rows)

@@ -10,6 +10,7 @@ import pytest
 from change.scenes import a_plan, a_request, a_snapshot
 
 from acktrail.change import api
+from acktrail.change.audit import integrity
 from acktrail.change.change_kind import load_plan
 from acktrail.change.lifecycle import plan_status
 from acktrail.config import TablesConfig
@@ -96,7 +97,7 @@ def test_a_rejection_and_a_time_out_close_the_plan(tmp_path: Path, name: str | N
     for _ in range(2):
         assert decide(made, Answered("Reject", name)) is None
     assert standing(tmp_path) == expected
-    rows = plan_status.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
+    rows = integrity.audit_rows(TablesConfig(uri=str(tmp_path)), plan_id=made["plan_id"])
     assert [row["event"] for row in rows if row["event"] != "planned"] == [expected.lower()]
     with pytest.raises(AirflowFailException, match="make a new plan"):
         decide(made, Answered("Approve", "eve"))

@@ -26,7 +26,8 @@ from acktrail.change.lifecycle import plan_status
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, Step
 from acktrail.change.lifecycle.plan_status import Admission, account
 from acktrail.change.planning.change_plan import DAY_MS, ChangePlan
-from acktrail.change.request.reset_request import ResetRequest, with_named_groups
+from acktrail.change.request.offsets_csv import with_named_groups
+from acktrail.change.request.reset_request import ResetRequest
 from acktrail.config import ApprovalRule, TablesConfig, approval_rule
 from acktrail.errors import AcktrailError, GroupNotEmpty, PlanStale
 from acktrail.times import new_run_id

@@ -5,6 +5,7 @@ A plan names its kind. All that holds for every kind is in `api`: hash, age, app
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from acktrail.branches import branches, load
 from acktrail.change.audit.journal import Journal, read_plan_row
 from acktrail.change.cluster import Cluster
-from acktrail.change.planning.change_plan import PLAN_AGAIN, ChangePlan, PlanT, checked_plan, plan_data, read_text
+from acktrail.change.planning.change_plan import PLAN_AGAIN, PLAN_FORMAT, PLAN_VERSION, ChangePlan, PlanT, hash_of
 from acktrail.config import TablesConfig
-from acktrail.errors import MalformedFile
+from acktrail.errors import MalformedFile, PlanStale
+from acktrail.plain_data import from_json_value
 
 if TYPE_CHECKING:
     from acktrail.change.execution.attempt import Execution, OpenRequests
@@ -28,9 +30,9 @@ Row = Mapping[str, Any]
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("reset", "undo"), "acktrail.change.execution.reset_kind:RESET"),
-        "delete_groups": "acktrail.change.group_changes:DELETE_GROUPS",
-        "delete_offsets": "acktrail.change.group_changes:DELETE_OFFSETS",
-        "alter_configs": "acktrail.change.group_changes:ALTER_CONFIGS",
+        "delete_groups": "acktrail.change.group_kinds:DELETE_GROUPS",
+        "delete_offsets": "acktrail.change.group_kinds:DELETE_OFFSETS",
+        "alter_configs": "acktrail.change.group_kinds:ALTER_CONFIGS",
     }
 )
 
@@ -132,22 +134,57 @@ def kind_of(plan: ChangePlan) -> ChangeKind[Any]:
 
 def parse_plan(text: str, where: str) -> ChangePlan:
     """The plan of any kind in `text`, which comes from `where`. Raises as `read_plan`."""
-    data = plan_data(text, where)
+    data = _plan_data(text, where)
     name = data.get("kind")
     kind = kind_named(name) if isinstance(name, str) else None
     if kind is None:
         raise MalformedFile("is a plan of no kind that is known here", file=where, hint=PLAN_AGAIN)
-    plan: ChangePlan = checked_plan(kind.plan_type, data, where)
+    plan: ChangePlan = _checked_plan(kind.plan_type, data, where)
     return plan
 
 
 def read_plan(file: Path) -> ChangePlan:
     """The plan of any kind in `file`. Raises MalformedFile: it cannot be read, or is no plan. PlanStale: it is of
     another version, or it was edited."""
-    return parse_plan(read_text(file), str(file))
+    return parse_plan(_read_text(file), str(file))
 
 
 def load_plan(tables: TablesConfig, plan_id: str) -> ChangePlan:
     """A stored plan of any kind. Raises UnknownName: there is none. PlanStale, MalformedFile: what is stored was
     altered."""
     return parse_plan(read_plan_row(tables, plan_id)["plan"], f"plan {plan_id} in reset_plans")
+
+
+def _read_text(file: Path) -> str:
+    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        why = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(why, file=str(file), hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no text", file=str(file), hint=PLAN_AGAIN) from error
+
+
+def _plan_data(text: str, where: str) -> dict[str, Any]:
+    """The JSON object of a plan. Raises MalformedFile: it is no plan of a change. PlanStale: it is of another
+    version."""
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile("is no JSON", file=where, hint=PLAN_AGAIN) from error
+    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
+        raise MalformedFile("is no plan of a change", file=where, hint=PLAN_AGAIN)
+    if data.get("version") != PLAN_VERSION:
+        text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
+        raise PlanStale("other_version", text, hint=PLAN_AGAIN)
+    return data
+
+
+def _checked_plan(kind: type[PlanT], data: dict[str, Any], where: str) -> PlanT:
+    """The plan of its JSON object. Raises InputError: a field is wrong. PlanStale: it was edited."""
+    plan = from_json_value(kind, data, where)
+    if hash_of(plan) != plan.plan_hash:
+        text = f"{where} was changed after it was made: its hash is another"
+        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
+    return plan

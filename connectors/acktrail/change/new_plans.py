@@ -25,13 +25,8 @@ from acktrail.change.planning.reset_plan import (
     with_notices,
 )
 from acktrail.change.planning.reset_rules import PlanCheck, plan_checks
-from acktrail.change.request.reset_request import (
-    ResetRequest,
-    StrategyKind,
-    check_rows,
-    offset_rows,
-    with_named_groups,
-)
+from acktrail.change.request.offsets_csv import check_rows, offset_rows, with_named_groups
+from acktrail.change.request.reset_request import ResetRequest, StrategyKind
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.times import new_run_id, now_ms

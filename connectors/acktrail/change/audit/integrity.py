@@ -26,10 +26,11 @@ from acktrail.change.audit.audit_chain import (
     row_digest,
     rows_digest,
 )
-from acktrail.change.audit.journal import SEQUENCE
+from acktrail.change.audit.journal import SEQUENCE, read_audit, read_plan_row
 from acktrail.change.planning.change_plan import write_text
 from acktrail.config import TablesConfig
 from acktrail.errors import ConfigurationError, MalformedFile
+from acktrail.times import utc_text
 
 Row = Mapping[str, Any]
 _ANCHOR: Final = {"format": "acktrail-audit-anchor", "version": 1}
@@ -73,6 +74,17 @@ def checked_audit(tables: TablesConfig, *, anchor: Path | None = None) -> AuditR
         plans_without_audit=len(stored.plans) - stored.known_plans,
         executions_without_audit=len(stored.executions) - stored.known_executions,
     )
+
+
+def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
+    """The rows of the audit, of one plan or all, oldest first, as JSON. Raises UnknownName: there is no such plan."""
+    rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
+    if not rows and plan_id is not None:
+        read_plan_row(tables, plan_id)
+    return [
+        {**row.to_row(), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
+        for row in rows
+    ]
 
 
 class _Stored:

@@ -4,7 +4,6 @@ What an undo takes back: the share partitions that a plan sent and that were ver
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 from collections import defaultdict
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import AuditRow, Event, audit_entry
-from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_row, read_plan_rows
+from acktrail.change.audit.journal import Journal, read_audit, read_executions, read_plan_rows
 from acktrail.change.change_kind import kind_of
 from acktrail.change.cluster import Cluster
 from acktrail.change.collection.facts import TargetOffset, TargetOffsets
@@ -85,17 +84,6 @@ def plan_status(tables: TablesConfig, plan_id: str) -> dict[str, Any]:
     groups = [{"group_id": one.group_id, "attempt": one.attempt, "standing": one.standing.value} for one in life.groups]
     executions = [_execution(row) for row in _newest(read_executions(tables, [plan_id])).values()]
     return {**_of_life(life), "groups": groups, "executions": executions}
-
-
-def audit_rows(tables: TablesConfig, *, plan_id: str | None = None) -> list[dict[str, Any]]:
-    """The rows of the audit, of one plan or all, oldest first, as JSON. Raises UnknownName: there is no such plan."""
-    rows = read_audit(tables, {} if plan_id is None else {"plan_id": plan_id})
-    if not rows and plan_id is not None:
-        read_plan_row(tables, plan_id)
-    return [
-        {**row.to_row(), "audited_at": utc_text(row.audited_at, "milliseconds"), "detail": json.loads(row.detail)}
-        for row in rows
-    ]
 
 
 def _life(row: _Row, rows: Sequence[AuditRow], ledger: UndoLedger, at_ms: int) -> PlanLife:

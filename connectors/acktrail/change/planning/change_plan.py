@@ -23,7 +23,7 @@ from acktrail.change.collection.facts import ClusterFacts, GroupFacts, Partition
 from acktrail.change.planning.impact import Clamp, CountUnit, Impact
 from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, MalformedFile, NotAuthorized, PlanStale
 from acktrail.model.share_partition import STATE_TOPIC
-from acktrail.plain_data import fingerprint, from_json_value, to_json_value
+from acktrail.plain_data import fingerprint, to_json_value
 from acktrail.plain_tables import few
 from acktrail.times import instant_text
 
@@ -321,41 +321,6 @@ def write_text(text: str, file: Path) -> None:
     except OSError as error:
         why = f"cannot be written ({type(error).__name__})"
         raise MalformedFile(why, file=str(file), hint="check the path") from error
-
-
-def read_text(file: Path) -> str:
-    """The text of a plan's file. Raises MalformedFile: it cannot be read, or is no text."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        why = f"cannot be read ({type(error).__name__})"
-        raise MalformedFile(why, file=str(file), hint="check the path") from error
-    except UnicodeDecodeError as error:
-        raise MalformedFile("is no text", file=str(file), hint=PLAN_AGAIN) from error
-
-
-def plan_data(text: str, where: str) -> dict[str, Any]:
-    """The JSON object of a plan. Raises MalformedFile: it is no plan of a change. PlanStale: it is of another
-    version."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile("is no JSON", file=where, hint=PLAN_AGAIN) from error
-    if not isinstance(data, dict) or data.get("format") != PLAN_FORMAT:
-        raise MalformedFile("is no plan of a change", file=where, hint=PLAN_AGAIN)
-    if data.get("version") != PLAN_VERSION:
-        text = f"{where} is a plan of version {data.get('version')!r}, this is version {PLAN_VERSION}"
-        raise PlanStale("other_version", text, hint=PLAN_AGAIN)
-    return data
-
-
-def checked_plan(kind: type[PlanT], data: dict[str, Any], where: str) -> PlanT:
-    """The plan of its JSON object. Raises InputError: a field is wrong. PlanStale: it was edited."""
-    plan = from_json_value(kind, data, where)
-    if hash_of(plan) != plan.plan_hash:
-        text = f"{where} was changed after it was made: its hash is another"
-        raise PlanStale("edited_plan", text, hint=PLAN_AGAIN)
-    return plan
 
 
 def check_age(created_at_ms: int, *, now_ms: int, longest_ms: int = DAY_MS) -> None:

@@ -99,8 +99,7 @@ def audit(
 
     Example: acktrail change audit --anchor /var/lib/acktrail/audit-anchor.json
     """
-    from acktrail.change.audit.integrity import checked_audit
-    from acktrail.change.lifecycle.plan_status import audit_rows
+    from acktrail.change.audit.integrity import audit_rows, checked_audit
     from acktrail.plain_data import to_json_value
 
     target = at.needed
@@ -176,7 +175,8 @@ def export(*, scope: options.WhereOptions, at: options.OfCluster) -> None:
     are topics that you may not DESCRIBE, without a word: a broker does not name them (`reset plan --all-topics` does).
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.request.reset_request import current_offsets, parse_request
+    from acktrail.change.request.offsets_csv import current_offsets
+    from acktrail.change.request.reset_request import parse_request
 
     asked = {**scope.named, "all_topics": not scope.topic, "strategies": {"to-current": None}}
     with Cluster(at.kafka) as cluster:

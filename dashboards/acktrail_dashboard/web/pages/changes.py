@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acktrail.change.audit.audit_chain import PLANS
-from acktrail.change.audit.integrity import checked_audit
+from acktrail.change.audit.integrity import audit_rows, checked_audit
 from acktrail.change.audit.journal import read_plan_row
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.lifecycle.plan_life import ChangeStatus
-from acktrail.change.lifecycle.plan_status import audit_rows, list_plans, plan_status
+from acktrail.change.lifecycle.plan_status import list_plans, plan_status
 from acktrail.change.planning.change_plan import by_severity, partition_rows
 from acktrail.config import TablesConfig
 from acktrail.errors import AcktrailError, ConfigurationError, InputError

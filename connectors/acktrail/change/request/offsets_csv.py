@@ -1,0 +1,153 @@
+"""Offsets in a CSV file are as ``kafka-share-groups.sh`` and ``kafka-consumer-groups.sh`` write and read them: three
+columns ``topic,partition,offset``, or four ``group,topic,partition,offset``; the first line says which, and it is no
+header. Texts may be quoted; a byte order mark, Windows line ends and blank lines are ignored.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from acktrail.change.request.reset_request import (
+    ResetRequest,
+    StrategyKind,
+    check_request,
+    excerpt,
+    is_in,
+    parse_offset,
+)
+from acktrail.errors import ChangeRefused, MalformedFile
+
+if TYPE_CHECKING:
+    from acktrail.change.cluster import Cluster
+
+_WIDTHS: Final = (3, 4)
+_DIGITS: Final = 9
+_MOST_UNKNOWN: Final = 1_000
+"""Partitions that are not there, each of which gets a refusal of its own."""
+_HINT: Final = "lines are topic,partition,offset or group,topic,partition,offset, without a header"
+
+
+class OffsetRow(NamedTuple):
+    """One line. `group_id` None: the file has no column of groups. (A tuple: files have millions of rows.)"""
+
+    group_id: str | None
+    topic: str
+    partition: int
+    offset: int
+    line: int
+
+
+def offset_rows(file: Path) -> Iterator[OffsetRow]:
+    """The rows of `file`, one by one; some microseconds each. Raises MalformedFile: it cannot be read, or a line has
+    other columns; with the line. ChangeRefused: an offset that is none (`bad_offset`, `negative_target`), no row at all
+    (`empty_file`)."""
+    is_empty = True
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            for row in _rows(lines, str(file)):
+                is_empty = False
+                yield row
+    except OSError as error:
+        text = f"cannot be read ({type(error).__name__})"
+        raise MalformedFile(text, file=str(file), hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise MalformedFile("is no UTF-8 text", file=str(file), hint=_HINT) from error
+    except csv.Error as error:
+        raise MalformedFile(f"is no CSV ({error})", file=str(file), hint=_HINT) from error
+    if is_empty:
+        raise ChangeRefused("empty_file", f"{file} holds no offsets", hint=_HINT)
+
+
+def with_named_groups(request: ResetRequest) -> ResetRequest:
+    """`request`, with the groups in its file where it names none itself. Raises ChangeRefused (`no_group`): the file
+    names none either. MalformedFile: it cannot be read."""
+    is_named = request.groups or request.group_globs or request.all_groups
+    if is_named or request.strategy.kind is not StrategyKind.FROM_FILE:
+        return request
+    named = {row.group_id for row in offset_rows(Path(request.strategy.source or ""))}
+    if None in named:
+        raise ChangeRefused("no_group", "the file names no group", hint="give --group")
+    return check_request(replace(request, groups=tuple(sorted(group or "" for group in named))))
+
+
+def check_rows(
+    rows: Iterable[OffsetRow], groups: Sequence[str], partition_counts: Mapping[str, int]
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Offsets by group, topic and partition; `rows` are each read once. Raises ChangeRefused: `two_groups_one_column`
+    (several groups and a file that names none), `wrong_group` (a group that was not asked for), `duplicate_row` (a
+    share partition twice, with any offsets), `unknown_partition` (more than a thousand rows name partitions that are
+    not there: no plan is made of each, and what follows is not read)."""
+    found: dict[str, dict[tuple[str, int], int]] = {group: {} for group in groups}
+    unknown = 0
+    for row in rows:
+        unknown += row.partition >= partition_counts.get(row.topic, 0)
+        if unknown > _MOST_UNKNOWN:
+            text = f"more than {_MOST_UNKNOWN} lines name partitions that are not there"
+            last = f"line {row.line}: {excerpt(row.topic)}:{row.partition}"
+            raise ChangeRefused("unknown_partition", f"{text}, the last one in {last}", hint="is it of this cluster?")
+        if row.group_id is None and len(groups) != 1:
+            text = "the file names no groups, and several are to be reset"
+            raise ChangeRefused("two_groups_one_column", text, hint="one --group at a time")
+        group = groups[0] if row.group_id is None else row.group_id
+        if group not in found:
+            text = f"line {row.line} is about group {excerpt(group)}"
+            raise ChangeRefused("wrong_group", text, hint="name it with --group, or take the line out")
+        where = (row.topic, row.partition)
+        if where in found[group]:
+            text = f"line {row.line} names {excerpt(row.topic)}:{row.partition} again"
+            raise ChangeRefused("duplicate_row", text, hint="one line a partition")
+        found[group][where] = row.offset
+    return found
+
+
+def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
+    """The described start offsets in the scope of `request` as CSV, and how many share partitions have none. Raises
+    ChangeRefused: `no_such_group`: a glob matches none. UnknownName: a named group does not exist. NotAuthorized,
+    Unreachable, RetryableError: the cluster does not answer."""
+    from acktrail.change.collection.collect import select_groups
+
+    groups, unmatched = select_groups(cluster.admin, request)
+    if unmatched:
+        raise ChangeRefused("no_such_group", f"no share group matches {unmatched[0]!r}")
+    rows: list[tuple[str, str, int, int | None]] = []
+    for group in groups:
+        cluster.admin.describe_group(group)
+        rows += [(group, o.topic, o.partition, o.start_offset) for o in cluster.admin.describe_offsets(group)]
+    rows = [row for row in rows if not request.topics or is_in(request.topics, row[1], row[2])]
+    several = len({group for group, *_ in rows}) > 1
+    known = [(group if several else None, topic, index, at) for group, topic, index, at in rows if at is not None]
+    return write_offsets(known), len(rows) - len(known)
+
+
+def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
+    """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(row if row[0] is not None else row[1:] for row in rows)
+    return text.getvalue()
+
+
+def _rows(lines: Iterable[str], file: str) -> Iterator[OffsetRow]:
+    reader = csv.reader(lines, strict=True)
+    width = 0
+    for columns in reader:
+        if not columns:
+            continue
+        width, line = width or len(columns), reader.line_num
+        if len(columns) != width or width not in _WIDTHS:
+            wanted = f"{width} as the first line" if width in _WIDTHS else "3 or 4"
+            raise MalformedFile(f"{len(columns)} columns, not {wanted}", file=file, line=line, hint=_HINT)
+        *group, topic, partition, offset = columns
+        if not _is_small(partition) or not topic:
+            raise MalformedFile(f"{excerpt(partition)} is no partition", file=file, line=line, hint=_HINT)
+        number = int(offset) if _is_small(offset) else parse_offset(offset, f"line {line}")
+        yield OffsetRow(group[0] if group else None, topic, int(partition), number, line)
+
+
+def _is_small(text: str) -> bool:
+    """A plain number of few digits, without the cost of a pattern."""
+    return len(text) <= _DIGITS and text.isascii() and text.isdigit()

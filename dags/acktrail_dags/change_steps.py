@@ -24,10 +24,10 @@ from acktrail.errors import InputError, OutcomeUnknown, RetryableError, UnknownN
 from acktrail.plain_data import to_json_value
 from acktrail.times import instant_text, now_ms
 from acktrail_dags import notifiers
-from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
 from acktrail_dags.plan_text import notice_text, plan_text
 from acktrail_dags.run_target import Place, cluster_at, tables_at
+from acktrail_dags.task_results import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

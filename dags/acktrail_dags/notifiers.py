@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from acktrail.config import notifiers_factory
 from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_results
-from acktrail_dags.airflow_errors import as_airflow_errors
+from acktrail_dags.task_results import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

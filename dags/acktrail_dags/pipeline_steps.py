@@ -17,9 +17,9 @@ from acktrail.config import reports_kept
 from acktrail.errors import AcktrailError
 from acktrail.plain_tables import printable
 from acktrail_dags import run_target, task_results
-from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.dag_profiles import DagProfile
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
+from acktrail_dags.task_results import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

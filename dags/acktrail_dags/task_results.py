@@ -1,17 +1,22 @@
-"""What a task shows of its work: a table in its log, a small value by XCom, links to report and dashboard."""
+"""What a task shows of its work: a table in its log, a small value by XCom, links to report and dashboard; and what
+Airflow does about acktrail's errors, with advice for a person in the task's log."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from airflow.sdk.exceptions import AirflowFailException
+
 from acktrail.config import dashboard_url
-from acktrail.errors import ConfigurationError
+from acktrail.errors import AcktrailError, ConfigurationError, OutcomeUnknown, QualityGateFailed, RetryableError
 from acktrail.plain_tables import printable, table
+from acktrail_dags.parameters import in_form_words
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,6 +31,13 @@ _log: Final = logging.getLogger("acktrail.dags")
 _PLUGINS: Final = "airflow.plugins"
 _PAGE: Final = "/plugin/acktrail"
 _SHOWN: Final = 30
+_ADVICE: Final[tuple[tuple[type[AcktrailError], str], ...]] = (
+    (QualityGateFailed, "See the report, or quality_results of this run, correct the cause, clear the run."),
+    (OutcomeUnknown, "Verify what happened before this task is cleared."),
+    (ConfigurationError, "Correct the connection, the parameters or the ACLs, then clear this task."),
+    (RetryableError, "Airflow tries again; when all tries fail, check broker and storage, then clear this task."),
+    (AcktrailError, "Correct the input, then clear this task."),
+)
 
 
 def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -136,3 +148,23 @@ def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
         else:
             rows.append((name, len(value) if isinstance(value, list | tuple) else value))
     return rows
+
+
+@contextmanager
+def as_airflow_errors(*, can_run_again: bool = False) -> Iterator[None]:
+    """Around a task's work: a RetryableError goes to Airflow's retries, any other AcktrailError fails at once.
+    `can_run_again`: the task reads from its tables what it did, so an OutcomeUnknown goes to Airflow's retries too. Any
+    other exception is a defect and passes unchanged: its traceback is in the log, the task's retries apply."""
+    try:
+        yield
+    except AcktrailError as error:
+        if can_run_again and isinstance(error, OutcomeUnknown):
+            _log.warning("%s. Airflow tries again and reads from the tables what landed.", error.message)
+            raise
+        advice = next(text for kind, text in _ADVICE if isinstance(error, kind))
+        message, hint = in_form_words(error.message), in_form_words(error.hint)
+        level = logging.WARNING if isinstance(error, RetryableError) else logging.ERROR
+        _log.log(level, "%s. %s%s", message, f"{hint}. " if hint else "", advice)
+        if isinstance(error, RetryableError):
+            raise
+        raise AirflowFailException(f"{message} ({hint})" if hint else message) from error

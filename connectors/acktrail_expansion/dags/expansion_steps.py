@@ -9,9 +9,9 @@ from airflow.providers.standard.sensors.date_time import DateTimeSensorAsync
 from airflow.sdk import task
 
 from acktrail_dags import run_target, task_results
-from acktrail_dags.airflow_errors import as_airflow_errors
 from acktrail_dags.change_steps import SHORT, StoredPlan, requester, stored
 from acktrail_dags.run_target import cluster_at, spark_master, tables_at
+from acktrail_dags.task_results import as_airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -21,7 +21,7 @@ from table import Row
 from whole_tree import run_whole
 
 from acktrail.embedded import EmbeddedBroker
-from acktrail.embedded.airflow_api import AirflowStandalone
+from acktrail.embedded.airflow_standalone import AirflowStandalone
 
 ACKTRAIL = str(Path(sys.executable).with_name("acktrail"))
 DAGS = Path(__file__).parents[1] / "dags"

@@ -14,23 +14,15 @@ from embedded.processes import eventually, run_owner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acktrail.embedded.airflow_api import (
-    AirflowPorts,
-    AirflowRefused,
-    AirflowStandalone,
-    DagRunFailed,
-    DagWatch,
-    free_ports,
-    task_log,
-    write_settings,
-)
+from acktrail.embedded.airflow_api import AirflowRefused, DagRunFailed, DagWatch, task_log
+from acktrail.embedded.airflow_standalone import AirflowPorts, AirflowStandalone, free_ports, write_settings
 
 DAGS_FOLDER = Path(__file__).resolve().parents[2] / "dags"
 
 OWNER = """
 import json, sys, time
 from pathlib import Path
-from acktrail.embedded.airflow_api import AirflowStandalone
+from acktrail.embedded.airflow_standalone import AirflowStandalone
 with AirflowStandalone(Path(sys.argv[1]), folder=Path(sys.argv[2])) as airflow:
     print(json.dumps([airflow.port, airflow.user, airflow.password]), flush=True)
     time.sleep(600)

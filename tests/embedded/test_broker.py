@@ -16,7 +16,7 @@ from servers.real_broker import kafka_tool, kill, restart
 from servers.releases import releases
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
-from acktrail.embedded.kafka.embedded_broker import NodePorts, free_ports
+from acktrail.embedded.kafka.server_properties import NodePorts, free_ports
 from acktrail.errors import ConfigurationError
 from acktrail.kafka.client.broker_client import BrokerClient
 

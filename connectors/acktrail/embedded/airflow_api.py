@@ -1,44 +1,24 @@
-"""A real Airflow in a folder: ``airflow standalone`` as a child process that ends with its owner, a small client of its
-REST interface, and waits for a parsed DAG, the begin of a run, a success."""
+"""A small client of Airflow's REST interface, and waits for a parsed DAG, the begin of a run, a success."""
 
 from __future__ import annotations
 
-import base64
-import configparser
-import contextlib
 import json
-import os
-import random
-import secrets
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
-from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from acktrail.config import environment
-from acktrail.embedded.process.guarded_process import GuardedProcess
-from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
+from acktrail.errors import AcktrailError
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
 _TRIES: Final = 5
 _TAIL_LINES: Final = 30
 _FAILED: Final = ("failed", "upstream_failed")
-HOST: Final = "127.0.0.1"
-_FIRST_PORT: Final = 20_000
-_LAST_PORT: Final = 32_767
-"""Below the range from which Linux takes ports for outgoing connections: a port that is free stays free."""
-_PARALLELISM: Final = 4
-_PASSWORDS: Final = "passwords.json"
-_NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
-_START_S: Final = 400.0
 
 
 class AirflowRefused(AcktrailError):
@@ -294,186 +274,3 @@ def _text_and_reason(line: str) -> tuple[str, str]:
     first, *_ = entry.get("error_detail") or [None]
     reason = " ".join(str(first.get("exc_value", "")).split()) if isinstance(first, dict) else ""
     return f"{entry.get('level', ''):8}{entry.get('event', '')}", reason
-
-
-class AirflowNotStarted(AcktrailError):
-    """Airflow did not become healthy. The last lines of its log are a note of the error."""
-
-    def __init__(self, reason: str, *, log_path: Path) -> None:
-        super().__init__(f"Airflow did not start: {reason}", hint=f"see {log_path}", data={"log_path": str(log_path)})
-        with contextlib.suppress(OSError):
-            lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-            self.add_note("\n".join(lines[-_TAIL_LINES:]))
-
-
-class AirflowStandalone:
-    """Scheduler, DAG processor, API server and triggerer on loopback, SQLite and a LocalExecutor of four.
-
-    Everything lives in `folder`: configuration, metadata, logs. Airflow
-    settings of the caller's environment do not reach it; `env` does. `url`, `user` and `password` open its pages.
-    New DAGs are paused, as everywhere.
-    """
-
-    def __init__(self, dags_folder: Path, *, folder: Path, env: Mapping[str, str] | None = None) -> None:
-        self.folder = folder.resolve()
-        self.log_path = self.folder / "standalone.log"
-        self._dags_folder = dags_folder.resolve()
-        self._env = dict(env or {})
-        self._process: GuardedProcess | None = None
-        self._port: int | None = None
-        self.user = "admin"
-        self.password = secrets.token_urlsafe(12)
-
-    @property
-    def url(self) -> str:
-        """Where its pages and its REST interface are."""
-        return f"http://{HOST}:{self.port}"
-
-    @property
-    def port(self) -> int:
-        """Where its API server listens, on loopback."""
-        if self._port is None:
-            raise RuntimeError("Airflow was not started")
-        return self._port
-
-    def api(self) -> AirflowApi:
-        """A client of its REST interface, as the administrator."""
-        return AirflowApi(HOST, self.port, user=self.user, password=self.password)
-
-    def watch(self) -> DagWatch:
-        """Waits for its DAGs and their runs."""
-        return DagWatch(self.api(), logs=self.folder / "logs")
-
-    def launch(self) -> Self:
-        """Start it and return at once; `wait_until_healthy` waits. Raises MissingDependency without Airflow."""
-        if find_spec("airflow") is None:
-            raise MissingDependency("Airflow is not installed", hint="install acktrail with its extra 'airflow'")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        ports = free_ports()
-        write_settings(self.folder, dags_folder=self._dags_folder, ports=ports, passwords={self.user: self.password})
-        self._port = ports.api
-        self._process = GuardedProcess(
-            [sys.executable, "-m", "airflow", "standalone"],
-            log_path=self.log_path,
-            env=self._environment(),
-            cwd=self.folder,
-        ).start()
-        return self
-
-    def wait_until_healthy(self) -> Self:
-        """Ask until metadata, scheduler and DAG processor are healthy. Raises AirflowNotStarted."""
-        api = self.api()
-        for _ in polling(_START_S):
-            health = api.health()
-            missing = [name for name in _NEEDED if health.get(name) != "healthy"]
-            if not missing:
-                return self
-            if self._process is None or self._process.poll() is not None:
-                raise AirflowNotStarted("it ended", log_path=self.log_path)
-        raise AirflowNotStarted(f"{', '.join(missing)} not healthy after {_START_S:.0f} s", log_path=self.log_path)
-
-    def stop(self) -> None:
-        """End it and everything it started."""
-        if self._process is not None:
-            self._process.stop()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.launch().wait_until_healthy()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _environment(self) -> dict[str, str]:
-        """Without the caller's Airflow settings; no proxy to itself; ``airflow`` on PATH is this environment's."""
-        inherited = {name: value for name, value in environment().items() if not name.startswith("AIRFLOW")}
-        direct = ",".join(filter(None, (inherited.get("NO_PROXY") or inherited.get("no_proxy"), HOST)))
-        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), inherited.get("PATH"))))
-        own = {"AIRFLOW_HOME": str(self.folder), "PATH": path, "PYTHONUNBUFFERED": "1"}
-        return {**inherited, **self._env, **own, "NO_PROXY": direct, "no_proxy": direct}
-
-
-class AirflowPorts(NamedTuple):
-    """Where the API server and the two log servers listen."""
-
-    api: int
-    worker_logs: int
-    trigger_logs: int
-
-
-def dags_folder() -> Path:
-    """For Airflow's ``dags_folder``: ``acktrail_dags/dag_files`` of an installed wheel, or ``dags/`` of a checkout.
-
-    Nothing is imported. Raises MissingDependency when neither is there.
-    """
-    package = find_spec("acktrail_dags")
-    if package is None or package.origin is None:
-        raise MissingDependency("acktrail's DAGs are not installed", hint="install the wheel of acktrail again")
-    folder = Path(package.origin).parent
-    return folder / "dag_files" if (folder / "dag_files").is_dir() else folder.parent
-
-
-def free_ports() -> AirflowPorts:
-    """Three free ports. Raises ConfigurationError when there are none."""
-    chosen = random.SystemRandom()
-    found: set[int] = set()
-    for _ in range(_TRIES):
-        port = chosen.randint(_FIRST_PORT, _LAST_PORT)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            found.add(port)
-        if len(found) == 3:
-            return AirflowPorts(*found)
-    raise ConfigurationError(f"no free ports from {_FIRST_PORT} to {_LAST_PORT}", hint="end what listens there")
-
-
-def write_settings(folder: Path, *, dags_folder: Path, ports: AirflowPorts, passwords: Mapping[str, str]) -> None:
-    """Write ``airflow.cfg`` and the passwords of its administrators to `folder`, readable by this user only."""
-    parser = configparser.ConfigParser(interpolation=None)
-    for section, values in _settings(folder, dags_folder, ports, tuple(passwords)).items():
-        parser[section] = {name: value.replace("%", "%%") for name, value in values.items()}
-    with _private(folder / "airflow.cfg") as file:
-        parser.write(file)
-    with _private(folder / _PASSWORDS) as file:
-        json.dump(dict(passwords), file)
-
-
-def _settings(
-    folder: Path, dags_folder: Path, ports: AirflowPorts, users: tuple[str, ...]
-) -> dict[str, dict[str, str]]:
-    url = f"http://{HOST}:{ports.api}"
-    return {
-        "core": {
-            "dags_folder": str(dags_folder),
-            "plugins_folder": str(folder / "plugins"),
-            "load_examples": "False",
-            "executor": "LocalExecutor",
-            "parallelism": str(_PARALLELISM),
-            "mp_start_method": "fork",
-            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-            "execution_api_server_url": f"{url}/execution/",
-            "simple_auth_manager_users": ",".join(f"{user}:admin" for user in users),
-            "simple_auth_manager_passwords_file": str(folder / _PASSWORDS),
-        },
-        "database": {"sql_alchemy_conn": f"sqlite:///{folder / 'airflow.db'}"},
-        "logging": {
-            "base_log_folder": str(folder / "logs"),
-            "dag_processor_child_process_log_directory": str(folder / "logs" / "dag_processor"),
-            "worker_log_server_port": str(ports.worker_logs),
-            "trigger_log_server_port": str(ports.trigger_logs),
-        },
-        "api": {"host": HOST, "port": str(ports.api), "base_url": url, "secret_key": secrets.token_urlsafe(32)},
-        "api_auth": {"jwt_secret": secrets.token_urlsafe(48)},
-        "scheduler": {"scheduler_idle_sleep_time": "0.5", "enable_health_check": "False"},
-        "dag_processor": {"parsing_processes": "1", "min_file_process_interval": "300"},
-    }
-
-
-@contextlib.contextmanager
-def _private(path: Path) -> Iterator[IO[str]]:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        yield file

@@ -12,7 +12,7 @@ from drivers.sent_messages import FACTORY, FILE, messages
 from servers.workload import Workload
 
 from acktrail.config import TablesConfig
-from acktrail.embedded.airflow_api import AirflowStandalone
+from acktrail.embedded.airflow_standalone import AirflowStandalone
 from acktrail.embedded.kafka.embedded_broker import EmbeddedBroker
 from acktrail.tables.delta.store import Tables
 

@@ -10,7 +10,8 @@ from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
 
-from acktrail.embedded.airflow_api import HOST, AirflowApi, AirflowRefused, AirflowStandalone
+from acktrail.embedded.airflow_api import AirflowApi, AirflowRefused
+from acktrail.embedded.airflow_standalone import HOST, AirflowStandalone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,6 @@ def dags() -> None:
 
     Example: export AIRFLOW__CORE__DAGS_FOLDER="$(acktrail config dags)"
     """
-    from acktrail.embedded.airflow_api import dags_folder
+    from acktrail.embedded.airflow_standalone import dags_folder
 
     typer.echo(dags_folder())

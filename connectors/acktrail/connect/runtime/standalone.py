@@ -16,9 +16,9 @@ from threading import Event
 from typing import Final
 
 from acktrail.connect.activity import stop_on_signals
-from acktrail.connect.runtime.connector_config import WorkerConfig, connector_file
 from acktrail.connect.runtime.connector_run import ConfigStore, ConnectorRun
 from acktrail.connect.runtime.worker import LeaseRule, Worker
+from acktrail.connect.runtime.worker_config import WorkerConfig, connector_file
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.reconcile import partition_replay
-from acktrail.reconcile.partition_replay import RANGES, ArchivedRanges, offset_counts
+from acktrail.reconcile import newest_offsets
+from acktrail.reconcile.newest_offsets import RANGES, ArchivedRanges, offset_counts
 
 GREATEST = 2**63 - 1
 
@@ -28,7 +28,7 @@ def test_they_are_sets(pieces: list[list[tuple[int, tuple[int, int]]]], kept: in
     longest ranges."""
     own, plain = ArchivedRanges(), defaultdict[int, set[int]](set)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(partition_replay, "_ROWS_KEPT", kept)
+        patched.setattr(newest_offsets, "_ROWS_KEPT", kept)
         for piece in pieces:
             own.add(*columns(piece))
             for number, (first, last) in piece:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acktrail.model.status_changes import LAST_OFFSET
-from acktrail.reconcile import record_changes
-from acktrail.reconcile.record_changes import MarkedRanges, timelines
+from acktrail.replay import mark_timelines
+from acktrail.replay.mark_timelines import MarkedRanges, timelines
 
 OFFSETS = (*range(14), 2**40, LAST_OFFSET - 1, LAST_OFFSET)
 
@@ -50,8 +50,8 @@ def at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Runs divided as those with many cuts are."""
     if request.param is not None:
         for name, value in (("_MOST_ROWS", 8), ("_LEAST_ROWS", request.param), ("_CUTS_OF_A_RANGE", 0)):
-            monkeypatch.setattr(record_changes, name, value)
-        monkeypatch.setattr(record_changes, "_RANGES_AT_ONCE", 4)
+            monkeypatch.setattr(mark_timelines, name, value)
+        monkeypatch.setattr(mark_timelines, "_RANGES_AT_ONCE", 4)
 
 
 @pytest.mark.usefixtures("at_a_time")

@@ -22,7 +22,7 @@ from acktrail.model.batches import StateBatch
 from acktrail.model.records import ShareSnapshot, ShareUpdate, StateRecord, Tombstone
 from acktrail.model.replay import SharePartitionState, advance
 from acktrail.model.share_partition import GroupId, SharePartition, topic_id_text
-from acktrail.reconcile.partition_replay import NewestOffsets
+from acktrail.reconcile.newest_offsets import NewestOffsets
 from acktrail.replay.fold import REPLAYED_STATES, StateColumns, replay_decoded, states_of
 from acktrail.replay.raw_log import RawLogReplay
 

@@ -1,7 +1,4 @@
-"""State partitions to states: the newest state of each share partition, as rows.
-
-What records show in any order is held in ``NewestOffsets``: whose they are, which matter, which offsets were archived.
-"""
+"""State partitions to states: the newest state of each share partition, as rows."""
 
 from __future__ import annotations
 
@@ -17,28 +14,18 @@ import pyarrow.compute as pc
 
 from acktrail.format.columns.binary_column import Int64Array
 from acktrail.format.columns.model_values import RECORD_COLUMNS
-from acktrail.format.columns.record_columns import NumberColumn
 from acktrail.format.columns.schemas.table_schemas import (
     REPLAY_MEMORY,
     SHARE_PARTITION_STATES,
     STATE_RECORDS,
     saved_columns,
 )
-from acktrail.format.columns.share_partition_keys import are_equal, key_codes, snapshot_keys, state_partitions_of
-from acktrail.model.batches import DeliveryState
+from acktrail.format.columns.share_partition_keys import state_partitions_of
 from acktrail.model.reconciliation import Completeness
-from acktrail.model.share_partition import KEY_COLUMNS
 from acktrail.reconcile.derived_columns import derived_columns
+from acktrail.reconcile.newest_offsets import NewestOffsets, offset_counts
 from acktrail.reconcile.observed_run import Coverage, Observation
-from acktrail.replay.fold import (
-    REPLAYED_COLUMNS,
-    REPLAYED_STATES,
-    UNREADABLE,
-    SharePartitionIndex,
-    StateColumns,
-    replay_decoded,
-)
-from acktrail.replay.raw_log import first_replayed
+from acktrail.replay.fold import REPLAYED_COLUMNS, REPLAYED_STATES, StateColumns, replay_decoded
 from acktrail.tables.exported.record_files import bounds_of
 
 SAVED_COLUMNS: Final = saved_columns(REPLAY_MEMORY)
@@ -61,25 +48,6 @@ _ROWS_HELD: Final = 1 << 19
 _NEVER: Final = np.iinfo(np.int64).max
 _INPUTS: Final = ("state_partition", "timestamp_ms", *RECORD_COLUMNS)
 _CONTENT: Final = pa.schema([STATE_RECORDS.field(name) for name in REPLAYED_COLUMNS])
-RANGES: Final = pa.list_(pa.struct([("first_offset", pa.int64()), ("last_offset", pa.int64())]))
-_ROWS_KEPT: Final = 200_000
-"""Ranges are united when there are more of them, and more than twice those left the last time."""
-_NO_ROOM: Final = 1 << 62
-_FULL: Final = 2.0**63 * 1.5
-"""Beyond it a count wraps to a positive number."""
-ADDRESS: Final = ("state_partition", *KEY_COLUMNS)
-"""What names a share partition's records: a key found on two state partitions is two of them."""
-_NEWEST: Final = (
-    "last_record_offset",
-    "base_offset",
-    "tombstone_offset",
-    "initialized_offset",
-    "unreadable_offset",
-    "archived_offset",
-)
-"""Offsets of the newest: decoded record; snapshot or tombstone; tombstone; snapshot that initialized or reset; record
-that could not be decoded; record with an archived batch."""
-_NONE: Final = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,173 +236,3 @@ def _doubt(base: int, unreadable: int, coverage: Coverage) -> tuple[str, str]:
         f"offsets {gap.first_offset} to {gap.last_offset} of state partition {coverage.state_partition} "
         "were not exported, and no snapshot came after them"
     )
-
-
-class NewestOffsets:
-    """The newest offsets of every share partition seen so far, and the offsets ever archived. Arrays are int64, shape
-    (share partitions,), in the order of the numbers that `index` gives."""
-
-    def __init__(self) -> None:
-        self.index = SharePartitionIndex()
-        self._newest = {name: np.empty(0, np.int64) for name in _NEWEST}
-        self._timestamps = NumberColumn(values=np.empty(0, np.int64), known=np.empty(0, np.bool_))
-        self._archived = ArchivedRanges()
-
-    def resume(self, saved: pa.Table) -> None:
-        """Continue from rows of ``columns`` that an earlier pass left. To be called first."""
-        numbers = self.numbers_of(saved)
-        for name in _NEWEST:
-            self._newest[name][numbers] = pc.fill_null(saved[name], _NONE).to_numpy()
-        self._timestamps.put(numbers, NumberColumn.of_arrow(saved["last_record_timestamp_ms"].combine_chunks()))
-        archived = saved["archived_ranges"].combine_chunks()
-        self._archived.add(numbers[pc.list_parent_indices(archived).to_numpy()], pc.list_flatten(archived))
-
-    def add(self, records: pa.Table) -> Int64Array:
-        """Take in records (``RECORD_COLUMNS`` and their place and time), in any order, also twice. Gives the number of
-        each one's share partition; ``UNREADABLE`` where key or value could not be read."""
-        is_named = records["group_id"].is_valid()
-        named = records.filter(is_named) if records["group_id"].null_count else records
-        numbers, offsets = self.numbers_of(named), named["offset"].to_numpy()
-        rows, ranges = _archived_batches(named)
-        meanings = _rows_by_meaning(named)
-        for name, chosen in {**meanings, "archived_offset": rows}.items():
-            np.maximum.at(self._newest[name], numbers[chosen], offsets[chosen])
-        self._archived.add(numbers[rows], ranges)
-        decoded = meanings["last_record_offset"]
-        last = decoded[offsets[decoded] == self._newest["last_record_offset"][numbers[decoded]]]
-        self._timestamps.put(numbers[last], NumberColumn.of_arrow(named["timestamp_ms"].combine_chunks()).take(last))
-        found = np.full(records.num_rows, UNREADABLE)
-        found[np.flatnonzero(is_named)[decoded]] = numbers[decoded]
-        return found
-
-    def numbers_of(self, records: pa.Table) -> Int64Array:
-        """The number of each row's share partition (columns ``ADDRESS``, none null). Only distinct rows are indexed."""
-        codes = key_codes(records[name] for name in ADDRESS)
-        first_rows = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-        distinct = records.select(ADDRESS).take(pa.array(first_rows))
-        keys = snapshot_keys(*(distinct[n].cast(STATE_RECORDS.field(n).type).combine_chunks() for n in KEY_COLUMNS))
-        homes = distinct["state_partition"].to_numpy()
-        numbers, _ = self.index.add_keys(pa.chunked_array([keys]), homes)
-        for name, newest in self._newest.items():
-            self._newest[name] = np.append(newest, np.full(len(self.index) - len(newest), _NONE))
-        new = np.zeros(len(self.index) - len(self._timestamps.values), np.int64)
-        self._timestamps = NumberColumn.concat([self._timestamps, NumberColumn(values=new, known=new > 0)])
-        found: Int64Array = numbers[codes]
-        return found
-
-    def newest(self, name: str) -> Int64Array:
-        """A column of ``_NEWEST``; lower than any offset where there is no such record."""
-        return self._newest[name]
-
-    @property
-    def first_replayed(self) -> Int64Array:
-        """The offset from which records have a say (see ``first_replayed``)."""
-        bases = self._newest["base_offset"]
-        return first_replayed(bases, (bases == self._newest["tombstone_offset"]) & (bases != _NONE))
-
-    def columns(self) -> dict[str, pa.Array]:
-        """``ADDRESS``, the newest offsets (null: no such record) and `archived_ranges`, for each share partition."""
-        keys, state_partitions = self.index.keys_of(np.arange(len(self.index)))
-        return {
-            "state_partition": pa.array(state_partitions),
-            "group_id": keys.group_id,
-            "topic_id": keys.topic_id,
-            "partition": pa.array(keys.partition),
-            **{name: pa.array(newest, mask=newest == _NONE) for name, newest in self._newest.items()},
-            "last_record_timestamp_ms": self._timestamps.to_arrow(pa.int64()),
-            "archived_ranges": self._archived.lists(len(self.index)),
-        }
-
-
-def _rows_by_meaning(records: pa.Table) -> dict[str, Int64Array]:
-    """The rows of `records` that are what a column of ``_NEWEST`` asks for."""
-    decoded = are_equal(records["decode_status"], "decoded")
-    tombstone, snapshot = (are_equal(records["record_type"], kind) for kind in ("tombstone", "snapshot"))
-    is_new = pc.equal(records["create_timestamp_ms"], records["write_timestamp_ms"])
-    is_bare = pc.and_(pc.equal(records["leader_epoch"], 0), pc.equal(pc.list_value_length(records["batches"]), 0))
-    initializes = pc.fill_null(pc.and_(is_new, is_bare), fill_value=False).to_numpy()
-    masks = {
-        "last_record_offset": decoded,
-        "base_offset": decoded & (snapshot | tombstone),
-        "tombstone_offset": decoded & tombstone,
-        "initialized_offset": decoded & snapshot & initializes,  # ``ShareSnapshot.is_initialization``
-        "unreadable_offset": ~decoded,
-    }
-    return {name: np.flatnonzero(mask) for name, mask in masks.items()}
-
-
-def _archived_batches(records: pa.Table) -> tuple[Int64Array, pa.StructArray]:
-    """Row number and batch of every archived batch that covers an offset."""
-    batches = records["batches"].combine_chunks()
-    values = pc.list_flatten(batches)
-    archived = pc.and_(
-        pc.equal(pc.struct_field(values, "delivery_state"), int(DeliveryState.ARCHIVED)),
-        pc.less_equal(pc.struct_field(values, "first_offset"), pc.struct_field(values, "last_offset")),
-    )
-    return pc.list_parent_indices(batches).filter(archived).to_numpy(), values.filter(archived)
-
-
-class ArchivedRanges:
-    """Sets of offsets by the number of a share partition. The invariant: after uniting, ranges are ascending by number
-    and offset, and no two of one number overlap or touch. Cost: O(n log n) for n ranges added."""
-
-    def __init__(self) -> None:
-        self._pieces: list[tuple[Int64Array, Int64Array, Int64Array]] = []
-        self._rows = self._united = 0
-
-    def add(self, numbers: Int64Array, ranges: pa.StructArray) -> None:
-        """Take in a range for each of `numbers`; none is inverted."""
-        if not len(ranges):
-            return
-        first, last = (ranges.field(name).to_numpy() for name in ("first_offset", "last_offset"))
-        self._pieces.append((numbers, first, last))
-        self._rows += len(ranges)
-        if self._rows > max(_ROWS_KEPT, 2 * self._united):
-            self._unite()
-
-    def lists(self, count: int) -> pa.ListArray:
-        """The ranges (``RANGES``) of the numbers below `count`, disjoint and ascending."""
-        numbers, firsts, lasts = self._unite()
-        bounds = np.searchsorted(numbers, np.arange(count + 1))
-        values = pa.StructArray.from_arrays([pa.array(firsts), pa.array(lasts)], fields=[*RANGES.value_type])
-        return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), values, type=RANGES)
-
-    def _unite(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Numbers, first and last offsets of all ranges, united."""
-        if len(self._pieces) != 1 or self._united != self._rows:
-            empty = np.empty(0, np.int64)
-            owners, firsts, lasts = (np.concatenate(side) for side in zip((empty,) * 3, *self._pieces, strict=True))
-            self._pieces = [_disjoint(owners, firsts, lasts)]
-            self._rows = self._united = len(self._pieces[0][0])
-        return self._pieces[0]
-
-
-def offset_counts(ranges: pa.ListArray) -> pa.Array:
-    """How many offsets each row's disjoint ranges have; null where more than a column can hold."""
-    values, rows = pc.list_flatten(ranges), pc.list_parent_indices(ranges).to_numpy()
-    first, last = (values.field(name).to_numpy() for name in ("first_offset", "last_offset"))
-    about = np.bincount(rows, last.astype(np.float64) - first + 1, len(ranges))
-    total = np.append(0, np.cumsum(last - first + 1))  # wraps past 2**63; a difference of two values is right below it
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(ranges), 0).to_numpy())
-    counts = total[ends] - total[np.append(0, ends[:-1])[: len(ends)]]
-    return pa.array(counts, mask=(counts < 0) | (about >= _FULL))
-
-
-def _disjoint(owners: Int64Array, firsts: Int64Array, lasts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    if not len(owners):
-        return owners, firsts, lasts
-    least = int(firsts.min())
-    starts, ends, room, distinct = firsts - least, lasts - least, int(lasts.max()) - least + 1, None
-    if room * (int(owners.max()) + 1) > _NO_ROOM:
-        distinct, ranks = np.unique([firsts, lasts], return_inverse=True)
-        (starts, ends), room = ranks.reshape(2, -1), len(distinct)
-    order = np.argsort(owners * room + starts, kind="stable")  # fast: most of it is ordered already
-    owners, firsts = owners[order], firsts[order]
-    shift = owners * room  # the ends of each owner lie above those of the one before
-    highest = np.maximum.accumulate(ends[order] + shift) - shift
-    reached = highest + least if distinct is None else distinct[highest]
-    before = reached[:-1]  # where a first offset lies above it, one can be added to it
-    begins = np.ones(len(owners), np.bool_)
-    begins[1:] = (owners[1:] != owners[:-1]) | ((firsts[1:] > before) & (firsts[1:] != before + 1))
-    heads = np.flatnonzero(begins)
-    return owners[heads], firsts[heads], reached[np.append(heads[1:], len(owners)) - 1]

@@ -1,26 +1,19 @@
-"""Queries of the history by name: a record's fate, archived records, and how complete the history is.
-
-Errors about unknown names list near ones. The sources of completeness: rows of ``delivery_history`` to and from
-``unknown``; ``held_states``, for share partitions without such a row; ``export_ranges``, for gaps with no record behind
-them yet and what the retention dropped.
-"""
+"""Queries of the history by name: a record's fate, archived records. Errors about unknown names list near ones."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property, reduce
-from operator import or_
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acktrail.connect.source_batches import DROPPED_BY_RETENTION
 from acktrail.errors import ConfigurationError, InputError, UnknownName
-from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of, known_states_of, share_partition_of
+from acktrail.format.columns.model_values import CHANGE_COLUMNS, changes_of, known_states_of
 from acktrail.model.batches import DeliveryState
 from acktrail.model.record_history import (
     ArchivedRange,
@@ -30,18 +23,21 @@ from acktrail.model.record_history import (
     history_without_changes,
     record_history,
 )
-from acktrail.model.share_partition import KEY_COLUMNS, SharePartition
 from acktrail.model.status_changes import (
-    Cause,
     HistoryCompleteness,
-    MissingRecords,
     OffsetStatusKind,
-    RecordPosition,
     StatusChange,
     UnknownReason,
     status_ranges,
 )
-from acktrail.reconcile.past.history_tables import CHANGES, HELD, change_positions, saved_rows
+from acktrail.reconcile.past.history_completeness import (
+    HistoryScope,
+    NotedGaps,
+    dropped_gap,
+    noted_gaps,
+    read_completeness,
+)
+from acktrail.reconcile.past.history_tables import CHANGES, HELD, saved_rows
 from acktrail.reconcile.past.saved_states import RECORDS_USED
 from acktrail.replay.time_buckets import RATE_INPUTS, partial_rates, sum_rates
 from acktrail.tables.delta.store import Tables
@@ -52,11 +48,6 @@ _NEAREST: Final = 3
 _BY_GAPS: Final = frozenset({UnknownReason.GAP, UnknownReason.EARLIER})
 """Reasons behind which a retention may be."""
 _ADDRESS: Final = ("group_id", "topic_id", "partition", "state_partition")
-_EVENT: Final = (*KEY_COLUMNS, "state_partition", "record_offset", "cause", "record_timestamp_ms")
-_WHOLE: Final = frozenset({Cause.SNAPSHOT, Cause.INITIALIZE, Cause.RESET, Cause.TOMBSTONE})
-"""Records with the whole state: nothing is unknown after them."""
-_GAP: Final = ("gap_first", "gap_last", "gap_reason")
-_LOSS: Final = {Cause.GAP: UnknownReason.GAP, Cause.UNREADABLE: UnknownReason.UNREADABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,178 +272,3 @@ def _begun(instance: RecordInstance) -> tuple[Any, ...]:
     """By the time that the first record shows; one without a time comes first."""
     since = next((found.since for found in instance.history.intervals if found.since is not None), None)
     return (-1 if since is None or since.timestamp_ms is None else since.timestamp_ms, instance.state_partition)
-
-
-class NotedGap(NamedTuple):
-    """Offsets of a state partition, both inclusive, that the tables have no records of, and why."""
-
-    first: int
-    last: int
-    reason: str | None
-
-
-NotedGaps = Mapping[int, Sequence[NotedGap]]
-"""Ascending, by state partition."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryScope:
-    """Share partitions: of a group, of topic ids, of a partition number; None: of all."""
-
-    group_id: str | None = None
-    topic_ids: Sequence[str] | None = None
-    partition: int | None = None
-
-    def expression(self) -> pc.Expression | None:
-        """The rows about them."""
-        return all_of(
-            None if self.group_id is None else pc.field("group_id") == self.group_id,
-            None if self.topic_ids is None else pc.field("topic_id").isin(list(self.topic_ids)),
-            None if self.partition is None else pc.field("partition") == self.partition,
-        )
-
-
-def read_completeness(tables: Tables, scope: HistoryScope, *, is_current: bool) -> HistoryCompleteness:
-    """What the history in `tables` lacks of the share partitions in `scope`. Without a history nothing is known."""
-    where = all_of(pc.field("next_offset").is_null(), scope.expression())
-    held = tables.read(HELD, columns=[*KEY_COLUMNS, "state_partition", "held"], where=where).to_pylist()
-    places: defaultdict[SharePartition, set[int]] = defaultdict(set)
-    for row in held:
-        places[share_partition_of(row)].add(row["state_partition"])
-    numbers = sorted({row["state_partition"] for row in held})
-    gaps, positions = noted_gaps(tables, numbers), change_positions(tables, numbers)
-    behind = (  # gaps behind the last record of the history, which has no row for them yet
-        MissingRecords(
-            key=None,
-            state_partition=n,
-            reason=UnknownReason.GAP,
-            first_record=max(gap.first, positions[n]),
-            last_record=gap.last,
-        )
-        for n, own in gaps.items()
-        for gap in own
-        if gap.last >= positions[n] > 0
-    )
-    missing = [*_of_rows(tables, scope, held), *behind]
-    placed = (_with_reason(each, gaps) for each in _with_places(tables, missing, gaps))
-    return HistoryCompleteness(
-        missing=tuple(placed),
-        is_current=is_current,
-        state_partitions={key: frozenset(own) for key, own in places.items()},
-        kept_from_ms=tables.transaction_version(CHANGES, DROPPED_BEFORE),
-    )
-
-
-def _of_rows(tables: Tables, scope: HistoryScope, held: Iterable[Mapping[str, Any]]) -> Iterator[MissingRecords]:
-    """The times that are unknown in the history, and the share partitions without a row in it."""
-    own: defaultdict[tuple[SharePartition, int], list[dict[str, Any]]] = defaultdict(list)
-    for event in sorted(_events(tables, scope), key=lambda event: int(event["record_offset"])):
-        own[share_partition_of(event), event["state_partition"]].append(event)
-    for (key, number), events in own.items():
-        yield from _of_share_partition(key, number, events)
-    for row in held:
-        key, number = share_partition_of(row), row["state_partition"]
-        if row["held"] == OffsetStatusKind.UNKNOWN.value and (key, number) not in own:
-            yield MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
-
-
-def _events(tables: Tables, scope: HistoryScope) -> list[dict[str, Any]]:
-    """State records (or gaps) that took offsets of a share partition to or from unknown; `is_loss`: to unknown."""
-    unknown = OffsetStatusKind.UNKNOWN.value
-    is_event = (pc.field("standing") == unknown) | (pc.field("before_standing") == unknown)
-    snapshot, found = tables.snapshot(CHANGES), []
-    columns, where = [*_EVENT, "standing", "before_standing"], all_of(is_event, scope.expression())
-    for batch in () if snapshot is None else snapshot.batches(columns=columns, where=where):
-        is_loss = pc.not_equal(batch["before_standing"], unknown)
-        found.append(_summed(pa.Table.from_batches([batch]).select(_EVENT).append_column("is_loss", is_loss)))
-    events: list[dict[str, Any]] = _summed(pa.concat_tables(found)).to_pylist() if found else []
-    return events
-
-
-def _summed(rows: pa.Table) -> pa.Table:
-    summed = rows.group_by(list(_EVENT), use_threads=False).aggregate([("is_loss", "max")])
-    return summed.select([*_EVENT, "is_loss_max"]).rename_columns([*_EVENT, "is_loss"])
-
-
-def _of_share_partition(
-    key: SharePartition, number: int, events: Sequence[Mapping[str, Any]]
-) -> Iterator[MissingRecords]:
-    """`events` in log order. Unknown times end at the first record with the whole state. An update takes offsets to
-    unknown, too, where only updates were read: it adds nothing to what is missing already."""
-    earlier = MissingRecords(key=key, state_partition=number, reason=UnknownReason.EARLIER)
-    open_now = [] if events[0]["is_loss"] else [earlier]
-    for event in events:
-        cause, offset, time = Cause(event["cause"]), event["record_offset"], event["record_timestamp_ms"]
-        if event["is_loss"]:
-            reason = _LOSS.get(cause, UnknownReason.NO_SNAPSHOT)
-            lost = replace(earlier, reason=reason, first_record=offset, after_ms=time)
-            if cause in _LOSS or not open_now:
-                open_now.append(lost if cause is Cause.GAP else replace(lost, last_record=offset))
-        elif cause in _WHOLE:
-            evidence = RecordPosition(state_partition=number, offset=offset, timestamp_ms=time, cause=cause)
-            yield from (replace(each, until=evidence) for each in open_now)
-            open_now = []
-    yield from open_now
-
-
-def noted_gaps(tables: Tables, numbers: Sequence[int]) -> NotedGaps:
-    """The gaps that the exporter and the retention noted, ascending, by state partition."""
-    where = pc.field("gap_first").is_valid() & pc.field("state_partition").isin(list(numbers))
-    found: defaultdict[int, list[NotedGap]] = defaultdict(list)
-    for row in tables.read("export_ranges", columns=["state_partition", *_GAP], where=where).to_pylist():
-        found[row["state_partition"]].append(NotedGap(*(row[name] for name in _GAP)))
-    return {number: sorted(own, key=lambda gap: gap.first) for number, own in found.items()}
-
-
-def dropped_gap(
-    gaps: NotedGaps, state_partition: int, *, at: int | None = None, before: int | None = None
-) -> NotedGap | None:
-    """The newest gap with what the retention dropped: with the state record `at`, or before the record `before`; with
-    neither, any. None: there is none."""
-    found = (
-        gap
-        for gap in reversed(gaps.get(state_partition, ()))
-        if gap.reason == DROPPED_BY_RETENTION
-        and (at is None or gap.first <= at <= gap.last)
-        and (before is None or gap.first < before)
-    )
-    return next(found, None)
-
-
-def _with_reason(missing: MissingRecords, gaps: NotedGaps) -> MissingRecords:
-    """`missing` with the retention as the reason where it was that."""
-    number, until = missing.state_partition, missing.until
-    if missing.reason is UnknownReason.GAP and missing.first_record is not None:
-        gap = dropped_gap(gaps, number, at=missing.first_record)
-        return missing if gap is None else replace(missing, reason=UnknownReason.DROPPED)
-    if missing.reason is UnknownReason.EARLIER:
-        gap = dropped_gap(gaps, number, before=None if until is None else until.offset)
-        if gap is not None:
-            return replace(missing, reason=UnknownReason.DROPPED, first_record=gap.first, last_record=gap.last)
-    return missing
-
-
-def _with_places(tables: Tables, missing: Sequence[MissingRecords], gaps: NotedGaps) -> Iterator[MissingRecords]:
-    """`missing` where those that are gaps have their end and the broker's time of the record before them."""
-    before: defaultdict[int, set[int]] = defaultdict(set)
-    for each in missing:
-        if each.reason is UnknownReason.GAP and each.first_record:
-            before[each.state_partition].add(each.first_record - 1)
-    times = _times(tables, before)
-    for each in missing:
-        first = each.first_record
-        if each.reason is not UnknownReason.GAP or first is None:
-            yield each
-            continue
-        ends = [gap.last for gap in gaps.get(each.state_partition, ()) if gap.first <= first <= gap.last]
-        yield replace(each, last_record=max(ends, default=None), after_ms=times.get((each.state_partition, first - 1)))
-
-
-def _times(tables: Tables, places: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], int]:
-    """The broker's time of exported records, by state partition and offset."""
-    if not places:
-        return {}
-    number, offset = pc.field("state_partition"), pc.field("offset")
-    where = reduce(or_, ((number == each) & offset.isin(list(own)) for each, own in places.items()))
-    rows = tables.read("state_records", columns=["state_partition", "offset", "timestamp_ms"], where=where)
-    return {(row["state_partition"], row["offset"]): row["timestamp_ms"] for row in rows.to_pylist()}

@@ -138,7 +138,7 @@ class SettledHistory:
         self, held: pa.Table, newer: Iterable[RawRecord], pruned: Mapping[int, tuple[int, int]], ends: Mapping[int, int]
     ) -> None:
         """Take in what `newer` records, up to `ends` (by state partition), make of the states `held`. `pruned`: first
-        offset, and offset after the last one, of the records before them that nobody has."""
+        offset, and offset after the last one, of the records before them that are not known."""
         gaps = {(number, end - 1): first for number, (first, end) in pruned.items()}
         # Each gap stands before a record that changes nothing: of a type that is not known.
         markers = [{"state_partition": n, "offset": at, "decode_status": "unknown_type"} for n, at in gaps]

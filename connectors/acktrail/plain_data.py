@@ -43,7 +43,7 @@ def to_json_value(value: Any) -> Any:
 
 def from_json_value(kind: type[T], data: Any, where: str = "$") -> T:
     """A value of the dataclass `kind` from plain data. Raises InputError: a field is missing, unknown, or of another
-    type."""
+    type; it names the way to the field."""
     try:
         return _read(kind, data)  # type: ignore[no-any-return]  # it was checked against `kind`
     except (TypeError, ValueError) as error:
@@ -75,7 +75,7 @@ def _read(kind: Any, data: Any) -> Any:
         raise TypeError(f"{wanted.__name__} wanted, {type(data).__name__} found")
     if parts:
         kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else parts
-        return tuple(_read(*each) for each in zip(kinds, data, strict=True))
+        return tuple(_at(index, *each) for index, each in enumerate(zip(kinds, data, strict=True)))
     return _read_dataclass(kind, data) if wanted is dict else kind(data)
 
 
@@ -83,4 +83,12 @@ def _read_dataclass(kind: type, data: Mapping[str, Any]) -> Any:
     names, hints = _names(kind), _hints(kind)
     if odd := sorted(set(names) ^ data.keys()):
         raise ValueError(f"field {odd[0]!r} is {'missing' if odd[0] in names else 'not known'}")
-    return kind(**{name: _read(hints[name], data[name]) for name in names})
+    return kind(**{name: _at(name, hints[name], data[name]) for name in names})
+
+
+def _at(place: str | int, kind: Any, data: Any) -> Any:
+    """A part, whose place an error names."""
+    try:
+        return _read(kind, data)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from error

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from change.test_safety_on_broker import killed
 from change.world import World
 from confluent_kafka import AcknowledgeType
+from drivers import command_line
 from servers.kafka_proxy import kafka_proxy
 from servers.releases import releases
 from servers.workload import until
@@ -20,6 +23,7 @@ from acktrail.change.audit.integrity import checked_audit
 from acktrail.change.audit.journal import read_audit
 from acktrail.change.execution.execute_reset import raise_unless_ok
 from acktrail.change.lifecycle.plan_status import list_plans
+from acktrail.config import TablesConfig
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import OutcomeUnknown, PlanStale
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -76,8 +80,8 @@ class Forgetful:
         with ShareGroupAdmin(self.world.kafka) as admin:
             return StateTopic(admin).log_offsets({partition})[partition]
 
-    def work(self, group: str, records: int, keep: int | None = None) -> None:
-        """The group acknowledges `records` records, each in a write of its own, but not the one at
+    def work(self, group: str, records: int, keep: int | None = None, after: Callable[[], Any] = lambda: None) -> None:
+        """The group acknowledges `records` records, each in a write of its own with `after` it, but not the one at
         offset `keep`."""
         left, deadline = records, time.monotonic() + 240
         with self.world.workload.share_consumer(group, TOPIC, **{"share.acknowledgement.mode": "explicit"}) as consumer:
@@ -88,6 +92,7 @@ class Forgetful:
                     consumer.acknowledge(message, AcknowledgeType.RELEASE if is_kept else AcknowledgeType.ACCEPT)
                     if not is_kept:
                         consumer.commit_sync()
+                        after()
                         left -= 1
                 consumer.commit_sync()
         self.world.wait_empty(group)
@@ -173,16 +178,36 @@ def test_a_late_request_undoes_the_plan_after_it(forgetful: Forgetful, group: st
 
 
 @pytest.mark.full
-def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(forgetful: Forgetful) -> None:
-    """Sent and not verified, then the group works and the records are pruned: unknown, never overwritten. What nobody
-    can say keeps nobody from the next plan."""
-    world, group = forgetful.world, forgetful.group()
-    forgetful.work(group, 2, keep=0)
-    plan = world.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)}, allow_skip=True)
-    world.execute(plan)
-    end = forgetful.log_end(group)
-    forgetful.work(group, WORKED)
-    until(lambda: forgetful.log_start(group) > end, what="the records to be pruned")
-    assert {row["status"] for row in world.verify(plan, wait_s=0)} == {"UNKNOWN"}
-    assert standing(world, plan) == "UNKNOWN"
-    world.reset(groups=[group], topics=[TOPIC], strategies={"to-earliest": None})
+def test_a_reset_is_not_called_overwritten_because_its_records_are_pruned(
+    forgetful: Forgetful, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sent and not verified, then the group works and the records are pruned: unknown, never overwritten; done where
+    the tables have kept the records. What nobody can say keeps nobody from the next plan."""
+    world = forgetful.world
+    exported = World(world.kafka, TablesConfig(uri=str(tmp_path / "exported")))
+    answered, kept = (forgetful.group() for _ in range(2))
+    plans: dict[str, dict[str, Any]] = {}
+    for group in (answered, kept):
+        forgetful.work(group, 2, keep=0)
+        own = exported if group == kept else world
+        plans[group] = own.plan(groups=[group], topics=[TOPIC], strategies={"to-offset": str(TARGET)}, allow_skip=True)
+    world.execute(plans[answered])
+    killed(exported, plans[kept], "after", tmp_path)
+    ends = {group: forgetful.log_end(group) for group in plans}
+    options = ("--bootstrap-server", world.kafka.bootstrap_servers, "--tables", exported.tables.uri)
+
+    def export() -> None:
+        assert command_line.run(capsys, "run", "export", "--state-only", *options).code == 0
+
+    export()
+    forgetful.work(kept, WORKED, after=export)
+    forgetful.work(answered, WORKED)
+    for group, end in ends.items():
+        until(lambda group=group, end=end: forgetful.log_start(group) > end, what=f"{group} to be pruned")
+    found = {
+        group: {row["status"] for row in (exported if group == kept else world).verify(plan, wait_s=0)}
+        for group, plan in plans.items()
+    }
+    assert found == {answered: {"UNKNOWN"}, kept: {"OK"}}
+    assert standing(world, plans[answered]) == "UNKNOWN"
+    world.reset(groups=[answered], topics=[TOPIC], strategies={"to-earliest": None})

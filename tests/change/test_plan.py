@@ -89,7 +89,7 @@ def test_no_number_or_word_can_be_changed_by_hand() -> None:
         (lambda d: d | {"format": "x"}, "is no plan of a change"),
         (lambda d: d | {"more": 1}, "field 'more' is not known"),
         (lambda d: {k: v for k, v in d.items() if k != "totals"}, "field 'totals' is missing"),
-        (lambda d: d | {"created_at_ms": "1"}, "int wanted, str found"),
+        (lambda d: d | {"created_at_ms": "1"}, "created_at_ms: int wanted, str found"),
         (lambda d: d | {"created_at_ms": True}, "int wanted, bool found"),
         (lambda d: d | {"plan_hash": "sha256:0"}, "[edited_plan]"),
         (lambda d: [d], "is no plan of a change"),

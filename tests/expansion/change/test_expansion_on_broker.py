@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 CREATE_PARTITIONS = 37
 EDITS = [
     ('"new_count": 2', '"new_count": 9', "[edited_plan]"),
-    ('"new_count": 2', '"new_count": "2"', "int wanted, str found"),
+    ('"new_count": 2', '"new_count": "2"', "new_count: int wanted, str found"),
     ('"version": 1', '"version": 2', "version"),
     ("acktrail-plan", "acktrail-reset-plan", "plan of a change"),
 ]

@@ -4,7 +4,7 @@ A reset is one snapshot record: the new start offset, no batches, leader epoch 0
 known, written when it was created, a higher snapshot epoch, the group's epoch as its state epoch. A snapshot that a
 quiet shard writes later has another create time and changes nothing. A leader never writes another state epoch, and
 never moves a start offset back: only a request does (KIP-932, `ShareCoordinatorShard`). Where records were pruned
-before they were read, what is left and the present state decide, often as unknown.
+before they were read, and were not exported, the present state alone decides, often as unknown.
 """
 
 from __future__ import annotations

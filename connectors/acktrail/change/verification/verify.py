@@ -29,6 +29,7 @@ from acktrail.change.execution.attempt import (
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status, standings
 from acktrail.change.planning.change_plan import ChangePlan
 from acktrail.change.planning.reset_plan import ResetPlan
+from acktrail.change.verification.exported_records import exported_between
 from acktrail.change.verification.partition_outcome import (
     GroupNow,
     Place,
@@ -139,16 +140,17 @@ class _Verification:
         return [self._judged(one, states, groups.get(one.row.group_id)) for one in self._asked]
 
     def _read(self) -> None:
-        """Take in what came since the last time. Where records were pruned meanwhile, or the log lost its end, what is
-        left is taken in."""
+        """Take in what came since the last time. Where records were pruned meanwhile, the tables may still have them;
+        without them, or where the log lost its end, what is left is taken in."""
         before = self._position
         try:
             records, self._position = self._lookup.read_from(self._keys, before)
         except RetryableError:
             starts = self._lookup.bounds(before)[0]
-            if all(at >= starts[p] for p, at in before.items()):
+            pruned = {p: (at, starts[p]) for p, at in before.items() if at < starts[p]}
+            if not pruned:
                 raise
-            self._is_complete = False
+            self._fill(pruned)
             from_there = {p: max(at, starts[p]) for p, at in before.items()}
             records, self._position = self._lookup.read_from(self._keys, from_there)
         if any(self._position[partition] < at for partition, at in before.items()):
@@ -156,6 +158,14 @@ class _Verification:
         for key, addressed in records:
             if addressed.record is not None:
                 self._seen[key].append(((addressed.raw.state_partition, addressed.raw.offset), addressed.record))
+
+    def _fill(self, pruned: Mapping[int, tuple[int, int]]) -> None:
+        found = None
+        if self._is_complete:
+            found = exported_between(self._journal.tables, self._plan.cluster, self._keys, pruned)
+        self._is_complete = found is not None
+        for key, seen in found or ():
+            self._seen[key].append(seen)
 
     def _judged(self, one: SentPartition, states: StateFacts, group: GroupNow | None) -> ResetOutcome:
         key = one.row.share_partition

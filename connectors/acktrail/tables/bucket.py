@@ -179,7 +179,7 @@ def _profile(shown: str) -> Any:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         raise MissingDependency(
-            "leases and Parquet files cannot use a profile's credentials without boto3",
+            "buckets cannot be used with a profile's credentials without boto3",
             hint="pip install boto3, or put aws_access_key_id and aws_secret_access_key into the file of options",
         ) from None
     try:
@@ -198,8 +198,8 @@ def _marks(meta: Mapping[str, Any]) -> dict[str, str]:
 
 def ensure_conditional_put(root: TableRoot) -> None:
     """Put an object twice, each time only if it is not there, and see that the second put fails (else
-    ConfigurationError). Once a process and root; a local folder is trusted, and a profile's storage where boto3, which
-    reads profiles, is not installed.
+    ConfigurationError). Once a process and root; a local folder is trusted. Raises MissingDependency: a profile's
+    credentials without boto3.
 
     A Delta commit is safe only where a put with ``If-None-Match: *`` fails when the object is there. Some servers
     ignore the condition and overwrite: with them, one of two commits made at the same time vanishes without an error.
@@ -207,13 +207,9 @@ def ensure_conditional_put(root: TableRoot) -> None:
     if root.is_local or root.uri in _trusted:
         return
     bucket, name = Bucket(root), f"_acktrail_probe_{uuid.uuid4().hex}"
-    try:
-        made = [bucket.put(name, b"", "create") is not None for _ in range(2)]
-    except MissingDependency:
-        made = [True, False]
-    else:
-        with root.translated():
-            root.storage().delete_file(name)
+    made = [bucket.put(name, b"", "create") is not None for _ in range(2)]
+    with root.translated():
+        root.storage().delete_file(name)
     if made != [True, False]:
         raise storage_failure(OSError("the storage ignores conditions"), root.shown)
     _trusted.add(root.uri)

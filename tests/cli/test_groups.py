@@ -110,6 +110,23 @@ def test_patterns(ask: Callable[..., Done]) -> None:
     assert "unknown share group that matches" in ask("describe", "--group-glob", f"{PREFIX}-zzz*").complaint(2)
 
 
+def test_state_shows_each_group_as_a_whole(ask: Callable[..., Done]) -> None:
+    """One line a group, with its coordinator, as `kafka-share-groups.sh --state` has it."""
+    header, line = ask("describe", IDLE, "--state").stdout.splitlines()[:2]
+    row = dict(zip(header.split(), line.split(), strict=True))
+
+    assert row.pop("GROUP-EPOCH").isdigit()
+    assert row == {
+        "GROUP": IDLE,
+        "COORDINATOR": "1",
+        "ASSIGNOR": "simple",
+        "STATE": "Empty",
+        "#MEMBERS": "0",
+        "LAG": "10",
+    }
+    assert "exclude each other" in ask("describe", IDLE, "--members", "--state").complaint(2)
+
+
 def test_all_groups_are_every_share_group(ask: Callable[..., Done]) -> None:
     """--all-groups describes what the listing has, and excludes names."""
     described = {row["group"] for row in ask("describe", "--all-groups", "--json").rows}

@@ -170,3 +170,22 @@ def members_text(group: GroupDescription) -> str:
         for member in group.members
     ]
     return table(headers, rows)
+
+
+def states_text(answers: Iterable[GroupAnswer]) -> str:
+    """One line a group: its coordinator, and the group as a whole."""
+    headers = ("GROUP", "COORDINATOR", "ASSIGNOR", "STATE", "GROUP-EPOCH", "#MEMBERS", "LAG")
+    rows = [
+        (
+            one.group_id,
+            group.coordinator_id,
+            group.assignor,
+            group.state,
+            group.group_epoch,
+            len(group.members),
+            one.lag,
+        )
+        for one in answers
+        if (group := one.group) is not None
+    ]
+    return table(headers, rows) if rows else ""

@@ -81,6 +81,7 @@ def describe(
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every share group.")] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Only topics that match: orders, 'orders-*'.")] = None,
     members: Annotated[bool, typer.Option("--members", help="Show the members instead of the offsets.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show the groups as a whole instead.")] = False,
     *,
     at: OfCluster,
 ) -> None:
@@ -92,6 +93,8 @@ def describe(
     """
     from acktrail.kafka.admin import ShareGroupAdmin
 
+    if members and state:
+        raise InputError("--members and --state exclude each other", hint="give one of them")
     with ShareGroupAdmin(at.kafka) as admin:
         wanted = group_answers.selected_ids(admin, groups or (), patterns or (), all_groups=all_groups)
         answers = describe_all(admin, wanted, topic)
@@ -100,7 +103,7 @@ def describe(
     else:
         found = [(answer, answer.group) for answer in answers if answer.group is not None]
         texts = (members_text(group) if members else offsets_text(answer, group) for answer, group in found)
-        text = "\n\n".join(texts)
+        text = group_answers.states_text(answers) if state else "\n\n".join(texts)
         typer.echo(text, nl=bool(text))
     raise_first(answers)
 

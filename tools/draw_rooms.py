@@ -34,6 +34,7 @@ PACKAGES: Final = {
 ABOUT: Final = {
     "acktrail.cli": "the command acktrail",
     "acktrail.change": "plan, approve, apply, undo",
+    "acktrail.group_changes": "deletions, configurations",
     "acktrail.embedded": "a broker, an Airflow to try",
     "acktrail.export": "from Kafka to tables",
     "acktrail.reconcile": "verdicts, findings, statuses",

@@ -19,12 +19,12 @@ from acktrail.change import api
 from acktrail.change.change_kind import parse_plan
 from acktrail.change.cluster import Cluster
 from acktrail.change.execution.attempt import OpenRequests
-from acktrail.change.group_changes import GroupChangePlan, plan_deletion
 from acktrail.change.lifecycle.plan_status import undo_request
 from acktrail.change.new_plans import make_plan
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import ResetRequest, parse_request
 from acktrail.config import KafkaConfig, TablesConfig
+from acktrail.group_changes.group_change_plan import GroupChangePlan, plan_deletion
 from acktrail.kafka.client.client_settings import to_librdkafka
 from acktrail.plain_data import to_json_value
 

@@ -30,9 +30,9 @@ Row = Mapping[str, Any]
 _OF_TRUNK: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("reset", "undo"), "acktrail.change.execution.reset_kind:RESET"),
-        "delete_groups": "acktrail.change.group_kinds:DELETE_GROUPS",
-        "delete_offsets": "acktrail.change.group_kinds:DELETE_OFFSETS",
-        "alter_configs": "acktrail.change.group_kinds:ALTER_CONFIGS",
+        "delete_groups": "acktrail.group_changes.group_kinds:DELETE_GROUPS",
+        "delete_offsets": "acktrail.group_changes.group_kinds:DELETE_OFFSETS",
+        "alter_configs": "acktrail.group_changes.group_kinds:ALTER_CONFIGS",
     }
 )
 

@@ -156,7 +156,7 @@ def _plan_deletion(
     """Of `topics` alone where some are named, else of the groups."""
     from acktrail.change import api
     from acktrail.change.cluster import Cluster
-    from acktrail.change.group_changes import plan_deletion
+    from acktrail.group_changes.group_change_plan import plan_deletion
 
     target = at.needed if execute else at.optional
     with Cluster(at.kafka) as cluster:
@@ -215,7 +215,7 @@ def set_(
     Example: acktrail groups config set --group billing share.auto.offset.reset=earliest --execute
     """
     from acktrail.change.cluster import Cluster
-    from acktrail.change.group_changes import plan_configs
+    from acktrail.group_changes.group_change_plan import plan_configs
 
     wanted: dict[str, str | None] = dict.fromkeys(unset or ())
     for setting in settings or ():

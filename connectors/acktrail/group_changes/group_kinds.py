@@ -15,7 +15,6 @@ from acktrail.change.collection.facts import (
     StateFacts,
 )
 from acktrail.change.execution.attempt import Attempt, Execution
-from acktrail.change.group_changes import GroupChange, GroupChangePlan, planned_again
 from acktrail.change.lifecycle.plan_life import OPEN, ChangeStatus, GroupStatus, Status
 from acktrail.change.planning.change_plan import (
     PartitionPlan,
@@ -24,6 +23,7 @@ from acktrail.change.planning.change_plan import (
 from acktrail.change.verification.partition_outcome import VerifiedPartition, verified_partition
 from acktrail.change.verification.verify import check_free, group_outcome, note_found, until
 from acktrail.errors import AcktrailError, OutcomeUnknown, PartlyDone, PlanStale
+from acktrail.group_changes.group_change_plan import GroupChange, GroupChangePlan, planned_again
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.changes import ChangeResult, ConfigsChange, Outcome, raise_unless_done
 from acktrail.kafka.client.error_codes import GROUP_ID_NOT_FOUND, NONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -30,6 +31,8 @@ _LEFT_ALONE = {
 }
 
 sys.dont_write_bytecode = False  # five processes would rewrite the assertions of all tests, in every run
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: what tests start gets Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # until all tests are collected: what is imported and collected stays
 os.environ.setdefault("ACKTRAIL_SPARK_MASTER", "in-process")  # tests of Spark ask for it
 settings.register_profile("quick", max_examples=30, derandomize=True, deadline=None)

@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_brings_the_dag_files(unpacked: Path) -> None:
     """Byte by byte those of the checkout; what `acktrail config dags` prints is their folder in the wheel."""
-    probe = "import acktrail.embedded.airflow_api as found; print(found.dags_folder())"
+    probe = "import acktrail.embedded.airflow_standalone as found; print(found.dags_folder())"
     done = subprocess.run([sys.executable, "-c", probe], cwd=unpacked, check=True, capture_output=True, text=True)
     folder = Path(done.stdout.strip())
 

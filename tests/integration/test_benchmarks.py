@@ -36,7 +36,7 @@ SMALL: Final[dict[str, dict[str, Any]]] = {
     "reset": {"groups": 2, "partitions": 2, "rounds": 1},
     "describe": {"group": "g-000", "rounds": 1, "partitions": 2, "some": 3, "many": 5},
     "maintenance": {"days": 4, "minutes": 60, "state_partitions": 2},
-    "statuses": {"share_partitions": 50, "modelled": 5, "groups": 2, "partitions": 2, "days": 3},
+    "statuses": {"share_partitions": 50, "groups": 2, "partitions": 2, "days": 3},
     "pages": {"groups": 8, "partitions": 2, "runs": 4, "fine_days": 0.1, "hourly_days": 0, "rounds": 1},
     "day": {
         "loads": (Load(groups=1, partitions=2, updates_a_minute=60),),

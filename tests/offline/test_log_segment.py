@@ -19,7 +19,7 @@ from acktrail.format.columns.decoding.batch_columns import unpacked
 from acktrail.format.wire.dialects import KAFKA_4_2
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.format.wire.record_batch import Compression
-from acktrail.offline import log_segment as batches_module
+from acktrail.offline import log_batches as batches_module
 from acktrail.offline.log_segment import ReadReport, SegmentDamage, SegmentDamageStatus, read_segment
 
 FOLDER = "__share_group_state-3"

@@ -16,8 +16,8 @@ from acktrail.errors import AcktrailError
 
 _TIMEOUT_S: Final = 30.0
 _ASK_S: Final = 0.5
-_TRIES: Final = 5
-_TAIL_LINES: Final = 30
+TRIES: Final = 5
+TAIL_LINES: Final = 30
 _FAILED: Final = ("failed", "upstream_failed")
 
 
@@ -131,7 +131,7 @@ class AirflowApi:
         return f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
 
     def send(
-        self, method: str, path: str, body: object = None, *, token: bool = True, tries: int = _TRIES
+        self, method: str, path: str, body: object = None, *, token: bool = True, tries: int = TRIES
     ) -> dict[str, Any]:
         """The JSON object that one request returns; sent again while Airflow is busy or silent, at most `tries` times.
 
@@ -260,7 +260,7 @@ def task_log(logs: Path, dag_id: str, run_id: str, task_id: str, try_number: int
         lines = [_text_and_reason(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         lines = []
-    tail = tuple(" ".join(filter(None, line)) for line in lines[-_TAIL_LINES:])
+    tail = tuple(" ".join(filter(None, line)) for line in lines[-TAIL_LINES:])
     return TaskLog(path=path, tail=tail, reason=next((reason for _, reason in reversed(lines) if reason), ""))
 
 

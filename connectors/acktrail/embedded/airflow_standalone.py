@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple, Self
 
 from acktrail.config import environment
-from acktrail.embedded.airflow_api import _TAIL_LINES, _TRIES, AirflowApi, DagWatch, polling
+from acktrail.embedded.airflow_api import TAIL_LINES, TRIES, AirflowApi, DagWatch, polling
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
 
@@ -38,7 +38,7 @@ class AirflowNotStarted(AcktrailError):
         super().__init__(f"Airflow did not start: {reason}", hint=f"see {log_path}", data={"log_path": str(log_path)})
         with contextlib.suppress(OSError):
             lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-            self.add_note("\n".join(lines[-_TAIL_LINES:]))
+            self.add_note("\n".join(lines[-TAIL_LINES:]))
 
 
 class AirflowStandalone:
@@ -155,7 +155,7 @@ def free_ports() -> AirflowPorts:
     """Three free ports. Raises ConfigurationError when there are none."""
     chosen = random.SystemRandom()
     found: set[int] = set()
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         port = chosen.randint(_FIRST_PORT, _LAST_PORT)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))

@@ -54,7 +54,7 @@ ABOUT: Final = {
     "acktrail_demo": "branch: try it, faults",
     "acktrail_drafts": "branch: old formats",
     "acktrail_expansion": "branch: more partitions",
-    "acktrail_plugins": "branch: more connectors",
+    "acktrail_plugins": "branch: connectors, migration",
 }
 """What each room is for, in a few words."""
 _BRANCHES: Final = frozenset(room for room, words in ABOUT.items() if words.startswith("branch"))

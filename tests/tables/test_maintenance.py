@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -244,6 +245,20 @@ def test_files_that_others_replaced_are_left_to_them(tables: Tables) -> None:
     snapshot.delta.optimize.compact()
     assert not commit_rewrite(tables, RECORDS, third, what="compact")
     assert rows_of(tables)["offset"].to_pylist() == list(range(35))
+    ensure_accounted(tables)
+
+
+def test_two_at_once_beside_an_exporter(tables: Tables) -> None:
+    """In threads, which share what they opened of a table: no record is lost, doubled or twice in a range."""
+    exporter = Exporter(tables, 10, 20)
+    exporter.commit(8)
+    with ThreadPoolExecutor(2) as others:
+        for _ in range(6):
+            both = [others.submit(maintain, tables.config, MaintenancePolicy(small_files=2)) for _ in range(2)]
+            exporter.commit(4)
+            for each in both:
+                each.result()
+    assert Counter(rows_of(tables)["offset"].to_pylist()) == Counter([*range(320), *range(640)])
     ensure_accounted(tables)
 
 

@@ -12,11 +12,11 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MOST_MODULES: Final = 16
 LIMITS: Final = {
-    "lines of the wheel": 49_540,
-    "lines of the trunk": 42_963,
-    "lines of tests": 46_105,
-    "lines of the largest room": 5_320,
-    "modules": 390,
+    "lines of the wheel": 46_710,
+    "lines of the trunk": 39_215,
+    "lines of tests": 43_042,
+    "lines of the largest room": 4_197,
+    "modules": 325,
 }
 """Lines of code, Python and templates, without blank lines, comments and docstrings; these numbers only fall."""
 PRODUCT_CODE: Final = frozenset({".py", ".html"})

@@ -44,11 +44,10 @@ def lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig:
 
 
 def optional_lean_tables(uri: str | None, options_file: Path | None) -> TablesConfig | None:
-    """`lean_tables`; None where neither the arguments nor the environment name a root."""
-    found = TablesConfig.optional_from_environment(uri, options_file)
-    if found is not None:
-        forgo_pandas()
-    return found
+    """`lean_tables`; None where neither the arguments nor the environment name a root: what the command then reads of
+    Kafka alone needs no pandas either."""
+    forgo_pandas()
+    return TablesConfig.optional_from_environment(uri, options_file)
 
 
 def lean_history(uri: str | None, options_file: Path | None) -> HistoryReader:

@@ -25,6 +25,13 @@ _FEW_BYTES: Final = 1 << 16
 """Enough for the batch with one record, and not much more."""
 
 
+_FIELDS: Final = {name: name for name in ("offset", "key", "value")} | {
+    "state_partition": "partition",
+    "timestamp_ms": "timestamp",
+}
+"""Of a ``RawRecord``: the columns of ``RAW_RECORDS``."""
+
+
 class PrunedOffsets(NamedTuple):
     """Offsets of a partition, both ends inclusive, that the log does not hold any more."""
 
@@ -133,16 +140,15 @@ def between(rows: pa.Table, first: int, end: int | None) -> pa.Table:
     return rows if wanted.all() else rows.filter(pa.array(wanted))
 
 
+def raw_record(rows: pa.Table, row: int) -> RawRecord:
+    """One of the rows of ``RAW_RECORDS`` as a record; nothing of Arrow's functions on arrays has to be imported."""
+    return RawRecord(**{field: rows.column(name)[row].as_py() for field, name in _FIELDS.items()})
+
+
 def raw_records(rows: pa.Table) -> Iterator[RawRecord]:
     """Rows of ``RAW_RECORDS`` as records."""
     for row in rows.to_pylist():
-        yield RawRecord(
-            state_partition=row["partition"],
-            offset=row["offset"],
-            timestamp_ms=row["timestamp"],
-            key=row["key"],
-            value=row["value"],
-        )
+        yield RawRecord(**{field: row[name] for field, name in _FIELDS.items()})
 
 
 def records_at(topic: StateTopic, offsets: Mapping[int, int]) -> dict[int, RawRecord | None]:

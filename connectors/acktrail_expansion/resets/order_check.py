@@ -46,14 +46,15 @@ _NOT_SINGLE: Final = (
 
 def key_order_check(tables: TablesConfig | None, cluster_id: str, topics: Mapping[str, TopicFacts]) -> KeyOrderCheck:
     """By what the tables have of the topics of a plan that are there and have more than one partition."""
-    from acktrail.tables.delta.store import Tables
-    from acktrail_expansion.resets.fenced_expansions import fenced_expansions
-
     ids = {name: each.topic_id for name, each in topics.items() if each.topic_id and each.partition_count > 1}
     counts = {topic_id: topics[name].partition_count for name, topic_id in ids.items()}
     found: Mapping[str, Expansions] = {}
-    with suppress(AcktrailError):
-        found = fenced_expansions(Tables(tables), cluster_id, counts) if tables and counts else {}
+    if tables and counts:
+        from acktrail.tables.delta.store import Tables
+        from acktrail_expansion.resets.fenced_expansions import fenced_expansions
+
+        with suppress(AcktrailError):
+            found = fenced_expansions(Tables(tables), cluster_id, counts)
     known = {name: found.get(topic_id) for name, topic_id in ids.items()}
     return KeyOrderCheck(known=known, ordered=ordered_groups())
 

@@ -46,7 +46,7 @@ TIME: Final = "2026-08-01T12:00:00Z, how long ago (1h), or epoch ms"
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OfTables:
     """Which tables a command works with, and in which form it answers."""
 
@@ -65,7 +65,7 @@ class OfTables:
         return optional_lean_tables(self.tables, self.tables_options)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OfCluster:
     """Which cluster a command asks, and in which form it answers."""
 
@@ -79,17 +79,9 @@ class OfCluster:
         return KafkaConfig.from_environment(self.bootstrap_server, self.client_config)
 
 
-@dataclass(frozen=True, slots=True)
-class OfBoth(OfTables):
+@dataclass(frozen=True)
+class OfBoth(OfCluster, OfTables):
     """Which tables and which cluster a command works with, and in which form it answers."""
-
-    bootstrap_server: BootstrapServer = None
-    client_config: ClientConfig = None
-
-    @property
-    def kafka(self) -> KafkaConfig:
-        """How to reach the cluster. Raises ConfigurationError: no broker is named."""
-        return KafkaConfig.from_environment(self.bootstrap_server, self.client_config)
 
 
 def command_group(about: str) -> typer.Typer:

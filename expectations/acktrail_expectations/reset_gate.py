@@ -34,6 +34,7 @@ _NUMBERS: Final = (
     *("passed_acknowledged", "passed_archived", "skipped"),
 )
 _TEXTS: Final = ("group_id", "topic", "topic_id", "clamp")
+_TYPES: Final = dict.fromkeys(_TEXTS, "object") | dict.fromkeys(_NUMBERS, "Int64") | {"refused": "boolean"}
 _RESULT_COLUMNS: Final = (
     "attempt", "group_id", "topic", "topic_id", "partition", "target_offset", "status", "start_offset_after",
     "described_start_offset", "state_epoch_before", "state_epoch_after", "evidence_offset", "verified_at",
@@ -114,9 +115,9 @@ def reset_plan_frame(plan: ChangePlan) -> pd.DataFrame:
         `records_to_deliver` (log end less target, without the offsets that are no records) and
         `sum_of_delivered_again` (what lies below the start offset, and what is finished in the state).
     """
-    types = dict.fromkeys(_NUMBERS, "Int64") | {"refused": "boolean"}
-    rows = pd.DataFrame(partition_rows(plan), columns=[*_TEXTS, *types]).astype(types)
-    frame = _with_topic_ids(rows)
+    rows = partition_rows(plan)
+    columns = {name: pd.array([row[name] for row in rows], dtype=kind) for name, kind in _TYPES.items()}
+    frame = _with_topic_ids(pd.DataFrame(columns))  # at no time floats: they do not hold every offset
     refused = known_true(frame["refused"])
     may_skip = isinstance(plan, ResetPlan) and plan.request.may_skip
     sent = where(frame["target_offset"], ~refused)

@@ -7,7 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from expectations.gate_scenes import ALL_CHECKS, compared, export_more, failed, idle_run, named, stored, validate
+from expectations.gate_scenes import (
+    ALL_CHECKS,
+    CHECKS,
+    compared,
+    export_more,
+    failed,
+    idle_run,
+    named,
+    stored,
+    validate,
+)
 from expectations.sample_tables import (
     RUN,
     changed,
@@ -26,8 +36,10 @@ from acktrail.config import TablesConfig
 from acktrail.errors import ConcurrentCommit, InputError, QualityGateFailed
 from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
+from acktrail.model.rules.quality_rule import QualitySeverity
 from acktrail.tables.delta.store import Tables
 from acktrail.tables.delta.table_snapshot import reconciliation_commit
+from acktrail_expectations.evaluation import checks_of
 from acktrail_expectations.gate import validate_run
 from acktrail_expectations.results import record, recorded
 from acktrail_expectations.run_data import SEQUENCE, RunData
@@ -50,6 +62,14 @@ def test_a_clean_run_passes_and_is_recorded_once(tmp_path: Path) -> None:
     assert "fails" not in {row["state"] for row in counted}
     assert summary.cluster_id == "cluster-1"
     assert set(stored(config)["cluster_id"].to_pylist()) == {"cluster-1"}
+
+
+@pytest.mark.parametrize(("suite", "count", "critical"), CHECKS)
+def test_suites_have_all_their_checks(suite: str, count: int, critical: int) -> None:
+    """A check that gets lost, doubled or loses its severity shows in the counts."""
+    rules = [check.rule for check in checks_of(suite)]
+    assert len({rule.id for rule in rules}) == len(rules) == count
+    assert sum(rule.severity is QualitySeverity.CRITICAL for rule in rules) == critical
 
 
 def test_a_critical_failure_stops_the_run_after_it_is_recorded(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ from acktrail.errors import QualityGateFailed, UnknownName
 from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.model.rules.catalogue import RULE_BY_ID
 from acktrail.tables.delta.store import Tables
+from acktrail_expectations import evaluation
 from acktrail_expectations.reset_gate import validate_plan, validate_result
 from acktrail_expectations.results import recorded
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("plain_engine")]
 
+GREAT_EXPECTATIONS = evaluation._outcomes
 AT = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 OF_PLAN = {"cluster_id": "c", "run_id": "r", "plan_id": "p", "group_id": "g", "partition": 0}
 PLANNED: dict[str, Any] = {
@@ -124,6 +126,19 @@ def test_each_damage_breaks_its_rule(tmp_path: Path, of: str, change: dict[str, 
             check()
     else:
         assert rule in {result.expectation for result in check().failed}
+
+
+def test_great_expectations_itself_stops_a_bad_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own engine, on offsets that no float holds beside one that is missing: what is wrong is found, and only
+    that."""
+    monkeypatch.setattr(evaluation, "_outcomes", GREAT_EXPECTATIONS)
+    far = 2**63 - 1
+    moved = {"log_end_offset": far, "wanted_offset": far - 8, "target_offset": far - 8}
+    assert validate_plan(plan_of(tmp_path, {**PLANNED, **moved}, REFUSED), "p").failed == ()
+    off_by_one = {**PLANNED, **moved, "wanted_offset": far - 9}
+    with pytest.raises(QualityGateFailed) as caught:
+        validate_plan(plan_of(tmp_path / "bad", off_by_one, REFUSED), "p")
+    assert caught.value.failures == (("reset_plan", "target_is_wanted_unless_clamped", 1),)
 
 
 def test_what_is_allowed_passes(tmp_path: Path) -> None:

@@ -144,8 +144,9 @@ def _verify_command(
 
     Reconciliation and history read only new records, and continue from what the run before saved. This replays all
     records from the beginning and compares: saved states, every change of the history, the states it continues from.
-    Writes nothing. Exit code 6 when something differs: then delete the table named and run `acktrail run reconcile`,
-    which writes it again.
+    Writes nothing. Exit code 6 when something differs. Where it is `replay_memory`, `held_states` or
+    `delivery_history`, delete that table: the next `acktrail run reconcile` writes it again. Where it is
+    `state_records`, never: restore it from the storage's own versions or a backup.
 
     Example: acktrail tables verify --tables /data/acktrail
     """

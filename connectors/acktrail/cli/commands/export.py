@@ -239,6 +239,7 @@ def _repair_json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
         "executed": executed,
         "is_sound": found.report.is_sound,
         "damages": [asdict(each) for each in found.report.damages],
+        "other_faults": found.report.other_faults(),
         "exported_again" if executed else "available": _stretches(found.available),
         "gone": _stretches(found.gone),
     }

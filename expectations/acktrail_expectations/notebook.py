@@ -3,7 +3,7 @@ tables of a run. For notebooks, Data Docs and exported suites; the gate itself n
 
 Nothing is sent anywhere: analytics are off, and the context keeps all of it in memory. As shipped each page of Data
 Docs loads scripts and styles from seven hosts and an image that counts readers, and the index is empty without them.
-Here they are removed, a policy in each page forbids all others, and the index is a plain table of links. No page has
+Here they are removed, a policy in each page stops the rest, and the index is a plain table of links. No page has
 values of the tables: results are counts.
 """
 
@@ -35,7 +35,7 @@ from acktrail_expectations.suite_frames import SuiteFrame, record_frames, suite_
 _COUNTS: Final = {"result_format": "BASIC", "exclude_unexpected_values": True}
 """Counts without values: Data Docs do not escape what a group or a topic is called."""
 _REMOVED: Final = re.compile(
-    r"<script\b.*?</script\s*>|<(?:script|link|img|iframe|object|embed|source)\b[^>]*>", re.DOTALL
+    r"<script\b.*?</script\s*>|<(?:script|link|img|iframe|object|embed|source)\b[^>]*>", re.DOTALL | re.IGNORECASE
 )
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _HEAD: Final = (
@@ -187,8 +187,8 @@ def _offline_site(folder: Path, passed: Mapping[str, bool]) -> Path:
 
 
 def offline(page: str) -> str:
-    """`page` without scripts and all else that loads something, with a policy that forbids the rest. Raises
-    DocsNotMade: it has no place for the policy."""
+    """`page` without the elements that load something in Great Expectations' pages, with a policy that stops a browser
+    from loading any other. Raises DocsNotMade: it has no place for the policy."""
     changed = _REMOVED.sub("", page).replace("<head>", f"<head>{_HEAD}", 1)
     if _POLICY not in changed:
         raise DocsNotMade("a page of Data Docs has no head")

@@ -84,6 +84,7 @@ def test_a_page_without_a_place_for_the_policy_is_an_error() -> None:
     with pytest.raises(DocsNotMade):
         offline("<html><body>plain</body></html>")
     tags = '<script src="x"></script><script>y</script><link href="//a/x.css"><img src="data:x"><iframe src="b">'
+    tags += '<SCRIPT SRC="//a/x">y</SCRIPT>'
     assert offline(f"<html><head></head><body>{tags}</body></html>").endswith("<body></body></html>")
 
 

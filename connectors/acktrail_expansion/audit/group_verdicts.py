@@ -229,9 +229,8 @@ class _Evidence:
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """The partitions of the expansions of one topic, expansion by expansion. Of each: the last look before the
-    expansion, in microseconds; up to where a group has not begun
-    for certain, and from where it has; the source's fence; and from when on nothing left means that all below its high
-    end is finished, in microseconds."""
+    expansion, in microseconds; up to where a group has not begun for certain, and from where it has; the source's
+    fence; and from when on nothing left means that all below its high end is finished, in microseconds."""
 
     partition: Int64Array
     since: Int64Array

@@ -22,6 +22,12 @@ from acktrail.times import new_run_id, utc_text
 from acktrail_expansion.law.order import ExpansionStatus, KeyMapping, OrderVerdict
 from acktrail_jobs.commands.engine import Master
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from acktrail.executors import OpenExecutors
+    from acktrail.tables.delta.store import Tables
+
 _Row = dict[str, Any]
 _SHOWN: Final = 40
 _MOST: Final = 1_000_000
@@ -57,13 +63,6 @@ def plan(
     with ShareGroupAdmin(at.kafka) as admin:
         made = make_plan(admin, topic, partitions, created_by=account(), **because.named)
     keep_new(made, target, out, as_json=at.as_json)
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from acktrail.executors import OpenExecutors
-    from acktrail.tables.delta.store import Tables
 
 
 @app.command()

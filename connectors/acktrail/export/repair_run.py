@@ -84,7 +84,7 @@ def repair(
             copy_ranges(tables)  # a killed export left them out
         return RepairPreview(report=first.report, available=(), gone=())
     copy_ranges(tables)
-    gone = tuple(missing_records(tables, present_records(tables)[0]))  # more where Kafka pruned meanwhile
+    gone = tuple(missing_records(tables, present_records(tables)))  # more where Kafka pruned meanwhile
     end_positions(tables)
     note_lost(tables, gone)
     return RepairPreview(report=first.report, available=_without(now.available, gone), gone=gone)

@@ -28,7 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from acktrail.config import TablesConfig
-from acktrail.errors import AcktrailError, DamagedTables
+from acktrail.errors import AcktrailError, DamagedTables, RetryableError
 from acktrail.tables.delta.storage_errors import advice, client_options, missing_credentials, storage_failure
 
 _TIMEOUTS: Final = {"connect_timeout": "5s", "retry_timeout": "30s", "max_retries": "5"}
@@ -164,6 +164,21 @@ class TablePlace:
         except TableNotFoundError:
             return []
 
+    def unreadable(self, known: Iterable[Damage]) -> list[Damage]:
+        """Data files with a row that cannot be read, beside those that are `known`; every file is read to its end, one
+        that fails twice. None where the log is damaged. Raises RetryableError: the second time it could be read."""
+        files = {each.file for each in known}
+        if any(file.startswith(_LOG) for file in files):
+            return []
+        try:
+            sizes = self._sizes()
+        except TableNotFoundError:
+            return []
+        found = list(broken_data(self.storage(), sorted(sizes.keys() - files)))
+        if len(list(broken_data(self.storage(), [each.file for each in found]))) < len(found):
+            raise read_at_times(self.root.shown, self.name)
+        return found
+
     def bring_to_disk(self, version: int) -> None:
         """Sync the files that commit `version` added, its log, and their folders; nothing on object storage. delta-rs
         renames its files into place and never calls fsync: a power cut could take the newest commit, or leave an empty
@@ -277,6 +292,11 @@ def damaged_table(root: str, table: str, damage: Damage, *, more: int = 0) -> Da
     )
 
 
+def read_at_times(root: str, table: str) -> RetryableError:
+    """The error where a file of a table could be read and could not be read: that is no damage."""
+    return RetryableError(f"tables at {root}: table {table}: a file can be read only at times", hint="run again later")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
     """One file of a table, relative to it, and what is wrong with it."""
@@ -330,7 +350,8 @@ def data_damage(storage: fs.FileSystem, sizes: Mapping[str, int]) -> Iterator[Da
 
 
 def broken_data(storage: fs.FileSystem, paths: Iterable[str]) -> Iterator[Damage]:
-    """Data files with a row that cannot be read; every file is read to its end."""
+    """Data files with a row that cannot be read; every file is read to its end. Raises what is no damage: no rights, no
+    answer."""
     for path in paths:
         try:
             with storage.open_input_file(path) as file:
@@ -338,6 +359,8 @@ def broken_data(storage: fs.FileSystem, paths: Iterable[str]) -> Iterator[Damage
                 for group in range(opened.num_row_groups):
                     opened.read_row_group(group)
         except (pa.ArrowInvalid, OSError) as error:
+            if not isinstance(storage_failure(error, "", path), DamagedTables):
+                raise
             yield Damage(file=path, cause=f"cannot be read ({type(error).__name__})")
 
 

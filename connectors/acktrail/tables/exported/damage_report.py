@@ -19,7 +19,7 @@ from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS, TABLES
 from acktrail.model.offset_ranges import OffsetRanges
 from acktrail.tables.delta.storage_errors import REMADE
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.delta.table_place import Damage, TablePlace, broken_data
+from acktrail.tables.delta.table_place import Damage, TablePlace, read_at_times
 from acktrail.tables.exported.continuity import RANGES_TABLE, LostOffsets, is_whole
 from acktrail.tables.exported.record_files import RECORDS
 
@@ -115,8 +115,9 @@ class DamageReport:
 
 
 def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _table, _rows: None) -> DamageReport:
-    """Look at every table's log and list of files, and at every record's address; change nothing. `progress` gets a
-    table and how many of its rows were read."""
+    """Look at every table's log, read all its files to their end and compare every record's address; change nothing.
+    `progress` gets a table and how many of its rows were read. Raises RetryableError: a file can be read only at
+    times."""
     tables.open_anew()
     damages = tuple(each for name in TABLES for each in _damages(tables.place(name)))
     if any(each.is_of_log and each.table in (RECORDS, RANGES_TABLE) for each in damages):
@@ -124,13 +125,9 @@ def find_damage(tables: Tables, progress: Callable[[str, int], None] = lambda _t
     if any(each.table == RANGES_TABLE for each in damages):
         return DamageReport(damages=damages, is_whole=is_whole(tables))
     known = {each.file for each in damages if each.table == RECORDS}
-    presence, broken = present_records(tables, without=known, progress=lambda rows: progress(RECORDS, rows))
-    unreadable = (
-        DamagedFile(**asdict(each), table=RECORDS, mending=RepairAction.LEFT_OUT)
-        for each in broken_data(tables.place(RECORDS).storage(), broken)
-    )
+    presence = present_records(tables, without=known, progress=lambda rows: progress(RECORDS, rows))
     return DamageReport(
-        damages=(*damages, *unreadable),
+        damages=damages,
         lost=tuple(missing_records(tables, presence)),
         is_whole=is_whole(tables),
         unranged=tuple(_unranged_records(tables, presence)),
@@ -144,7 +141,8 @@ def _count(lost: tuple[LostOffsets, ...]) -> str:
 
 def _damages(place: TablePlace) -> Iterator[DamagedFile]:
     with place.translated():
-        for damage in place.damage():
+        found = place.damage()
+        for damage in (*found, *place.unreadable(found)):
             is_commit = damage.file.endswith(".json") and not damage.file.endswith(_FIRST)
             action = RepairAction.NONE
             if place.name in REMADE:
@@ -156,22 +154,18 @@ def _damages(place: TablePlace) -> Iterator[DamagedFile]:
 
 def present_records(
     tables: Tables, *, without: Collection[str] = (), progress: Callable[[int], None] = lambda _: None
-) -> tuple[Presence, list[str]]:
-    """The records of ``state_records``, except those in its files `without`; and the files that cannot be read. Reads
-    two columns of all rows; `progress` gets how many were read."""
-    presence, broken, snapshot = Presence(), list[str](), tables.snapshot(RECORDS)
-    for file in () if snapshot is None else snapshot.files():
-        if file.path in without:
-            continue
-        try:
-            batches = list(tables.file_batches(RECORDS, [file.path], columns=_ADDRESS))
-        except DamagedTables:
-            broken.append(file.path)
-            continue
-        for batch in batches:
+) -> Presence:
+    """The records of ``state_records``, except those in its files `without`. Reads two columns of all rows; `progress`
+    gets how many were read. Raises RetryableError: a file cannot be read, whose records are not lost by that."""
+    presence, snapshot = Presence(), tables.snapshot(RECORDS)
+    paths = [file.path for file in (snapshot.files() if snapshot else ()) if file.path not in without]
+    try:
+        for batch in tables.file_batches(RECORDS, paths, columns=_ADDRESS):
             presence.add(batch)
-        progress(presence.rows.total())
-    return presence, broken
+            progress(presence.rows.total())
+    except DamagedTables as error:
+        raise read_at_times(tables.root, RECORDS) from error
+    return presence
 
 
 def missing_records(tables: Tables, presence: Presence) -> list[LostOffsets]:

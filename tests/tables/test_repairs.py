@@ -16,11 +16,14 @@ from jobs.world import World, batch, key_of, snapshot, topic_id, update
 from samples.history_tables import build
 
 from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import LogSpan, SourceBatch, SourcePartition, state_source_partition
+from acktrail.export import repair_run
 from acktrail.export.export_run import known_names
-from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES
+from acktrail.format.columns.schemas.table_schemas import EXPORT_RANGES, STATE_RECORDS
 from acktrail.model.records import Tombstone
 from acktrail.tables.delta.store import Tables
-from acktrail.tables.exported.continuity import LostOffsets, cut_range
+from acktrail.tables.exported.continuity import LostOffsets, cut_range, end_positions, note_lost
 from acktrail_jobs.commands.pipeline_commands import build_history, verify
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -172,3 +175,48 @@ def test_nothing_is_known_of_tables_that_are_not_there(tmp_path: Path) -> None:
     """Before the first export no name is asked for."""
     found = known_names(Tables(TablesConfig(uri=str(tmp_path / "none"))))
     assert (found.groups, found.topic_ids) == (frozenset(), frozenset())
+
+
+def test_a_repair_without_losses_writes_no_ranges_anew(world: World) -> None:
+    """Only the newest commit of the records is noted."""
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.export("r1")
+    files = {file.path for file in world.tables.snapshot("export_ranges").files()}
+    note_lost(world.tables, ())
+    after = world.tables.snapshot("export_ranges")
+    assert {file.path for file in after.files()} == files
+    assert after.transaction_version("state_records") == world.tables.snapshot("state_records").version
+
+
+class _ShiftedTask:
+    """Reads one record out of the log that the context says."""
+
+    is_finished = False
+
+    def start(self, context: SourceTaskContext) -> None:
+        assert context.stored is not None
+        self.log = context.stored.stored_log(SourcePartition("p"), 0)
+
+    def poll(self, _timeout_s: float) -> list[SourceBatch]:
+        shift = self.log.offset_shift
+        rows = STATE_RECORDS.empty_table()
+        span = LogSpan(topic_id="t", partition=0, records=0, offset_shift=shift, log_start_offset=0, log_end_offset=1)
+        return [SourceBatch(source_partition=SourcePartition("p"), rows={"state_records": rows}, position=8, span=span)]
+
+
+def test_records_of_a_replaced_log_are_read_out_of_it(world: World) -> None:
+    """Also where the commit that noted the replacement is the lost one: the ranges know the shift. It is noted again,
+    so that the next export does not take the log for another one."""
+    world.write(*(snapshot(key_of(f"g{index}")) for index in range(6)))
+    world.export("r1")
+    lost = [LostOffsets(state_partition=0, first_offset=7, last_offset=7, offset_shift=7)]
+    assert [*repair_run._read(_ShiftedTask(), world.tables, lost, "r2")] == []
+
+    (row, *_) = world.tables.read("export_ranges").to_pylist()
+    rows = pa.Table.from_pylist([{**row, "offset_shift": 7}], schema=EXPORT_RANGES)
+    own = state_source_partition(row["cluster_id"], row["state_topic_id"], row["state_partition"])
+    world.tables.append("state_records", STATE_RECORDS.empty_table(), transactions={own: 100})
+    world.tables.append("export_ranges", rows)
+    end_positions(world.tables)
+    records = world.tables.snapshot("state_records")
+    assert [records.transaction_version(name) for name in (own, f"{own}/shift")] == [100, 7]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
+from acktrail.connect.source_batches import SourcePartition
 from acktrail.errors import DamagedTables, ForeignCluster
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
@@ -29,7 +30,7 @@ from acktrail.tables.exported.damage_report import (
     missing_records,
     present_records,
 )
-from acktrail.tables.exported.export_ranges import TableLogs, copy_ranges, newest_shifts
+from acktrail.tables.exported.export_ranges import StoredRecords, TableLogs, copy_ranges, newest_shifts
 from acktrail.tables.exported.record_files import RECORDS
 
 _POLL_S: Final = 5.0
@@ -172,10 +173,23 @@ def _export_again(
             task.stop()
 
 
+class _LostLog(TableLogs):
+    """The log whose records were lost: the commit that noted its shift may be among them."""
+
+    def __init__(self, tables: Tables, offset_shift: int) -> None:
+        super().__init__(tables, tables.snapshot(RECORDS))
+        self._offset_shift = offset_shift
+
+    def stored_log(self, source_partition: SourcePartition, partition: int) -> StoredRecords:
+        stored = super().stored_log(source_partition, partition)
+        stored.offset_shift = self._offset_shift
+        return stored
+
+
 def _read(task: StateTask, tables: Tables, wanted: Sequence[LostOffsets], run_id: str) -> Iterator[pa.Table]:
     """The `wanted` records of one state partition, out of the log whose records the tables have."""
     first, last, shift = wanted[0].first_offset, wanted[-1].last_offset, wanted[0].offset_shift
-    offset, stored = pc.field("offset"), TableLogs(tables, tables.snapshot(RECORDS))
+    offset, stored = pc.field("offset"), _LostLog(tables, shift)
     task.start(SourceTaskContext(run_id=run_id, position=lambda _: first, stored=stored))
     reached = -1
     while reached < last and not task.is_finished:

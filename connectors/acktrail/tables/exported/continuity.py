@@ -125,10 +125,11 @@ def end_positions(tables: Tables) -> None:
     for row in _ends(ranges):
         number = row["state_partition"]
         own = state_source_partition(row["cluster_id"], row["state_topic_id"], number)
+        position, mark = records.transaction_version(own) or 0, shift_mark(own, shifts.get(number, 0))
         end = 1 + max((row[name] for name in ("last_offset", "gap_last") if row[name] is not None), default=-1)
-        if end > (records.transaction_version(own) or 0):
-            positions[own] = end
-            marks |= shift_mark(own, shifts.get(number, 0))
+        if end > position or any(records.transaction_version(name) != shift for name, shift in mark.items()):
+            positions[own] = max(end, position)
+            marks |= mark
     if positions:
         before = {own: records.transaction_version(own) for own in positions}
         tables.append(RECORDS, STATE_RECORDS.empty_table(), transactions={**positions, **marks}, expected=before)

@@ -151,6 +151,9 @@ def note_lost(tables: Tables, lost: Sequence[LostOffsets]) -> None:
     newest = records.commits(after=records.version - 1).get(records.version, {})
     commit = {COPIED_COMMIT: newest.get(COMMIT_ID, "")}
     copied, before = {COPIED: records.version}, {COPIED: ranges.transaction_version(COPIED)}
+    if not lost:
+        tables.append(RANGES_TABLE, EXPORT_RANGES.empty_table(), transactions=copied, expected=before, metadata=commit)
+        return
     renewed = with_gaps(tables, tables.read(RANGES_TABLE), lost, LOST_FROM_TABLES)
     with tables.rewritable(RANGES_TABLE):
         tables.replace(RANGES_TABLE, renewed, transactions=copied, expected=before, metadata=commit)

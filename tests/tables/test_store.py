@@ -112,6 +112,16 @@ def _example(kind: pa.DataType) -> object:
     return b"\x00\xff" if pa.types.is_binary(kind) else HOSTILE_GROUP
 
 
+def test_no_column_is_written_that_the_table_lacks(tables: Tables) -> None:
+    """Its values would be in no row that is read."""
+    tables.create("state_records", schema=TABLES["state_records"].remove(0))
+    with pytest.raises(ConfigurationError, match=TABLES["state_records"].names[0]):
+        tables.append("state_records", records(1))
+    snapshot = tables.snapshot("state_records")
+    assert snapshot is not None
+    assert snapshot.files() == ()
+
+
 def test_names_that_end_lines_of_text(tables: Tables) -> None:
     """A group id may hold what text takes for the end of a line; the log of a commit quotes it in its statistics."""
     name = "a\x85b\u2028c\u2029d\x1ce"

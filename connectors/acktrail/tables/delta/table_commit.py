@@ -19,7 +19,8 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from acktrail.errors import AcktrailError, ConcurrentCommit, OutcomeUnknown
+from acktrail.errors import AcktrailError, ConcurrentCommit, ConfigurationError, OutcomeUnknown
+from acktrail.format.columns.schemas.table_schemas import TABLES
 from acktrail.tables.delta.storage_errors import needs_newer_release, storage_failure
 from acktrail.tables.delta.table_layout import CHUNK, measured_columns, parquet_options
 from acktrail.tables.delta.table_place import TablePlace
@@ -78,10 +79,17 @@ def change_files(
 
 
 def check_plain(snapshot: TableSnapshot) -> None:
-    """Pass for a table that takes any rows of its columns. Raises ConfigurationError: another engine set conditions on
-    it, which data files that are written here would not keep."""
+    """Pass for a table that takes any rows of all its columns. Raises ConfigurationError: another engine set conditions
+    on it, which data files that are written here would not keep; or it lacks a column, which no reader would find."""
     if snapshot.delta.protocol().min_writer_version > _PLAIN:
         raise storage_failure(ValueError("unsupported table features"), snapshot.place.root.shown, snapshot.name)
+    lacking = sorted({*TABLES[snapshot.name].names} - {field.name for field in snapshot.delta.schema().fields})
+    if lacking:
+        raise ConfigurationError(
+            f"tables at {snapshot.place.root.shown}: table {snapshot.name} lacks the columns {', '.join(lacking)}",
+            hint="another release made the table: name another root",
+            data={"table": snapshot.name, "columns": lacking},
+        )
 
 
 def remove_action(file: DataFile, *, data_change: bool) -> RemoveAction:

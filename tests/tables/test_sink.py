@@ -281,13 +281,16 @@ def altered(batch: SourceBatch, *, position: int | None = None, **span: int) -> 
 
 
 def test_a_phase_lands_once(tables: Tables) -> None:
-    """In several batches it lands whole in one flush; once it is there, it is not taken again."""
-    sink = sink_of(tables)
+    """In several batches it lands whole in one flush; the sink that flushed it refuses more of it, another one knows it
+    as its own batch that is sent again."""
     batch = observed("t", "group_observations", [{"run_id": "run", "phase": "before", "group_id": "g"}])
     for _ in range(2):
+        sink = sink_of(tables)
         sink.put(batch)
         sink.put(batch)
         sink.flush()
+        with pytest.raises(ValueError, match="this one was flushed"):
+            sink.put(batch)
     assert tables.read("group_observations").num_rows == 2
     with pytest.raises(ValueError, match="one phase"):
         sink.put(observed("t", "group_observations", [{"run_id": "run", "group_id": "g"}]))

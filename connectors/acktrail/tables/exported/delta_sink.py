@@ -57,7 +57,7 @@ class _Pending:
     """By table and app id: one app id is one source partition's one phase of one run."""
     listings: list[pa.Table] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
-    """Numbers about the logs (``tables.stored_log``), by app id."""
+    """Numbers about the logs (``log_marks``), by app id."""
 
 
 class DeltaSink(SinkTask):
@@ -66,7 +66,8 @@ class DeltaSink(SinkTask):
     A batch with a position brings ``state_records`` and a span. Rows and the positions of all source partitions are one
     commit of ``state_records``; ``export_ranges`` follows it and is repaired at the next start if a crash came between.
     A batch without a position brings observations, one batch for each run, or each phase of a run where the table has
-    phases: when the tables have it already, it is dropped. Its ``topics`` are a complete listing.
+    phases: one that this sink flushed is a ValueError, one that the tables have from another sink is dropped. Its
+    ``topics`` are a complete listing.
 
     Columns `cluster_id` and `run_id` are filled in where a batch leaves them out. `dialect` is that of the records'
     raw bytes. `clock` gives UTC instants.
@@ -92,6 +93,7 @@ class DeltaSink(SinkTask):
         self._committed: dict[SourcePartition, int | None] = {}
         self._marks: dict[str, int | None] = {}
         self._own_topics: set[str | None] = set()
+        self._observed: set[tuple[str, str]] = set()
         self._newest: TableSnapshot | None = None
         self._has_ranges = False
         self._started = False
@@ -163,7 +165,7 @@ class DeltaSink(SinkTask):
                 rows |= self._commit_records(pending)
             rows |= self._commit_observations(pending)
         except BaseException:  # only the tables know what landed
-            for known in (self._committed, self._marks):
+            for known in (self._committed, self._marks, self._observed):
                 known.clear()
             self._has_ranges = self._started = False
             raise
@@ -210,8 +212,10 @@ class DeltaSink(SinkTask):
             if name == "topics":
                 self._pending.listings.append(stamped)
             elif stamped.num_rows:
-                own = self._pending.observations.setdefault(name, {})
-                own.setdefault(_phase(batch.source_partition, stamped), []).append(stamped)
+                own, app_id = self._pending.observations.setdefault(name, {}), _phase(batch.source_partition, stamped)
+                if (name, app_id) in self._observed:
+                    raise ValueError(f"{app_id}: an observation is one batch, and this one was flushed")
+                own.setdefault(app_id, []).append(stamped)
 
     def _commit_records(self, pending: _Pending) -> dict[str, int]:
         records = self._stamped("state_records", placed(pending.records))
@@ -259,6 +263,7 @@ class DeltaSink(SinkTask):
         rows = pa.concat_tables([TABLES[name].empty_table(), *(part for app_id in new for part in by_app[app_id])])
         if new:
             self._tables.append(name, rows, transactions=dict.fromkeys(new, 1), expected=dict.fromkeys(new))
+        self._observed |= {(name, app_id) for app_id in by_app}
         return rows.num_rows
 
     def _stamped(self, name: str, rows: pa.Table) -> pa.Table:

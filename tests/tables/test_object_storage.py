@@ -106,6 +106,21 @@ def test_storage_that_ignores_conditions_is_refused(s3: S3, bucket: TablesConfig
     assert s3.keys(bucket.uri.split("/")[2]) == []
 
 
+@pytest.mark.parametrize(
+    ("action", "path", "method", "times"),
+    [("status_after", "_acktrail_probe_", "PUT", 1), ("status", "delete", "POST", 9)],
+)
+def test_a_probe_that_loses_a_response_refuses_no_storage(
+    s3: S3, bucket: TablesConfig, action: str, path: str, method: str, times: int
+) -> None:
+    """The first put whose response is lost meets its own object when it is sent again; an object that cannot be removed
+    may stay."""
+    s3.proxy.fail(action, path, method=method, times=times, code=500 if method == "PUT" else 403)
+    Tables(bucket).append("state_records", records(1))
+    assert s3.proxy.hits
+    assert Tables(bucket).read("state_records").num_rows == 1
+
+
 def test_storage_is_probed_once(s3: S3, bucket: TablesConfig) -> None:
     """The second table under a root costs no second probe."""
     tables = Tables(bucket)

@@ -22,14 +22,15 @@ from acktrail.kafka.client.error_codes import REQUEST_TIMED_OUT
 @dataclass
 class Cluster:
     """`nodes` coordinators. Without an answer stay requests to those in `silent`, of the rounds in `silent_rounds`,
-    with more than `limit` groups, or with one of `stuck`: such a request takes those beside it with it, as they wait in
-    one connection, and all of its timeout. A round takes `takes_s`."""
+    with more than `limit` groups, or with one of `stuck`, or for the first time with one of `once`: such a request
+    takes those beside it with it, as they wait in one connection, and all of its timeout. A round takes `takes_s`."""
 
     nodes: int = 3
     silent: Collection[int] = ()
     silent_rounds: Collection[int] = ()
     limit: int = 100
     stuck: frozenset[str] = frozenset()
+    once: set[str] = field(default_factory=set)
     takes_s: float = 0.0
     request_timeout_s: float = 0.02
     rounds: int = 0
@@ -59,7 +60,9 @@ class Cluster:
         return [self._reply(node, group_ids, is_silent=node in silent) for node, group_ids in requests]
 
     def _is_silent(self, node: int, group_ids: list[str]) -> bool:
-        is_too_much = len(group_ids) > self.limit or bool(self.stuck.intersection(group_ids))
+        first = self.once.intersection(group_ids)
+        self.once -= first
+        is_too_much = len(group_ids) > self.limit or bool(first or self.stuck.intersection(group_ids))
         return node in self.silent or self.rounds in self.silent_rounds or is_too_much
 
     def _reply(self, node: int, group_ids: list[str], *, is_silent: bool) -> Any:
@@ -73,9 +76,14 @@ def names(count: int) -> list[str]:
     return [f"g{number}" for number in range(count)]
 
 
-def ask(cluster: Cluster, group_ids: list[str], *, tolerates_silence: bool = True) -> dict[str, Any]:
-    coordinators = Coordinators(cast("BrokerClient", cluster))
-    return dict(coordinators.query(group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence))
+def ask(
+    cluster: Cluster, group_ids: list[str], *, tolerates_silence: bool = True, at_once: int = 100
+) -> dict[str, Any]:
+    query = Coordinators(cast("BrokerClient", cluster)).query
+    answers = query(
+        group_ids, list, read=lambda row: row.group_id, tolerates_silence=tolerates_silence, at_once=at_once
+    )
+    return dict(answers)
 
 
 def bodies(answers: dict[str, Any]) -> dict[str, Any]:
@@ -141,6 +149,14 @@ def test_a_group_that_is_never_answered_costs_the_others_nothing() -> None:
     assert cluster.silences == 3
     with pytest.raises(RetryableError, match="kept silent"):
         ask(cluster, groups, tolerates_silence=False)
+
+
+@pytest.mark.parametrize("tolerates_silence", [True, False])
+def test_a_group_that_is_silent_once_is_asked_again(*, tolerates_silence: bool) -> None:
+    """Also where every group is asked alone, and its coordinator was silent about another one before."""
+    cluster, groups = Cluster(nodes=1, once={"g0", "g6"}), names(12)
+    answers = ask(cluster, groups, tolerates_silence=tolerates_silence, at_once=1)
+    assert bodies(answers) == dict(zip(groups, groups, strict=True))
 
 
 def test_many_groups_that_are_never_answered_end_the_query() -> None:

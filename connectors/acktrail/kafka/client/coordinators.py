@@ -100,10 +100,10 @@ class _Pace:
 
     def keep_silence(self, node: int, silent: Sequence[Sequence[str]]) -> Sequence[str]:
         """Remember that `node` did not answer in time about the groups of these requests. Gives the one that was asked
-        alone, with nothing beside it."""
+        alone, with nothing beside it, and not for the first time."""
         self._silences += 1
         self._in_a_row[node] += 1
-        alone = silent[0] if node in self._most and len(silent[0]) == 1 else ()
+        alone = silent[0] if node in self._most and len(silent[0]) == 1 and silent[0][0] in self._suspects else ()
         self._most[node] = max(1, max(map(len, silent)) // _SMALLER)
         self._suspects.update(*silent)
         return alone

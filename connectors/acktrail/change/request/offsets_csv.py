@@ -125,9 +125,11 @@ def current_offsets(cluster: Cluster, request: ResetRequest) -> tuple[str, int]:
 
 
 def write_offsets(rows: Iterable[tuple[str | None, str, int, int]]) -> str:
-    """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns."""
+    """(group, topic, partition, offset) as CSV that Kafka's tools read; group None: three columns. Names are quoted:
+    the writer would leave bare what other readers take for the end of a line, a comment, a blank."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(row if row[0] is not None else row[1:] for row in rows)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows(row if row[0] is not None else row[1:] for row in rows)
     return text.getvalue()
 
 

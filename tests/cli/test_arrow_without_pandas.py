@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "support/golden/state_topic/4.2.1.jsonl.gz"
 
 
 def run(code: str) -> list[str]:
@@ -23,6 +28,18 @@ def test_an_export_does_not_import_pandas() -> None:
         "print(pa.array([{'a': 1}]).to_pylist(), pa.scalar('x'), 'pandas' in sys.modules)"
     )
     assert said[0] == "[{'a': 1}] x False"
+
+
+@pytest.mark.parametrize("command", ["decode", "replay"])
+def test_copied_records_are_read_without_pandas(command: str) -> None:
+    """Neither what is read of files nor what comes of it needs it."""
+    said = run(
+        "import sys\n"
+        "from acktrail.cli.main import app\n"
+        f"app(['record', {command!r}, {str(GOLDEN)!r}], standalone_mode=False)\n"
+        "print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    assert (len(said) > 3, said[-2]) == (True, "True False")
 
 
 def test_pandas_is_there_for_whoever_wants_it_later() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.cli import arrow_without_pandas
 from acktrail.cli.progress import RecordCounter, record_counter
 from acktrail.cli.text.json_text import json_line
 from acktrail.errors import InputError
@@ -79,6 +80,7 @@ def decode(
 
     Example: acktrail record decode state.jsonl.gz | jq 'select(.type == "tombstone")'
     """
+    arrow_without_pandas.forgo_pandas()
     from acktrail.format.wire.raw_record import decode_with
     from acktrail.offline import replay_files
     from acktrail.offline.copied_files import AUTO, read_files
@@ -148,6 +150,7 @@ def replay(
 
     Example: acktrail record replay state.jsonl.gz --at 2026-08-01T12:00:00Z --policy strict --findings findings.jsonl
     """
+    arrow_without_pandas.forgo_pandas()
     from acktrail.offline.log_segment import ReadReport
     from acktrail.offline.replay_files import LogCut, parse_log_point
 
@@ -172,13 +175,11 @@ def _replay_sorted(
     files: list[Path], dialect: Dialect[Any], reading: ReadReport, count: RecordCounter
 ) -> DialectReplay | None:
     """The columnar replay, where the files are in the order of their log; None where they are not."""
-    from acktrail.cli.arrow_without_pandas import forgo_pandas
     from acktrail.format.wire.dialects import KAFKA_4_2
     from acktrail.offline.replay_files import replay_sorted
 
     if dialect is not KAFKA_4_2:
         return None
-    forgo_pandas()
     damages: list[SegmentDamage] = []
     own = reading.quiet(damages.append)
     result = replay_sorted(files, own)

@@ -53,10 +53,12 @@ def show(title: str, headers: Sequence[str], rows: Iterable[Sequence[object]]) -
 
 
 def hand_over(context: Context, run_id: str, counts: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Push what the task did as XCom ``result`` and log its counts and links; gives the same."""
+    """Push what the task did as XCom ``result`` and log its counts and links; gives the same. Of a list among the
+    counts it has how long it is: an XCom is small."""
     links = {**dashboard_links(), **more.pop("links", {})}
-    result = {"run_id": run_id, "counts": dict(counts), "links": links, **more}
-    show(f"run {run_id}", ("WHAT", "COUNT"), _flat(counts))
+    numbers = {name: len(of) if isinstance(of, list | tuple) else of for name, of in counts.items()}
+    result = {"run_id": run_id, "counts": numbers, "links": links, **more}
+    show(f"run {run_id}", ("WHAT", "COUNT"), _flat(numbers))
     for name, link in links.items():
         _log.info("%s: %s", name, printable(link))
     context["ti"].xcom_push(key=RESULT, value=result)
@@ -140,13 +142,11 @@ def show_trouble(summary: Summary) -> None:
 
 
 def _flat(counts: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Counts within counts as rows of their own; of a list of others, how many it has."""
+    """Counts within counts as rows of their own."""
     rows: list[tuple[str, object]] = []
     for name, value in counts.items():
-        if isinstance(value, Mapping):
-            rows += [(f"{name}: {inner}", number) for inner, number in value.items()]
-        else:
-            rows.append((name, len(value) if isinstance(value, list | tuple) else value))
+        is_inner = isinstance(value, Mapping)
+        rows += ((f"{name}: {of}", number) for of, number in value.items()) if is_inner else [(name, value)]
     return rows
 
 

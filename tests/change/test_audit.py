@@ -212,3 +212,17 @@ def test_a_group_that_is_not_reached_says_why(tmp_path: Path) -> None:
             done = attempt.send(groups, call, 1_000, goes_on=False)
         assert [*done.not_sent] == groups[1:]
         assert wanted in done.not_sent[groups[1]]
+
+
+def test_groups_that_are_given_up_are_noted_at_once_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its own reason, in one commit: the leases of the others run meanwhile."""
+    kept, names, noted = journal(tmp_path), [f"g{number}" for number in range(9)], list[Any]()
+    attempt = Attempt(kept, planned("2026-given-up"), ["first", *names])
+    with attempt.take_leases():
+        monkeypatch.setattr(kept, "note", noted.append)
+        attempt.give_up({name: {"moved": name} for name in names})
+    (rows,) = noted
+    assert [(of.event, of.group_id, of.detail) for of in rows[:9]] == [
+        (Event.REFUSED, name, {"moved": name}) for name in names
+    ]
+    assert [(of.event, of.group_id) for of in rows[9:]] == [(Event.LEASE_RELEASED, name) for name in names]

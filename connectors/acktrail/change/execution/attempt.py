@@ -158,7 +158,7 @@ class Attempt:
             try:
                 look()
             except AcktrailError as error:
-                self.give_up([group_id], {"error": error.message, "hint": error.hint})
+                self.give_up({group_id: {"error": error.message, "hint": error.hint}})
                 return error
         self._sending.out += 1
         try:
@@ -173,9 +173,9 @@ class Attempt:
         self.journal.note([self.entry(Event.AFTER_CALL, group_id, outcome=outcome, detail=answer_detail(results))])
         return results
 
-    def give_up(self, groups: Sequence[str], detail: Mapping[str, object]) -> None:
-        """Note why nothing is sent to `groups`, and give their leases back."""
-        self._release(groups, [self.entry(Event.REFUSED, group, detail=detail) for group in groups])
+    def give_up(self, why: Mapping[str, Mapping[str, object]]) -> None:
+        """Note in one commit `why` nothing is sent to each of some groups, and give their leases back."""
+        self._release([*why], [self.entry(Event.REFUSED, group, detail=detail) for group, detail in why.items()])
 
     def leave(self, groups: Sequence[str]) -> None:
         """Note that `groups` are not reached, and give their leases back."""
@@ -187,7 +187,7 @@ class Attempt:
         if isinstance(error, AcktrailError):
             detail = {"error": error.message, "hint": error.hint}
         with suppress(AcktrailError):
-            self.give_up(self._leased, detail)
+            self.give_up(dict.fromkeys(self._leased, detail))
 
     def _release(self, groups: Sequence[str], why: Sequence[AuditEntry]) -> None:
         if groups:

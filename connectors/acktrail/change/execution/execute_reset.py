@@ -68,8 +68,7 @@ class ResetAttempt:
         moved: dict[str, list[list[str]]] = defaultdict(list)
         for row, why in left_out:
             moved[row.group_id].append([why.rule, f"{row.group_id} {row.name}", why.text])
-        for group in moved.keys() - groups:
-            self.attempt.give_up([group], {"moved": moved[group]})
+        self.attempt.give_up({group: {"moved": why} for group, why in moved.items() if group not in groups})
 
     def _unchanged(self) -> tuple[tuple[PartitionPlan, ...], tuple[Notice, ...]]:
         """The rows that may be sent, and what changed or does not follow from the request any more. Raises when

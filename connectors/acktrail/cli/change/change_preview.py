@@ -13,6 +13,7 @@ import typer
 from acktrail.cli.change.change_options import Waits
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError
 from acktrail.plain_tables import printable, table
 
 if TYPE_CHECKING:
@@ -66,10 +67,19 @@ def keep_or_execute(
     partial: bool = False,
     as_json: bool,
 ) -> None:
-    """Keep and print a new plan; with `execute` carry it out at once, verified and audited."""
+    """Keep and print a new plan; with `execute` carry it out at once, verified and audited. An error then names it."""
+    from acktrail.change import api
+
     if execute and target is not None:
         _write_new(plan, out)
-        carry_out(cluster, plan, target, waits, partial=partial, as_json=as_json)
+        api.store_plan(target, plan)
+        try:
+            carry_out(cluster, plan, target, waits, partial=partial, as_json=as_json)
+        except AcktrailError as error:
+            error.data.setdefault("plan", plan.plan_id)
+            if plan.plan_id not in error.with_hint:
+                error.hint = "; ".join(filter(None, (error.hint, f"acktrail change show {plan.plan_id}")))
+            raise
     else:
         keep_new(plan, target, out, as_json=as_json)
 

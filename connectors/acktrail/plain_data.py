@@ -75,7 +75,12 @@ def _read(kind: Any, data: Any) -> Any:
         raise TypeError(f"{wanted.__name__} wanted, {type(data).__name__} found")
     if parts:
         kinds = [parts[0]] * len(data) if parts[-1] is Ellipsis else parts
+        if len(kinds) != len(data):
+            raise ValueError(f"{len(kinds)} values wanted, {len(data)} found")
         return tuple(_at(index, *each) for index, each in enumerate(zip(kinds, data, strict=True)))
+    values = [member.value for member in kind] if issubclass(kind, Enum) else [data]
+    if data not in values:
+        raise ValueError(f"{data!r} is none of {', '.join(values)}")
     return _read_dataclass(kind, data) if wanted is dict else kind(data)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from change.scenes import CLUSTER, TOPIC, a_plan, a_request, a_snapshot, group_facts, logs, partition_facts, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acktrail.change.change_kind import parse_plan, read_plan
+from acktrail.change.change_kind import load_plan, parse_plan, read_plan
+from acktrail.change.cluster import Cluster
 from acktrail.change.collection.delivered_records import with_passed
-from acktrail.change.collection.facts import PartitionFacts, PassedFacts, Snapshot, TargetOffset
+from acktrail.change.collection.facts import PartitionFacts, PartitionState, PassedFacts, Snapshot, TargetOffset
 from acktrail.change.planning.change_plan import (
     Notice,
     RefusedParts,
@@ -27,7 +28,8 @@ from acktrail.change.planning.change_plan import (
 )
 from acktrail.change.planning.reset_plan import ResetPlan
 from acktrail.change.request.reset_request import OutOfRange, StrategyKind
-from acktrail.errors import InputError, MalformedFile, PlanStale
+from acktrail.config import TablesConfig
+from acktrail.errors import AcktrailError, ChangeRefused, GroupNotEmpty, InputError, MalformedFile, PlanStale
 from acktrail.model.batches import StateBatch
 from acktrail.plain_data import fingerprint, from_json_value, to_json_value
 
@@ -102,6 +104,18 @@ def test_other_files_are_told_apart(tmp_path: Path, edit: Any, says: str) -> Non
     with pytest.raises((PlanStale, MalformedFile, InputError)) as caught:
         read_plan(file)
     assert says in caught.value.message
+
+
+def test_a_field_that_is_none_says_what_it_may_be() -> None:
+    """How many values a list must have, and which words there are."""
+    data = json.loads(plan_json(a_plan(a_request(), a_snapshot(partition_facts(40, (10, 100), (ARCHIVED,))))))
+    data["request"]["strategy"]["kind"] = "bogus"
+    with pytest.raises(InputError, match=r"kind: 'bogus' is none of to-earliest, to-latest, .*, to-history, .*"):
+        parse_plan(json.dumps(data), "f")
+    state_json = to_json_value(state(40, (ARCHIVED,)))
+    state_json["batches"][0].pop()
+    with pytest.raises(InputError, match=r"batches: 0: 4 values wanted, 3 found$"):
+        from_json_value(PartitionState, state_json)
 
 
 def test_files_that_are_no_plan(tmp_path: Path) -> None:
@@ -290,3 +304,21 @@ def test_a_missing_right_is_a_configuration_to_fix() -> None:
     error = refusal_error([refused, refused], ())
     assert error.exit_code == 3
     assert all(part in error.message for part in ("READ on topic 'orders'", "unauthorized_topic", "1 more"))
+
+
+@pytest.mark.parametrize("error", [GroupNotEmpty("g", members=[]), ChangeRefused("not_approved", "it is not approved")])
+def test_a_new_plan_that_is_refused_when_it_is_sent_is_stored_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: AcktrailError
+) -> None:
+    """Whoever is asked to approve it needs its id, and nothing was printed."""
+    from acktrail.cli.change.change_preview import keep_or_execute
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("acktrail.change.api.execute", refused)
+    plan, tables = a_plan(), TablesConfig(uri=str(tmp_path))
+    with pytest.raises(AcktrailError) as caught:
+        keep_or_execute(cast("Cluster", None), plan, tables, execute=True, as_json=False)
+    assert (plan.plan_id in caught.value.hint, caught.value.data["plan"]) == (True, plan.plan_id)
+    assert load_plan(tables, plan.plan_id) == plan

@@ -10,6 +10,7 @@ import pytest
 from drivers.command_line import run
 from samples.dump_lines import dump_line
 
+from acktrail.branches import load
 from acktrail.cli import main as command_line
 from acktrail.format.wire.dialects import encode
 from acktrail.format.wire.raw_record import RawRecord
@@ -52,6 +53,12 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n  {name} " in run(capsys, *group, "--help").stdout, path
         helped = run(capsys, *group, name, "--help")
         assert (helped.code, "completion" in helped.stdout) == (0, False), path
+
+
+def test_a_command_that_is_a_function_has_its_options_from_one_hand() -> None:
+    """Whoever loads it spreads its classes of options; the function itself is as it was written."""
+    loaded = {path: load(target) for path, target in command_line.CommandGroup.targets().items()}
+    assert [path for path, found in loaded.items() if hasattr(found, "__wrapped__")] == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from acktrail.cli import common_options
 from acktrail.cli.arrow_without_pandas import lean_tables
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import keep_new
@@ -39,14 +40,14 @@ app = command_group("Partitions of topics and the order of keys: plan an expansi
 
 
 @app.command()
-@options.spread
+@common_options.spread
 def plan(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it is to have in all.")],
     out: options.Out = None,
     *,
     because: options.Because,
-    at: options.OfBoth,
+    at: common_options.OfBoth,
 ) -> None:
     """Say what an expansion would do: which keys move, which groups read the topic, what is open in each.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from acktrail.cli.change import change_options as options
-from acktrail.cli.common_options import TIME, ClientConfig
+from acktrail.cli.common_options import TIME, ClientConfig, OfTables
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.errors import ConfigurationError
 from acktrail.secrets import resolved_properties
@@ -34,7 +34,6 @@ _TargetOptions = Annotated[
 ]
 
 
-@options.spread
 def plan_migration(
     translate: Annotated[
         str,
@@ -83,7 +82,7 @@ def plan_migration(
         str | None, typer.Option("--bootstrap-server", help="Brokers of the source, with --ask-source.")
     ] = None,
     client_config: ClientConfig = None,
-    of_source: options.OfTables,
+    of_source: OfTables,
 ) -> None:
     """Say where groups of one cluster would start on another one, and change nothing.
 

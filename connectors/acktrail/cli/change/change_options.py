@@ -9,10 +9,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acktrail.cli.common_options import OfBoth, OfCluster, OfTables, spread
-
-__all__ = ["OfBoth", "OfCluster", "OfTables", "spread"]
-
 _LONGEST: Final = 1_000_000.0
 
 

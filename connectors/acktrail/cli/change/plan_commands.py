@@ -19,6 +19,7 @@ from acktrail.cli.change.change_preview import (
     show_outcome,
     show_what_would_be_sent,
 )
+from acktrail.cli.common_options import OfBoth, OfTables
 from acktrail.cli.interruption import interruptible
 from acktrail.config import TablesConfig
 from acktrail.plain_tables import printable
@@ -63,7 +64,6 @@ class Where:
         return {kind: None if value is True else value for kind, value in given.items() if value not in (None, False)}
 
 
-@options.spread
 def plan_reset(
     *,
     scope: options.WhereOptions,
@@ -87,7 +87,7 @@ def plan_reset(
     wait_empty: options.WaitEmpty = 0.0,
     out: options.Out = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="A plan is always a dry run.")] = True,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Say what a reset would do to every record, and change nothing.
 
@@ -123,12 +123,11 @@ def plan_reset(
     keep_new(plan, target, out, as_json=at.as_json)
 
 
-@options.spread
 def approve(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
     reason: options.Why = "",
     *,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Approve a plan, noted in the audit with who and why. Nothing is sent.
 
@@ -146,12 +145,11 @@ def approve(
         _decide(plan, target, reason, at.as_json, cluster)
 
 
-@options.spread
 def reject(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
     reason: options.Why = "",
     *,
-    at: options.OfTables,
+    at: OfTables,
 ) -> None:
     """Reject a plan, noted in the audit with who and why: nothing of it can be carried out any more, from anywhere."""
     _decide(plan, at.needed, reason, at.as_json)
@@ -172,7 +170,6 @@ def _decide(plan: str, target: TablesConfig, why: str, as_json: bool, cluster: C
         typer.echo(f"to carry it out: acktrail change apply {loaded.plan_id} --execute", err=True)
 
 
-@options.spread
 def apply(
     plan: Annotated[str, typer.Argument(help="A plan file, or the id of a stored plan.")],
     execute: options.Execute = False,
@@ -181,7 +178,7 @@ def apply(
     wait_empty: options.WaitEmpty = 0.0,
     *,
     waits: options.Waits,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Carry out a plan, verify it in the state topic, and note every step in the audit.
 
@@ -206,12 +203,11 @@ def apply(
         carry_out(cluster, loaded, target, waits, partial=partial, max_age_ms=age_ms, as_json=at.as_json)
 
 
-@options.spread
 def verify(
     plan: Annotated[str, typer.Argument(help="The id of a plan, or its file.")],
     *,
     waits: options.Waits,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Settle a plan whose outcome is not known: its process was killed, the broker did not answer.
 
@@ -229,7 +225,6 @@ def verify(
         show_outcome(journal, loaded, found, as_json=at.as_json)
 
 
-@options.spread
 def undo(
     plan: Annotated[str, typer.Argument(help="The id of the plan to take back.")],
     topic: options.Topics = None,
@@ -243,7 +238,7 @@ def undo(
     because: options.Because,
     out: options.Out = None,
     waits: options.Waits,
-    at: options.OfBoth,
+    at: OfBoth,
 ) -> None:
     """Plan to go back to the start offsets that a plan found; with --execute do it.
 

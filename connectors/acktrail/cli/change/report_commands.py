@@ -11,6 +11,7 @@ import typer
 
 from acktrail.cli.change import change_options as options
 from acktrail.cli.change.change_preview import load_any_plan
+from acktrail.cli.common_options import OfCluster, OfTables
 from acktrail.cli.text.json_text import echo_rows
 from acktrail.plain_tables import printable, table
 from acktrail.times import instant_text
@@ -18,11 +19,10 @@ from acktrail.times import instant_text
 _Json = Mapping[str, Any]
 
 
-@options.spread
 def list_plans(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show the newest N.")] = None,
     *,
-    at: options.OfTables,
+    at: OfTables,
 ) -> None:
     """List the plans with their status, the newest first.
 
@@ -44,11 +44,10 @@ def list_plans(
     typer.echo(table(headers, [[row[name] for name in named] for row in rows]))
 
 
-@options.spread
 def show(
     plan: Annotated[str, typer.Argument(help="The id of a stored plan, or a plan file.")],
     *,
-    at: options.OfTables,
+    at: OfTables,
 ) -> None:
     """Show a plan: what it would do or did, its status, and the outcome of every share partition."""
     from acktrail.change.lifecycle.plan_status import plan_status
@@ -78,7 +77,6 @@ def show(
         typer.echo("\n" + results_text(progress["executions"]))
 
 
-@options.spread
 def audit(
     plan: Annotated[str | None, typer.Argument(help="The id of a plan; without one every change.")] = None,
     anchor: Annotated[
@@ -90,7 +88,7 @@ def audit(
         ),
     ] = None,
     *,
-    at: options.OfTables,
+    at: OfTables,
 ) -> None:
     """Show who did what and when: plans, approvals, requests before and after they were sent, what was found then.
 
@@ -167,8 +165,7 @@ _WHAT: Final[Mapping[str, Callable[[_Json], str]]] = {
 """What the detail of an event says to a person."""
 
 
-@options.spread
-def export(*, scope: options.WhereOptions, at: options.OfCluster) -> None:
+def export(*, scope: options.WhereOptions, at: OfCluster) -> None:
     """Print start offsets as CSV that `--from-file` reads, here and in Kafka's own tools.
 
     One group: topic,partition,offset; several: group,topic,partition,offset. What has no start offset is left out. So

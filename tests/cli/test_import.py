@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -18,12 +19,15 @@ from samples.random_records import records as state_records
 from state_topics.segment_bytes import batch
 
 from acktrail.config import TablesConfig
+from acktrail.connect.contract import SourceTaskContext
+from acktrail.export.import_run import FileTask, load_records
 from acktrail.format.columns.decoding.decode_records import DECODED_RECORDS, decode_records
 from acktrail.format.columns.schemas.table_schemas import RAW_RECORDS
 from acktrail.format.wire.dialects import KAFKA_4_2, RELEASED
 from acktrail.format.wire.raw_record import RawRecord
 from acktrail.model.records import ShareSnapshot
 from acktrail.model.share_partition import GroupId, SharePartition, TopicId
+from acktrail.offline.log_segment import ReadReport
 from acktrail.tables.delta.store import Tables
 
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -297,3 +301,16 @@ def test_what_has_no_address(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     twice = dump(tmp_path / "a.jsonl", [raw(5), raw(5, epoch=1)])
     assert "two different records" in imported(capsys, tmp_path / "u", twice).complaint(2)
     assert imported(capsys, tmp_path / "v", dump(tmp_path / "b.jsonl", [])).code == 0
+
+
+def test_records_are_held_once_while_they_are_imported(tmp_path: Path) -> None:
+    """What was loaded of the files goes when the records that are new are known."""
+    file = tmp_path / "one.jsonl"
+    record = RawRecord(state_partition=3, offset=0, timestamp_ms=1, key=b"k", value=b"v" * 9_000)
+    file.write_text("\n".join(dump_line(replace(record, offset=at)) for at in range(90)))
+    own = SimpleNamespace(source_partition=str, check_known=lambda *_: None, reached={})
+    before = pa.total_allocated_bytes()
+    task = FileTask(load_records([file], ReadReport()), [], cast("Any", own))
+    loaded = pa.total_allocated_bytes() - before
+    task.start(cast("SourceTaskContext", SimpleNamespace(position=lambda _: None)))
+    assert pa.total_allocated_bytes() - before < 1.5 * loaded

@@ -76,7 +76,7 @@ def import_files(
     compared and skipped, so that a file may be imported again, and an export continues behind an import.
 
     Raises:
-        InputError, MissingDependency: as ``read_file``; records lie before those in the tables, or behind a hole.
+        InputError: as ``read_file``; records lie before those in the tables, or behind a hole.
         ForeignCluster: files or tables are of another cluster or incarnation of the state topic.
         ConfigurationError: the dialect is ambiguous or not that of the tables; the tables cannot be written.
     """
@@ -237,6 +237,7 @@ class FileTask(SourceTask):
             assert position is None or isinstance(position, int)
             logs.append((partition, self._new_records(partition, position), position))
         self._batches = (batch for log in logs for batch in self._batches_of(*log))
+        del self._records  # the new ones are copies
 
     def poll(self, timeout_s: float) -> Sequence[SourceBatch]:  # noqa: ARG002  # part of the contract: files do not wait
         """The next records, or the gap before them."""

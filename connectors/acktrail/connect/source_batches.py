@@ -51,9 +51,18 @@ DEAD_LETTERS: Final = pa.schema(
 what it was as JSON, and why."""
 
 
+def log_partition(kind: str, cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
+    """Names the reading of one partition of one incarnation of a topic in one cluster.
+
+    >>> log_partition("groups", "a-cluster", "a-topic", 7)
+    'groups/a-cluster/a-topic/7'
+    """
+    return SourcePartition(f"{kind}/{cluster_id}/{topic_id}/{partition}")
+
+
 def state_source_partition(cluster_id: str, topic_id: str | None, partition: int) -> SourcePartition:
     """Names the reading of one partition of one incarnation of one cluster's state topic; None: not known which."""
-    return SourcePartition(f"state/{cluster_id}/{topic_id or 'unknown'}/{partition}")
+    return log_partition("state", cluster_id, topic_id or "unknown", partition)
 
 
 def state_log(source_partition: SourcePartition) -> tuple[str, str | None, int] | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from acktrail.config import KafkaConfig
 from acktrail.connect.contract import Gauge, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import RowCounts, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import RowCounts, SourceBatch, SourcePartition, log_partition
 from acktrail.errors import ForeignCluster, LogChanged, RetryableError
 from acktrail.format.columns.decoding.batch_columns import DataBatch, batch_columns
 from acktrail.kafka.admin import ShareGroupAdmin
@@ -32,15 +32,6 @@ _SILENCE_S: Final = 5.0
 _STALL_S: Final = 90.0
 _SHORTEST_WAIT_S: Final = 0.005
 """The least wait of a read, or the caller would spin while the next records are on their way."""
-
-
-def log_partition(kind: str, cluster_id: str, topic_id: str, partition: int) -> SourcePartition:
-    """Names the reading of one partition of one incarnation of a topic in one cluster.
-
-    >>> log_partition("groups", "a-cluster", "a-topic", 7)
-    'groups/a-cluster/a-topic/7'
-    """
-    return SourcePartition(f"{kind}/{cluster_id}/{topic_id}/{partition}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 from acktrail.config import KafkaConfig
 from acktrail.connect.config_def import NON_EMPTY, ConfigDef, ConfigKey, ConfigType, Importance, between, under
 from acktrail.connect.contract import Config, SourceConnector, SourceTask, SourceTaskContext
-from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition
+from acktrail.connect.source_batches import Position, SourceBatch, SourcePartition, log_partition
 from acktrail.errors import InputError
 from acktrail.kafka.acl_probes import missing_rights
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
-from acktrail.kafka.log_task import LogTask, log_partition
+from acktrail.kafka.log_task import LogTask
 from acktrail.model.acls import Acl, needed
 
 _PREFIX: Final = "kafka."

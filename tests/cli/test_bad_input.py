@@ -46,9 +46,12 @@ def test_a_port_that_never_answers(acktrail: Run, silent_port: int) -> None:
     assert "security.protocol" in line
 
 
-def test_no_broker_named(acktrail: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an address the line says how to give one."""
+@pytest.mark.parametrize("address", [None, ""])
+def test_no_broker_named(acktrail: Run, monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+    """Without an address the line says how to give one; an empty one is none."""
     monkeypatch.delenv("ACKTRAIL_BOOTSTRAP_SERVERS", raising=False)
+    if address is not None:
+        monkeypatch.setenv("ACKTRAIL_BOOTSTRAP_SERVERS", address)
     line = acktrail("groups", "list").complaint(3)
 
     assert "--bootstrap-server" in line

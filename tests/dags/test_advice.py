@@ -72,9 +72,8 @@ def test_a_task_hands_over_numbers_however_much_was_lost(monkeypatch: pytest.Mon
     """The gaps and the silent brokers of an export are counted in its XCom; the asset's extra lists them."""
     from airflow.sdk import Asset
 
-    from acktrail_dags import pipeline_steps, run_target
-
     from acktrail.export.export_run import ExportGap, ExportSummary
+    from acktrail_dags import pipeline_steps, run_target
 
     gaps = tuple(ExportGap(0, at, at) for at in range(1_000))
     summary = ExportSummary(run_id="r", cluster_id="c", status="complete", gaps=gaps, unanswered=("g",), rows={"t": 2})

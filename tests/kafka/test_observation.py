@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +36,16 @@ def test_rows_have_the_tables_columns_and_no_minus_one(batch: SourceBatch) -> No
         assert all(-1 not in row.values() for row in table.to_pylist())
     assert batch.position is None
     assert batch.source_partition.startswith("observation/")
+
+
+def test_every_row_says_when_the_cluster_was_asked(admin: ShareGroupAdmin, worked: Worked) -> None:
+    """Between the call and its end."""
+    begun = dt.datetime.now(dt.UTC)
+    batch = observe(admin, run_id="r3", phase="before")
+    ended = dt.datetime.now(dt.UTC)
+    at = {"topics": "last_seen_at", "group_observations": "observed_at", "offset_observations": "observed_at"}
+    for table, name in at.items():
+        assert all(begun <= row[name] <= ended for row in rows(batch, table)), table
 
 
 def test_share_partitions_are_what_the_group_describes(

@@ -121,13 +121,13 @@ def test_a_loss_is_refused_and_mended(exported: Exported, tmp_path: Path, loss: 
             use()
         assert "acktrail tables repair" in caught.value.hint
     files = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()}
-    assert not preview(exported.kafka, tables.config).report.is_sound
+    assert not preview(lambda: exported.kafka, tables.config).report.is_sound
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*") if file.is_file()} == files
 
     done = repair(exported.kafka, tables.config, run_id="repair")
     assert (sum(each.records for each in done.available or ()) > 0, done.gone) == (True, ())
     assert _records(tables) == before
-    again = preview(exported.kafka, tables.config)
+    again = preview(lambda: exported.kafka, tables.config)
     assert again.report.is_sound
     assert repair(exported.kafka, tables.config, run_id="repair-2").available == ()
     assert _ranged(tables) == len(before)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from acktrail.config import KafkaConfig, TablesConfig
 from acktrail.connect.contract import SourceTaskContext
 from acktrail.connect.source_batches import SourcePartition
-from acktrail.errors import DamagedTables, ForeignCluster
+from acktrail.errors import AcktrailError, ConfigurationError, DamagedTables, ForeignCluster, RetryableError
 from acktrail.kafka.admin import ShareGroupAdmin
 from acktrail.kafka.log_reader import StateTopic
 from acktrail.kafka.state.state_source import StateTask
@@ -40,20 +40,29 @@ _Progress = Callable[[str, int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPreview:
     """What is wrong, and which lost records Kafka still has (`available`) or not (`gone`). None: not known before the
-    log is repaired."""
+    log is repaired, or because of `unasked`: why the cluster could not be asked."""
 
     report: DamageReport
     available: tuple[LostOffsets, ...] | None
     gone: tuple[LostOffsets, ...] | None
+    unasked: AcktrailError | None = None
 
 
 def preview(
-    kafka: KafkaConfig, target: TablesConfig, progress: _Progress = lambda _table, _rows: None
+    kafka: Callable[[], KafkaConfig], target: TablesConfig, progress: _Progress = lambda _table, _rows: None
 ) -> RepairPreview:
-    """Look at tables and cluster; change nothing. Raises ForeignCluster (the tables are another cluster's, or another
-    incarnation's of the state topic), ConfigurationError, RetryableError (tables or cluster cannot be asked)."""
-    with ShareGroupAdmin(kafka) as admin:
-        return _preview(admin, Tables(target), progress)
+    """Look at the tables, then at the cluster, as far as it can be asked; change nothing. Raises ForeignCluster (the
+    tables are another cluster's, or another incarnation's of the state topic), ConfigurationError, RetryableError (the
+    tables cannot be read)."""
+    tables = Tables(target)
+    report = find_damage(tables, progress)
+    try:
+        with ShareGroupAdmin(kafka()) as admin:
+            return _preview(admin, tables, report)
+    except ForeignCluster:
+        raise
+    except (ConfigurationError, RetryableError) as error:
+        return RepairPreview(report=report, available=None, gone=None, unasked=error)
 
 
 def repair(
@@ -68,10 +77,10 @@ def repair(
     """
     tables = Tables(target)
     with ShareGroupAdmin(kafka) as admin:
-        first = _preview(admin, tables, progress)
+        first = _preview(admin, tables, find_damage(tables, progress))
         _refuse(tables, first.report)
         _repair_files(tables, first.report)
-        now = first if first.available is not None else _preview(admin, tables, progress)
+        now = first if first.available is not None else _preview(admin, tables, find_damage(tables, progress))
         if now.available is None or now.gone is None:
             _refuse(tables, now.report)
             raise DamagedTables(
@@ -91,8 +100,7 @@ def repair(
     return RepairPreview(report=first.report, available=_without(now.available, gone), gone=gone)
 
 
-def _preview(admin: ShareGroupAdmin, tables: Tables, progress: _Progress) -> RepairPreview:
-    report = find_damage(tables, progress)
+def _preview(admin: ShareGroupAdmin, tables: Tables, report: DamageReport) -> RepairPreview:
     if report.lost is None:
         return RepairPreview(report=report, available=None, gone=None)
     ensure_same_cluster(tables, admin.cluster_id)

@@ -212,19 +212,20 @@ def repair(
 
     Finds lost commits, missing and unreadable files, and records that are missing, stored twice or in no range. Records
     that Kafka still has are exported again; the others are recorded as a gap. Tables that are derived from the records
-    are built again. The cluster is only read. Exit code 3 when something is wrong and nothing was repaired.
+    are built again. The cluster is only read; where it cannot be asked, the tables are shown without it, with the exit
+    code of that error. Exit code 3 when something is wrong and nothing was repaired.
 
     Example: acktrail tables repair --bootstrap-server broker-1:9092 --tables /data/acktrail
     """
-    kafka, target = at.kafka, at.needed
+    target = at.needed
     from acktrail.export import repair_run
     from acktrail.times import new_run_id
 
     with table_progress() as progress:
         if execute:
-            found = repair_run.repair(kafka, target, run_id=run_id or new_run_id(), progress=progress)
+            found = repair_run.repair(at.kafka, target, run_id=run_id or new_run_id(), progress=progress)
         else:
-            found = repair_run.preview(kafka, target, progress)
+            found = repair_run.preview(lambda: at.kafka, target, progress)
     typer.echo(
         json.dumps(_repair_json(found, executed=execute)) if at.as_json else _repair_text(found, executed=execute)
     )
@@ -232,6 +233,8 @@ def repair(
         if not at.as_json:
             typer.echo("nothing was changed; to repair the tables: --execute", err=True)
         raise typer.Exit(ConfigurationError.exit_code)
+    if found.unasked is not None:
+        raise typer.Exit(found.unasked.exit_code)
 
 
 def _repair_json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
@@ -242,6 +245,8 @@ def _repair_json(found: RepairPreview, *, executed: bool) -> dict[str, Any]:
         "other_faults": found.report.other_faults(),
         "exported_again" if executed else "available": _stretches(found.available),
         "gone": _stretches(found.gone),
+        "lost": _stretches(found.report.lost),
+        "unasked": found.unasked and found.unasked.with_hint,
     }
 
 
@@ -251,9 +256,13 @@ def _stretches(lost: Iterable[LostOffsets] | None) -> list[dict[str, int]] | Non
 
 def _repair_text(found: RepairPreview, *, executed: bool) -> str:
     if found.report.is_sound:
-        return "nothing is wrong: every table can be read, and every exported record is there"
+        sound = "nothing is wrong: every table can be read, and every exported record is there"
+        return sound if found.unasked is None else f"{sound}\nnot compared with Kafka: {found.unasked.with_hint}"
     files = [(each, _ACTIONS[each.mending]) for each in found.report.damages]
     lines = [f"{each.table}: {each.file} {each.cause}: {action}" for each, action in files]
+    if found.unasked is not None:
+        lines += [f"{each} ({each.records:,}): lost; Kafka was not asked for them" for each in found.report.lost or ()]
+        return "\n".join([*lines, *found.report.other_faults(), f"not compared with Kafka: {found.unasked.with_hint}"])
     if found.available is None or found.gone is None:
         lines.append("lost records are known after the log is repaired")
         return "\n".join(lines)

@@ -18,7 +18,7 @@ from drivers.command_line import run
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from servers.s3_server import running_s3
+from servers.s3_server import S3
 from servers.workload import Workload
 
 from acktrail.config import KafkaConfig, TablesConfig, environment
@@ -139,22 +139,23 @@ def verdicts(tables: TablesConfig, run_id: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.full
-def test_a_bucket_gets_what_a_folder_gets(spark: SparkSession, kafka: KafkaConfig, group: str, tmp_path: Path) -> None:
+def test_a_bucket_gets_what_a_folder_gets(
+    spark: SparkSession, kafka: KafkaConfig, group: str, s3: S3, tmp_path: Path
+) -> None:
     """Executors write there by themselves, a second run continues; also where the checkpoint is another one's, whose
     micro-batches those tables do not have."""
     exported, checkpoint = tables_in(tmp_path / "exported"), tmp_path / "checkpoint"
-    with running_s3() as s3:
-        tables, lost = s3.bucket("streamed"), s3.bucket("lost")
-        first = stream(spark, kafka, tables, checkpoint)
-        work(kafka, group, 10)
-        last = stream(spark, kafka, tables, checkpoint)
-        stream(spark, kafka, lost, checkpoint)
-        observe(kafka, exported)
-        assert records(tables) == records(lost) == records(exported)
-        assert min(first.records_read, last.records_read) > 0
-        assert {number: ranges[-1][1] for number, ranges in covered(tables).items()} == {
-            number: ranges[-1][1] for number, ranges in covered(exported).items()
-        }
+    tables, lost = s3.bucket("streamed"), s3.bucket("lost")
+    first = stream(spark, kafka, tables, checkpoint)
+    work(kafka, group, 10)
+    last = stream(spark, kafka, tables, checkpoint)
+    stream(spark, kafka, lost, checkpoint)
+    observe(kafka, exported)
+    assert records(tables) == records(lost) == records(exported)
+    assert min(first.records_read, last.records_read) > 0
+    assert {number: ranges[-1][1] for number, ranges in covered(tables).items()} == {
+        number: ranges[-1][1] for number, ranges in covered(exported).items()
+    }
 
 
 def test_a_task_reads_up_to_its_end_and_commits_nothing(kafka: KafkaConfig, group: str, tmp_path: Path) -> None:

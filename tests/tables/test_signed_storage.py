@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from samples.memory_source import MemoryLog, MemoryTask
 from servers.s3_server import REGION, S3
+from servers.workload import until
 
 from acktrail.config import TablesConfig
 from acktrail.connect.runtime.task_execution import FlushPolicy, TaskExecution
@@ -225,6 +227,28 @@ def test_a_commit_through_a_bad_network_lands_once_or_not_at_all(
         one_line(caught.value, "the storage", s3)
     assert s3.proxy.heal() > 0
     assert stored(tables) == sorted([*before, *[7] * lands])
+
+
+@pytest.mark.parametrize("action", ["hold_before", "hold_after"])
+def test_a_server_that_ends_in_the_middle_of_a_commit(s3: S3, action: str) -> None:
+    """Killed before a commit reached it, or with one that it stored and nobody confirmed, and started again: the sink
+    goes on at the position that is stored, and every row is there once."""
+    log, config = MemoryLog(pairs=PAIRS, end_offset=4), s3.bucket(action.replace("_", "-"), timeout="1s")
+    sink = DeltaSink(Tables(config), cluster_id="c", run_id="r")
+    TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
+    log.end_offset, there = 8, [*range(8 if action == "hold_after" else 4)]
+    s3.proxy.fail(action, COMMIT)
+    with ThreadPoolExecutor(1) as pool:
+        commit = pool.submit(TaskExecution(MemoryTask([log], cluster_id="c"), sink).run)
+        until(lambda: s3.proxy.hits == 1 and stored(s3.direct(config)) == there, what="a commit in flight")
+        s3.kill()
+        s3.proxy.heal()
+        failure = commit.exception(60)
+    s3.start()
+    assert failure is None or isinstance(failure, RetryableError | OutcomeUnknown)
+    assert stored(config) == there
+    TaskExecution(MemoryTask([log], cluster_id="c"), sink).run()
+    assert stored(config) == [*range(8)]
 
 
 def test_where_nothing_can_be_verified_the_outcome_is_unknown(s3: S3, tables: TablesConfig) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import signal
 import socket
 import subprocess
@@ -16,8 +18,9 @@ from servers.real_broker import kafka_tool, kill, restart
 from servers.releases import releases
 
 from acktrail.embedded import DEFAULT_VERSION, RELEASES, BrokerNotStarted, EmbeddedBroker
+from acktrail.embedded.kafka.embedded_broker import DetachedBroker, find_detached, stop_detached
 from acktrail.embedded.kafka.server_properties import NodePorts, free_ports
-from acktrail.errors import ConfigurationError
+from acktrail.errors import AcktrailError, ConfigurationError
 from acktrail.kafka.client.broker_client import BrokerClient
 
 pytestmark = pytest.mark.broker
@@ -94,8 +97,14 @@ time.sleep(600)
 
 
 def test_data_and_address_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
-    """After a crash and a start, and after a restart, the same address serves what was written before."""
-    with EmbeddedBroker(folder=tmp_path / "node", properties=QUICK_CRASH) as broker:
+    """After a crash and a start, and after a restart, the same address serves what was written before. It is not taken
+    for a detached one that crashed in the folder."""
+    node = tmp_path / "node"
+    node.mkdir()
+    crashed = {"version": "4.3.1", "bootstrap_servers": "localhost:1", "pid": 1, "guardian_pid": 1}
+    (node / "detached.json").write_text(json.dumps(crashed))
+    with EmbeddedBroker(folder=node, properties=QUICK_CRASH) as broker:
+        assert find_detached(node) is None
         address, pids = broker.bootstrap_servers, [broker.pid]
         _create(broker, "kept")
         _write(broker, "kept", b"1")
@@ -109,6 +118,18 @@ def test_data_and_address_outlive_a_crash_and_a_restart(tmp_path: Path) -> None:
         assert _read(broker, "kept", 2) == [b"1", b"2"]
     assert len(set(pids)) == 3
     assert (tmp_path / "node" / "data").is_dir()
+
+
+def test_a_process_that_is_gone_is_no_crash_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What still holds the folder is said."""
+    monkeypatch.setattr("acktrail.embedded.kafka.embedded_broker._STOP_S", 0.1)
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    broker = DetachedBroker(version="4.3.1", bootstrap_servers="", folder=tmp_path, pid=gone.pid, guardian_pid=gone.pid)
+    with (tmp_path / "running.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(AcktrailError, match="does not stop"):
+            stop_detached(broker)
 
 
 def test_a_broker_that_cannot_start_says_why() -> None:

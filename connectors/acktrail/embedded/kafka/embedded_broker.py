@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -212,6 +213,7 @@ class EmbeddedBroker:
             lock=self.folder / _LOCK,
         ).start()
         try:
+            (self.folder / _STATE).unlink(missing_ok=True)  # of one that crashed: its pid may be another's
             reason = self._wait_until_ready()
             if reason:
                 raise BrokerNotStarted(reason, log_path=self.log_path, log=self._log_since(log_position))
@@ -344,8 +346,9 @@ def stop_detached(broker: DetachedBroker) -> None:
     lock = broker.folder / _LOCK
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _STOP_S
-        if is_held(lock):
-            os.kill(broker.guardian_pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            if is_held(lock):
+                os.kill(broker.guardian_pid, number)
         while is_held(lock) and time.monotonic() < deadline:
             time.sleep(_TICK_S)
     if is_held(lock):

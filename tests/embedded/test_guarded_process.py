@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from embedded.processes import FAMILY, eventually, ignored_signals, lives, run_o
 
 from acktrail.embedded.process import guardian
 from acktrail.embedded.process.guarded_process import GuardedProcess, is_held
-from acktrail.errors import MissingDependency
+from acktrail.errors import ConfigurationError, MissingDependency
 
 OWNER = """
 import os, sys, time
@@ -224,3 +225,13 @@ def test_the_guardian_loads_the_standard_library_alone() -> None:
     plain = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     chosen = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.split(".")[0] for name in (*plain, *chosen)} <= sys.stdlib_module_names
+
+
+@pytest.mark.timeout(30)
+def test_a_lock_that_is_taken_in_between_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two starts in one folder the second is refused at once, also where nothing ran there when it looked."""
+    monkeypatch.setattr("acktrail.embedded.process.guarded_process.is_held", lambda _: False)
+    with (tmp_path / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConfigurationError, match="another process runs"):
+            GuardedProcess(["sleep", "600"], log_path=tmp_path / "log", lock=tmp_path / "lock").start()

@@ -63,16 +63,18 @@ class GuardedProcess:
         held."""
         if self._guardian is not None and self.poll() is None:
             raise RuntimeError(f"{self.command[0]} is already running")
-        if self.lock is not None and is_held(self.lock):
-            raise ConfigurationError(
-                f"another process runs in {self.lock.parent}", hint="stop it, or name another folder"
-            )
         options = (os.getpid(), self.grace_s, self.remove or "", *self.command)
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self.log_path.open("ab"))
             held = [] if self.lock is None else [opened.enter_context(self.lock.open("w"))]
-            for each in held:
-                fcntl.flock(each, fcntl.LOCK_EX)
+            try:
+                for each in held:
+                    fcntl.flock(each, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                folder = self.log_path.parent if self.lock is None else self.lock.parent
+                raise ConfigurationError(
+                    f"another process runs in {folder}", hint="stop it, or name another folder"
+                ) from None
             self._guardian = subprocess.Popen(
                 [sys.executable, "-I", "-S", guardian.__file__, *map(str, options)],
                 pass_fds=[each.fileno() for each in held],

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,19 @@ def test_free_ports_are_free_and_below_the_range_of_outgoing_connections() -> No
     assert len(numbers) == 3
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(1024 < number < lowest and not _answers(number) for number in numbers)
+
+
+def test_a_machine_with_many_listeners_has_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most ports may be taken."""
+    asked = count()
+
+    class Probe(socket.socket):
+        def bind(self, _: object) -> None:
+            if next(asked) % 50:
+                raise OSError
+
+    monkeypatch.setattr("acktrail.embedded.airflow_standalone.socket.socket", Probe)
+    assert len({*free_ports()}) == 3
 
 
 def test_callers_airflow_settings_do_not_reach_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple, Self
 
 from acktrail.config import environment
-from acktrail.embedded.airflow_api import TAIL_LINES, TRIES, AirflowApi, DagWatch, polling
+from acktrail.embedded.airflow_api import TAIL_LINES, AirflowApi, DagWatch, polling
 from acktrail.embedded.process.guarded_process import GuardedProcess
 from acktrail.errors import AcktrailError, ConfigurationError, MissingDependency
 
@@ -25,6 +25,7 @@ HOST: Final = "127.0.0.1"
 _FIRST_PORT: Final = 20_000
 _LAST_PORT: Final = 32_767
 """Below the range from which Linux takes ports for outgoing connections: a port that is free stays free."""
+_PORT_TRIES: Final = 1_000
 _PARALLELISM: Final = 4
 _PASSWORDS: Final = "passwords.json"
 _NEEDED: Final = ("metadatabase", "scheduler", "dag_processor")
@@ -155,7 +156,7 @@ def free_ports() -> AirflowPorts:
     """Three free ports. Raises ConfigurationError when there are none."""
     chosen = random.SystemRandom()
     found: set[int] = set()
-    for _ in range(TRIES):
+    for _ in range(_PORT_TRIES):
         port = chosen.randint(_FIRST_PORT, _LAST_PORT)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from servers.workload import until
 
+from acktrail.connect.rest.calls import Calls
 from acktrail.connect.runtime.connector_run import ConfigStore, TargetState
 
 CONFIG = {"connector.class": "MemorySource", "sink.class": "MemorySink", "flush.interval.ms": "10"}
@@ -178,6 +179,21 @@ def test_a_silent_broker_holds_up_nobody(start: Any, world: Any) -> None:
     world.answers.set()
     until(lambda: _states(rest, "slow")[0]["state"] == "PAUSED")
     until(lambda: _states(rest, "other")[0]["state"] == "RUNNING")
+
+
+def test_creations_wait_for_those_of_one_name_alone(rest: Any, monkeypatch: Any) -> None:
+    """A creation that hangs takes no turn from those of other names."""
+    subjects: list[str] = []
+    turns = Calls.in_time
+
+    async def noted(self: Calls, kind: str, connector: str, function: Any) -> Any:
+        subjects.append(connector)
+        return await turns(self, kind, connector, function)
+
+    monkeypatch.setattr(Calls, "in_time", noted)
+    for name in ("a", " b "):
+        assert rest("POST", "/connectors", {"name": name, "config": CONFIG}).code == 201
+    assert subjects == ["a", "b"]
 
 
 def test_a_client_of_kafka_connect_works(rest: Any, world: Any) -> None:

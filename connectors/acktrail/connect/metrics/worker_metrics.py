@@ -147,11 +147,9 @@ class WorkerMetrics(Collector):
         yield from (connectors, states, outages, success)
 
     def _counts(self, tasks: Iterable[tuple[str, str, TaskThread]]) -> Iterator[Metric]:
-        counters = {
-            count: CounterMetricFamily(f"acktrail_{name}", about, labels=_TASK) for count, name, about in _COUNTERS
-        }
-        rows = CounterMetricFamily("acktrail_rows_committed", "Rows that were committed.", labels=[*_TASK, "table"])
-        errors = CounterMetricFamily("acktrail_task_errors", "Errors that ended an attempt.", labels=[*_TASK, "error"])
+        counters = {count: _counter(name, about, *_TASK) for count, name, about in _COUNTERS}
+        rows = _counter("rows_committed", "Rows that were committed.", *_TASK, "table")
+        errors = _counter("task_errors", "Errors that ended an attempt.", *_TASK, "error")
         for name, number, task in tasks:
             done = task.summary
             for count, family in counters.items():

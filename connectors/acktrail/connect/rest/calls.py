@@ -20,6 +20,7 @@ from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 from starlette.exceptions import HTTPException
 
+from acktrail.connect.config_def import JAVA_BLANK
 from acktrail.connect.runtime.worker import Worker
 from acktrail.errors import AcktrailError
 
@@ -79,13 +80,14 @@ class Calls:
 
 class WorkerRoute(APIRoute):
     """A route whose function is called by ``Calls.in_time``. It has the parameter `api`, and `name` where it is about a
-    connector."""
+    connector, or `new`, which has that name."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
         @wraps(endpoint)
         async def answer(*, api: Calls, **given: Any) -> Any:
             call = partial(endpoint, api=api, **given)
-            return await api.in_time(endpoint.__name__, given.get("name", ""), call)
+            name = given["new"].name.strip(JAVA_BLANK) if "new" in given else given.get("name", "")
+            return await api.in_time(endpoint.__name__, name, call)
 
         is_made_again = inspect.iscoroutinefunction(endpoint)  # where an application takes over the route
         super().__init__(path, endpoint if is_made_again else answer, **settings)

@@ -163,8 +163,10 @@ def test_another_table_in_the_place_is_noticed(tmp_path: Path) -> None:
 
 
 def test_names_and_positions_of_strangers_are_refused(tmp_path: Path) -> None:
-    """No name leads out of the root; a position is checked before it counts."""
-    for name in ("../x", "a/b", "", ".."):
+    """No name leads out of the root, which a validation says too; a position is checked before it counts."""
+    for name in ("../../etc", "a/b", "", "..", ".hidden", "a\nb"):
+        texts = {"tables": "x", "table": name}
+        assert [each.name for each in DeltaTableSource.config_def.validate(texts) if each.errors] == ["table"]
         with pytest.raises(ConfigurationError):
             read(tmp_path, table=name)
     connector = DeltaTableSource(DeltaTableSource.config_def.parse({"tables": "x", "table": "t"}))

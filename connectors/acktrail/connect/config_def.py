@@ -211,7 +211,12 @@ _UNIQUE: Final = Validator(
     "unique names",
     lambda value: "Duplicate alias provided." if len(set(value or ())) < len(value or ()) else None,
 )
-_CHECKS: Final = {"name": NAME, "non_empty": NON_EMPTY, "unique": _UNIQUE}
+_FOLDER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_FOLDER: Final = Validator(
+    "name of a folder: letters, digits, '_', '.' and '-'",
+    lambda value: None if value is None or _FOLDER_NAME.fullmatch(value) else "String must be the name of a folder",
+)
+_CHECKS: Final = {"name": NAME, "non_empty": NON_EMPTY, "unique": _UNIQUE, "folder": _FOLDER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

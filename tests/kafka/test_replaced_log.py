@@ -20,6 +20,7 @@ from acktrail.connect.runtime.worker import Worker
 from acktrail.embedded import EmbeddedBroker
 from acktrail.errors import ForeignCluster, InputError
 from acktrail.export.export_run import ExportSummary, export
+from acktrail.export.repair_run import repair
 from acktrail.tables.delta.store import Tables
 
 pytestmark = pytest.mark.broker
@@ -104,6 +105,27 @@ def test_the_new_incarnation_goes_on_and_is_not_broken_twice(losing: EmbeddedBro
     summary = export_state(losing, tables)
     assert (summary.records_read, summary.gaps) == (10, ())
     assert [row["offset"] for row in rows(tables, "state_records", 1)] == [*range(100), *range(101, 136)]
+
+
+def test_the_lost_commit_of_a_replacement_is_exported_again(
+    losing: EmbeddedBroker, tables: TablesConfig, tmp_path: Path
+) -> None:
+    """Its records come out of the new log, and the next export takes that for the same one, although the commit had
+    noted that the log is another one."""
+    shutil.copytree(tables.uri, tmp_path / "tables")
+    damaged = TablesConfig(uri=str(tmp_path / "tables"))
+    log = Path(damaged.uri, "state_records", "_delta_log")
+    noted = [file for file in sorted(log.glob("*.json")) if "/shift" in file.read_text()]
+    noted[0].write_text("{")
+    done = repair(losing.config(), damaged, run_id="repair")
+    assert (sum(each.records for each in done.available or ()), done.gone) == (190, ())
+    for partition in range(3):
+        found, whole = (
+            [(row["offset"], row["value"]) for row in rows(each, "state_records", partition)]
+            for each in (damaged, tables)
+        )
+        assert found == whole
+    assert export_state(losing, damaged).records_read == 0
 
 
 def test_lag_and_positions_are_those_of_the_new_log(losing: EmbeddedBroker, tables: TablesConfig) -> None:
